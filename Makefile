@@ -1,0 +1,47 @@
+# Everything here works from a fresh clone: each target sets up what it needs.
+VENV := .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.installed
+
+# The first interpreter found that is new enough. Override: make test PYTHON=python3.13
+PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11 python3.14; do \
+	$$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $$p && break; \
+	done)
+
+.DEFAULT_GOAL := help
+.PHONY: help setup check budgets format test bench clean
+
+help: ## Show this list
+	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+setup: $(STAMP) ## Create .venv and install Holdfast with its tools
+
+$(STAMP): pyproject.toml
+	@test -n "$(PYTHON)" || { echo "Holdfast needs Python 3.11 or newer on the PATH." >&2; exit 1; }
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[all,dev]'
+	@touch $@
+
+check: $(STAMP) ## Check style, types, layers and budgets
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+	$(MAKE) --no-print-directory budgets
+
+budgets: $(STAMP) ## Check the size of files, functions and the public API
+	$(BIN)/python -m pytest -q tests/unit/test_budgets.py
+
+format: $(STAMP) ## Format the code and apply the safe fixes
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+test: $(STAMP) ## Run the tests, on SQLite and on a real PostgreSQL (ARGS='-k name -x')
+	$(BIN)/python -m pytest $(ARGS)
+
+bench: $(STAMP) ## Run the benchmarks (ARGS='--help')
+	$(BIN)/python -m bench $(ARGS)
+
+clean: ## Remove .venv, caches and build results
+	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -1,0 +1,78 @@
+"""The async face: one logic for both, written as steps.
+
+A verb of the application is a generator of steps, each a script to run. `go` runs them here and now;
+`ago` hands each to a small pool of threads of its own (the application may have filled the default
+one), or awaits it on the caller's asynchronous transaction.
+"""
+
+import asyncio
+import threading
+from collections.abc import Callable, Generator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from holdfast.engine import Engine
+from holdfast.engine.script import Script
+
+T = TypeVar("T")
+THREADS = 8
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    script: Callable[[], Script[Any]]
+    write: bool = True
+
+
+Steps = Generator[Step, Any, T]
+
+
+class Runner:
+    """Runs steps on an engine."""
+
+    def __init__(self, engine: Engine) -> None:
+        self.engine = engine
+        self._lock = threading.Lock()
+        self._executor: ThreadPoolExecutor | None = None
+
+    def go(self, steps: Steps[T], tx: Any = None) -> T:
+        engine = self.engine
+        transaction = None if tx is None else engine.adopt(tx)
+        try:
+            step = next(steps)
+            while True:
+                if transaction is None:
+                    answer = engine.run(step.script, write=step.write)
+                else:
+                    answer = transaction.run(step.script())
+                step = steps.send(answer)
+        except StopIteration as end:
+            result: T = end.value
+            return result
+
+    async def ago(self, steps: Steps[T], tx: Any = None) -> T:
+        if tx is None:
+            return await self.hop(lambda: self.go(steps))
+        # A synchronous transaction runs here: its thread matters.
+        transaction = await self.engine.aadopt(tx)
+        try:
+            step = next(steps)
+            while True:
+                step = steps.send(await transaction.arun(step.script()))
+        except StopIteration as end:
+            result: T = end.value
+            return result
+
+    async def hop(self, work: Callable[[], T]) -> T:
+        """Run something in a thread of ours."""
+        with self._lock:
+            if self._executor is None:
+                self._executor = ThreadPoolExecutor(THREADS, thread_name_prefix="holdfast")
+            executor = self._executor
+        return await asyncio.get_running_loop().run_in_executor(executor, work)
+
+    def close(self) -> None:
+        self.engine.close()
+        if self._executor is not None:
+            self._executor.shutdown()

@@ -1,0 +1,279 @@
+"""Arguments, results and errors, to and from JSON text.
+
+Type hints drive it (pydantic). What does not fit is refused with an error that names the field. The
+encoder of errors is total: whatever was raised, it returns bounded, printable text and never raises.
+"""
+
+import inspect
+import json
+import traceback
+import types
+import typing
+from collections.abc import Callable, Mapping
+from typing import Annotated, Any, NamedTuple
+
+import typing_extensions
+from pydantic import ConfigDict, PlainSerializer, PlainValidator, TypeAdapter, ValidationError
+from pydantic_core import PydanticSerializationError, SchemaSerializer, SchemaValidator, to_json
+from pydantic_core.core_schema import CoreConfig
+
+from holdfast.errors import InvalidArguments, InvalidInput, PayloadTooLarge
+
+MAX_BODY = 1024 * 1024  #: bytes of arguments, and of a result
+MAX_ERROR = 16 * 1024  #: characters of error text, and of a traceback
+
+_CONFIG = CoreConfig(
+    ser_json_bytes="base64",
+    val_json_bytes="base64",
+    ser_json_inf_nan="constants",  # so that they can be found and refused: null would hide them
+)
+
+
+class _Shape:
+    """A type, as pydantic's validator and serializer. Built from the core schema because a
+    TypeAdapter of a TypedDict drops the part of the configuration that speaks of bytes."""
+
+    def __init__(self, hint: Any) -> None:
+        self.adapter: TypeAdapter[Any] = TypeAdapter(hint)
+        self.validator = SchemaValidator(self.adapter.core_schema, _CONFIG)
+        self.serializer = SchemaSerializer(self.adapter.core_schema, _CONFIG)
+
+
+class Arguments:
+    """The arguments of one handler, by its signature: Python values <-> the JSON of a payload."""
+
+    def __init__(self, name: str, handler: Callable[..., Any], *, skip: int = 0) -> None:
+        self.name = name
+        self.signature = _signature(name, handler, skip)
+        self._shape = _shape(name, handler, self.signature)
+
+    def encode(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> str:
+        """Check a call's arguments against the signature and give the payload."""
+        try:
+            bound: Mapping[str, Any] = kwargs
+            if args or self._collects:
+                bound = self._flatten(self.signature.bind(*args, **kwargs))
+            data = self._shape.serializer.to_json(self._shape.validator.validate_python(bound))
+        except ValidationError as problem:
+            raise InvalidArguments(f"task {self.name!r}: {_describe(problem)}") from None
+        except TypeError as problem:
+            raise InvalidArguments(
+                f"task {self.name!r} takes {self.signature}: {problem}"
+            ) from None
+        except (PydanticSerializationError, UnicodeError, RecursionError, ValueError) as problem:
+            raise InvalidArguments(f"task {self.name!r}: {_not_json(problem)}") from None
+        return _bounded(data, f"the arguments of task {self.name!r}")
+
+    def decode(self, payload: str) -> dict[str, Any]:
+        """The handler's keyword arguments, from a stored payload."""
+        try:
+            return dict(self._shape.validator.validate_json(payload))
+        except ValidationError as problem:
+            raise InvalidArguments(
+                f"the stored payload no longer fits task {self.name!r}: {_describe(problem)}"
+            ) from None
+
+    def json_schema(self) -> dict[str, Any]:
+        return self._shape.adapter.json_schema()
+
+    @property
+    def _collects(self) -> bool:
+        return any(p.kind is p.VAR_KEYWORD for p in self.signature.parameters.values())
+
+    def _flatten(self, bound: inspect.BoundArguments) -> dict[str, Any]:
+        flat: dict[str, Any] = {}
+        for name, value in bound.arguments.items():
+            if self.signature.parameters[name].kind is inspect.Parameter.VAR_KEYWORD:
+                flat.update(value)
+            else:
+                flat[name] = value
+        return flat
+
+
+class Result:
+    """The result of one handler, by its return annotation."""
+
+    def __init__(self, name: str, handler: Callable[..., Any]) -> None:
+        self.name = name
+        hint = _hints(name, handler).get("return", Any)
+        self._shape = _Shape(_adapt(Any if hint in (None, types.NoneType) else hint))
+
+    def encode(self, value: Any) -> str:
+        try:
+            data = self._shape.serializer.to_json(value, warnings=False)
+        except (PydanticSerializationError, UnicodeError, RecursionError, ValueError) as problem:
+            raise InvalidArguments(
+                f"task {self.name!r} returned what JSON cannot say: {problem}"
+            ) from None
+        return _bounded(data, f"the result of task {self.name!r}")
+
+    def decode(self, text: str) -> Any:
+        return self._shape.validator.validate_json(text)
+
+
+def encode_json(value: Any, what: str) -> str:
+    """JSON text of a value that no type hints describe."""
+    try:
+        data = to_json(value, inf_nan_mode="constants", bytes_mode="base64")
+    except (PydanticSerializationError, UnicodeError, RecursionError, ValueError) as problem:
+        raise InvalidArguments(f"{what}: {_not_json(problem)}") from None
+    return _bounded(data, what)
+
+
+def _bounded(data: bytes, what: str) -> str:
+    if len(data) > MAX_BODY:
+        raise PayloadTooLarge(
+            f"{what} are {len(data):,} bytes of JSON, and the limit is {MAX_BODY:,}: store the data "
+            "elsewhere and pass its id or path"
+        )
+    text = data.decode()
+    # NaN and Infinity are not JSON, and PostgreSQL refuses them. The quick look finds the letters,
+    # the parse tells a float from a string that says so.
+    if "NaN" in text or "Infinity" in text:
+        try:
+            json.loads(text, parse_constant=_refuse_constant)
+        except ArithmeticError:
+            raise InvalidArguments(
+                f"{what} hold NaN or Infinity, which JSON cannot say: pass None or a string"
+            ) from None
+    return text
+
+
+def _refuse_constant(_: str) -> None:
+    raise ArithmeticError
+
+
+def _not_json(problem: Exception) -> str:
+    return (
+        f"the arguments are not JSON ({str(problem)[:200]}): give numbers, strings, booleans, None, "
+        "lists and dicts, or annotate the parameter with the type to convert"
+    )
+
+
+def _describe(problem: ValidationError) -> str:
+    lines = []
+    for error in problem.errors(include_url=False, include_input=False)[:5]:
+        field = ".".join(str(part) for part in error["loc"]) or "the payload"
+        lines.append(f"{field}: {error['msg']}")
+    return "; ".join(lines)
+
+
+def _signature(name: str, handler: Callable[..., Any], skip: int) -> inspect.Signature:
+    signature = inspect.signature(handler)
+    parameters = list(signature.parameters.values())[skip:]
+    for parameter in parameters:
+        if parameter.kind in (parameter.POSITIONAL_ONLY, parameter.VAR_POSITIONAL):
+            raise InvalidInput(
+                f"task {name!r}: parameter {parameter} cannot be passed by name; a job's arguments "
+                "are stored by name, so declare it without '*' or '/'"
+            )
+    return signature.replace(parameters=parameters)
+
+
+def _hints(name: str, handler: Callable[..., Any]) -> dict[str, Any]:
+    try:
+        return typing.get_type_hints(handler, include_extras=True)
+    except NameError as problem:
+        raise InvalidInput(
+            f"task {name!r}: its type hints cannot be resolved ({problem}); import the names at "
+            "module level, outside 'if TYPE_CHECKING'"
+        ) from None
+
+
+def _shape(name: str, handler: Callable[..., Any], signature: inspect.Signature) -> _Shape:
+    # A TypedDict, not a model: parameters may have any name ('json', 'copy', 'model_id'), and one
+    # with a default may be absent from the payload, so that the code's default of the day applies.
+    hints = _hints(name, handler)
+    fields: dict[str, Any] = {}
+    config = ConfigDict(extra="forbid", ser_json_bytes="base64", val_json_bytes="base64")
+    for parameter in signature.parameters.values():
+        hint = _adapt(hints.get(parameter.name, Any))
+        if parameter.kind is parameter.VAR_KEYWORD:
+            config["extra"] = "allow"
+        elif parameter.default is parameter.empty:
+            fields[parameter.name] = typing_extensions.Required[hint]
+        else:
+            fields[parameter.name] = typing_extensions.NotRequired[hint]
+    make: Any = typing_extensions.TypedDict
+    shape = make(f"{name} arguments", fields)
+    shape.__pydantic_config__ = config
+    try:
+        return _Shape(shape)
+    except Exception as problem:
+        raise InvalidInput(
+            f"task {name!r}: its type hints cannot be turned into JSON: {problem}"
+        ) from problem
+
+
+def _adapt(hint: Any) -> Any:
+    """The hint, with every msgspec Struct in it wrapped so that pydantic can carry it."""
+    if isinstance(hint, type) and hasattr(hint, "__struct_fields__"):
+        return _struct(hint)
+    arguments = typing.get_args(hint)
+    if not arguments or typing.get_origin(hint) in (typing.Literal, Annotated):
+        return hint
+    adapted = tuple(_adapt(argument) for argument in arguments)
+    if adapted == arguments:
+        return hint
+    if isinstance(hint, types.UnionType):
+        return typing.Union[adapted]  # noqa: UP007
+    return hint.copy_with(adapted) if hasattr(hint, "copy_with") else hint.__origin__[adapted]
+
+
+def _struct(struct: type) -> Any:
+    import msgspec  # only ever reached when the caller's own code has imported it
+
+    def validate(value: Any) -> Any:
+        return value if isinstance(value, struct) else msgspec.convert(value, struct, strict=False)
+
+    return Annotated[
+        struct, PlainValidator(validate), PlainSerializer(msgspec.to_builtins, return_type=Any)
+    ]
+
+
+class ErrorText(NamedTuple):
+    error: str  #: "Type: message"
+    trace: str
+
+
+def encode_error(error: BaseException) -> ErrorText:
+    """Text for the database, from anything that was raised. Cannot fail: what records a failure
+    must not depend on the thing that failed."""
+    return ErrorText(_total(_headline, error), _total(_traceback, error))
+
+
+def _total(render: Callable[[BaseException], str], error: BaseException) -> str:
+    try:
+        return clean(render(error), MAX_ERROR)
+    except BaseException:
+        return "an error that cannot be shown"
+
+
+def _headline(error: BaseException) -> str:
+    name = type(error).__name__
+    try:
+        message = str(error)
+    except BaseException:
+        message = "(its message cannot be shown)"
+    return f"{name}: {message[:MAX_ERROR]}" if message else name
+
+
+def _traceback(error: BaseException) -> str:
+    try:
+        summary = traceback.TracebackException.from_exception(
+            error, limit=-100, max_group_width=5, max_group_depth=3
+        )
+        lines = list(summary.format())
+    except BaseException:
+        return _headline(error)
+    text = "".join(line[:MAX_ERROR] for line in lines)
+    half = MAX_ERROR // 2 - 20
+    # The end says what went wrong and the beginning where it came from; the middle can go.
+    return text if len(text) <= MAX_ERROR else f"{text[:half]}\n... cut ...\n{text[-half:]}"
+
+
+def clean(text: str, limit: int) -> str:
+    """Text that both databases take: no NUL, no lone surrogates, and bounded."""
+    text = str.encode(text[:limit], "utf-8", "backslashreplace").decode()
+    text = text.replace("\x00", "\\x00")
+    return text if len(text) <= limit else text[: limit - 1] + "…"

@@ -1,0 +1,183 @@
+"""The seam: what a job queue asks of a database, in verbs that take batches.
+
+No SQL and no driver's type leaves an engine. SQLite and PostgreSQL each have their own statements
+and connections; the verbs' logic is shared (`verbs.py`, `inspection.py`), and one conformance suite
+proves that both behave alike. Every write is one transaction; a verb that raises changed nothing.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol
+from urllib.parse import urlsplit
+
+from holdfast.clock import Clock, SystemClock
+from holdfast.engine.script import Script, T
+from holdfast.engine.values import (
+    Beat,
+    Filter,
+    Page,
+    Promoted,
+    QueueInfo,
+    Seen,
+    Swept,
+    WorkerInfo,
+)
+from holdfast.engine.verbs import Dialect
+from holdfast.errors import InvalidURL
+from holdfast.job import Attempt, Claim, Job, NewJob, Status
+from holdfast.outcome import Applied, Finish
+
+__all__ = [
+    "Beat",
+    "Engine",
+    "Filter",
+    "Inspector",
+    "Page",
+    "Promoted",
+    "QueueInfo",
+    "Seen",
+    "Swept",
+    "Transaction",
+    "Wakeups",
+    "WorkerInfo",
+    "open_engine",
+]
+
+
+class Inspector(Protocol):
+    """What may be read: never a lock, never a scan that grows with the table."""
+
+    def get(self, ids: Sequence[str]) -> list[Job]:
+        """Whole jobs, in the order of the ids; unknown ids are left out."""
+
+    def attempts(self, id: str) -> list[Attempt]:
+        """The failed runs of a job, the newest first."""
+
+    def search(self, filter: Filter, *, after: str | None = None, limit: int = 100) -> Page:
+        """A page of jobs without bodies, the newest first. It looks at a bounded number of rows, so
+        a page may be short although more follow: `page.next` tells."""
+
+    def counts(self, *, cap: int = 10_000) -> dict[Status, int]:
+        """How many jobs are in each status, each counted up to `cap`."""
+
+    def workers(self) -> list[WorkerInfo]:
+        """Every worker that is remembered, dead ones too."""
+
+    def queues(self, *, cap: int = 10_000) -> list[QueueInfo]:
+        """The queues that hold pending jobs or were ever paused."""
+
+
+class Wakeups(Protocol):
+    """Hints that something may be due. Polling alone is always correct; this makes it quick."""
+
+    def wait(self, timeout: float) -> frozenset[str]:
+        """The queues to look at, `{"*"}` for all of them; empty when the time is up."""
+
+    def wake(self) -> None:
+        """End the wait of another thread of this process."""
+
+    def close(self) -> None: ...
+
+
+class Transaction(Protocol):
+    """A caller's open transaction, ready to carry scripts."""
+
+    is_async: bool
+
+    def run(self, script: Script[T], *, queues: frozenset[str] = frozenset()) -> T:
+        """Run a script inside it; `queues` are woken when it commits."""
+
+    async def arun(self, script: Script[T], *, queues: frozenset[str] = frozenset()) -> T: ...
+
+
+class Engine(Inspector, Protocol):
+    """One database that holds jobs."""
+
+    clock: Clock
+    dialect: Dialect
+
+    def migrate(self) -> list[str]:
+        """Bring the tables up to this release; the migrations applied. Safe when many start at once."""
+
+    def migrations_sql(self) -> str:
+        """All migrations as SQL text, for those who apply them themselves."""
+
+    def close(self) -> None:
+        """Release connections and threads; idempotent."""
+
+    def insert(self, jobs: Sequence[NewJob], *, notify: bool = True) -> list[Job]:
+        """Add jobs, all or none. A live key is settled by each job's `on_conflict`; `job.created`
+        tells. A job whose id exists already was sent before, and counts as created."""
+
+    def claim(self, queue: str, limit: int, *, worker: str, types: Sequence[str]) -> list[Job]:
+        """Take up to `limit` pending jobs of these types, in the order of running. A dead or
+        unknown worker, and a paused queue, get nothing."""
+
+    def finish(self, finishes: Sequence[Finish]) -> dict[Claim, Applied]:
+        """Write how runs ended, and what they enqueue, each only while its claim holds. A member
+        that the database refuses fails alone."""
+
+    def promote(self, limit: int) -> Promoted:
+        """Make due jobs pending; tells when to look again."""
+
+    def beat(self, worker: str, info: str) -> Beat:
+        """A worker's sign of life; tells whether it counts as alive, and what it holds."""
+
+    def sweep(self, dead: Sequence[Seen], *, limit: int) -> Swept:
+        """Declare workers dead that are still as silent as was seen, and give back what dead
+        workers hold. Death is for good."""
+
+    def prune(self, *, older_than: float, limit: int) -> int:
+        """Delete finished jobs whose time is over, among those made over `older_than` seconds ago;
+        how many went. A bounded look: call again while it returns `limit`."""
+
+    def cancel(self, ids: Sequence[str], *, keep: float) -> list[str]:
+        """Cancel what waits, ask what runs to stop; the ids that it concerned."""
+
+    def retry(self, ids: Sequence[str]) -> list[str]:
+        """Run again from the beginning; the ids that it concerned. Left out: running ones, and
+        those whose key is live again."""
+
+    def delete(self, ids: Sequence[str]) -> list[str]:
+        """Remove jobs, whatever they are doing; the ids removed."""
+
+    def pause(self, queue: str, paused: bool) -> None:
+        """Pause a queue or let it go on: nothing of a paused queue is claimed."""
+
+    def wakeups(self) -> Wakeups:
+        """A new subscription to hints; close it."""
+
+    def adopt(self, tx: Any) -> Transaction:
+        """Recognise a caller's open transaction, or refuse it with the reason."""
+
+    async def aadopt(self, tx: Any) -> Transaction:
+        """The same, for kinds that must be asked asynchronously."""
+
+    def run(self, script: Callable[[], Script[T]], *, write: bool) -> T:
+        """Run a script in a transaction of our own. It may be run again from the start."""
+
+
+def open_engine(
+    url: str,
+    *,
+    schema: str = "holdfast",
+    pooler: bool = False,
+    auto_migrate: bool | None = None,
+    clock: Clock | None = None,
+) -> Engine:
+    """The engine for a URL. Nothing is opened until the first verb."""
+    clock = clock or SystemClock()
+    scheme = urlsplit(url).scheme
+    if scheme == "sqlite":
+        from holdfast.engine.sqlite.engine import SqliteEngine
+
+        return SqliteEngine.from_url(url, clock=clock, auto_migrate=auto_migrate is not False)
+    if scheme in ("postgresql", "postgres"):
+        from holdfast.engine.postgres.engine import PostgresEngine
+
+        return PostgresEngine(
+            url, schema=schema, pooler=pooler, clock=clock, auto_migrate=bool(auto_migrate)
+        )
+    raise InvalidURL(
+        f"the database URL begins with {scheme or 'nothing'!r}: use 'sqlite:///jobs.db' (a file "
+        "beside you), 'sqlite:////var/lib/jobs.db' (an absolute path) or 'postgresql://user@host/db'"
+    )

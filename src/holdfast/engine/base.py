@@ -1,0 +1,178 @@
+"""What the two engines share: every verb is a script, handed to `run`.
+
+An engine adds its connections: `run` (a transaction of our own, repeated where that is safe),
+`adopt` (the caller's transaction), `insert` (its quickest way in), wake-ups and migrations.
+"""
+
+import json
+import os
+from abc import abstractmethod
+from collections.abc import Callable, Sequence
+from datetime import timedelta
+
+from holdfast.clock import Clock
+from holdfast.engine import (
+    Beat,
+    Engine,
+    Filter,
+    Page,
+    Promoted,
+    QueueInfo,
+    Seen,
+    Swept,
+    WorkerInfo,
+    inspection,
+    verbs,
+)
+from holdfast.engine.script import Script, T
+from holdfast.engine.verbs import Dialect
+from holdfast.errors import (
+    AppClosed,
+    DatabaseBusy,
+    DatabaseError,
+    DatabaseUnavailable,
+    HoldfastError,
+    UsedAfterFork,
+)
+from holdfast.ids import floor_id
+from holdfast.job import FINISHED, Attempt, Claim, Job, Status
+from holdfast.outcome import WEEK, Applied, Finish, Outcome
+
+DEAD_WORKERS_KEPT = 86400.0
+
+
+class BaseEngine(Engine):
+    """The verbs. See `Engine` for what each promises."""
+
+    dialect: Dialect
+
+    def __init__(self, clock: Clock) -> None:
+        self.clock = clock
+        self._pid = os.getpid()
+        self._closed = False
+        self._pruned_to: dict[Status, str] = {}
+
+    @abstractmethod
+    def run(self, script: Callable[[], Script[T]], *, write: bool) -> T: ...
+
+    def check_usable(self) -> None:
+        """Connections must not cross a fork: both sides would write on one socket or lock."""
+        if self._closed:
+            raise AppClosed("this Holdfast is closed: make a new one")
+        if os.getpid() != self._pid:
+            raise UsedAfterFork(
+                f"this Holdfast was opened by process {self._pid} and is used after a fork by "
+                f"{os.getpid()}: make it (or use it for the first time) in the child"
+            )
+
+    def claim(self, queue: str, limit: int, *, worker: str, types: Sequence[str]) -> list[Job]:
+        names = json.dumps(list(types))
+        return self.run(lambda: verbs.claim(self.dialect, queue, limit, worker, names), write=True)
+
+    def finish(self, finishes: Sequence[Finish]) -> dict[Claim, Applied]:
+        if not finishes:
+            return {}
+        try:
+            return self.run(lambda: verbs.finish(self.dialect, finishes), write=True)
+        except (DatabaseBusy, DatabaseUnavailable):
+            raise
+        except HoldfastError:
+            results: dict[Claim, Applied] = {}
+            for member in finishes:
+                results |= self._finish_alone(member)
+            return results
+
+    def _finish_alone(self, finish: Finish) -> dict[Claim, Applied]:
+        """The path that records a failure cannot itself fail: what the database refuses of a finish
+        (a result, a chained job) is left out, and the job fails with the reason."""
+        try:
+            return self.run(lambda: verbs.finish(self.dialect, [finish]), write=True)
+        except (DatabaseBusy, DatabaseUnavailable):
+            raise
+        except HoldfastError as problem:
+            minimal = Finish(
+                id=finish.id,
+                claim_no=finish.claim_no,
+                outcome=Outcome.FAILED,
+                attempt=finish.attempt,
+                worker_id=finish.worker_id,
+                started_at=finish.started_at,
+                error=f"the finish could not be written: {problem}"[:1000],
+                keep=finish.keep,
+            )
+            return self.run(lambda: verbs.finish(self.dialect, [minimal]), write=True)
+
+    def promote(self, limit: int) -> Promoted:
+        return self.run(lambda: verbs.promote(self.dialect, limit), write=True)
+
+    def beat(self, worker: str, info: str) -> Beat:
+        return self.run(lambda: verbs.beat(self.dialect, worker, info), write=True)
+
+    def sweep(self, dead: Sequence[Seen], *, limit: int) -> Swept:
+        return self.run(lambda: verbs.sweep(self.dialect, dead, limit, WEEK), write=True)
+
+    def prune(self, *, older_than: float, limit: int) -> int:
+        before = floor_id(self.clock.now() - timedelta(seconds=older_than))
+        total = 0
+        for status in sorted(FINISHED):
+            total += self._prune(status, before, limit - total)
+            if total >= limit:
+                return total
+        self.run(lambda: verbs.prune_workers(self.dialect, DEAD_WORKERS_KEPT), write=True)
+        return total
+
+    def _prune(self, status: Status, before: str, limit: int) -> int:
+        after = self._pruned_to.pop(status, inspection.FIRST_ID)
+        gone, edge = self.run(
+            lambda: verbs.prune(self.dialect, status, after=after, before=before, limit=limit),
+            write=True,
+        )
+        if edge is not None:
+            self._pruned_to[status] = edge
+        return gone
+
+    def cancel(self, ids: Sequence[str], *, keep: float) -> list[str]:
+        return self.run(lambda: verbs.cancel(self.dialect, ids, keep), write=True)
+
+    def retry(self, ids: Sequence[str]) -> list[str]:
+        try:
+            return self.run(lambda: verbs.retry(self.dialect, ids), write=True)
+        except (DatabaseBusy, DatabaseUnavailable):
+            raise
+        except DatabaseError:
+            # Two of one key in the batch, or a racing enqueue: the index refused them all.
+            return [id for id in ids if self._retry_alone(id)]
+
+    def _retry_alone(self, id: str) -> bool:
+        try:
+            return bool(self.run(lambda: verbs.retry(self.dialect, [id]), write=True))
+        except (DatabaseBusy, DatabaseUnavailable):
+            raise
+        except DatabaseError:
+            return False
+
+    def delete(self, ids: Sequence[str]) -> list[str]:
+        return self.run(lambda: verbs.delete(self.dialect, ids), write=True)
+
+    def pause(self, queue: str, paused: bool) -> None:
+        self.run(lambda: verbs.pause(self.dialect, queue, paused), write=True)
+
+    # the Inspector
+
+    def get(self, ids: Sequence[str]) -> list[Job]:
+        return self.run(lambda: inspection.get(self.dialect, ids), write=False)
+
+    def attempts(self, id: str) -> list[Attempt]:
+        return self.run(lambda: inspection.attempts(self.dialect, id), write=False)
+
+    def search(self, filter: Filter, *, after: str | None = None, limit: int = 100) -> Page:
+        return self.run(lambda: inspection.search(self.dialect, filter, after, limit), write=False)
+
+    def counts(self, *, cap: int = 10_000) -> dict[Status, int]:
+        return self.run(lambda: inspection.counts(self.dialect, cap), write=False)
+
+    def workers(self) -> list[WorkerInfo]:
+        return self.run(lambda: inspection.workers(self.dialect), write=False)
+
+    def queues(self, *, cap: int = 10_000) -> list[QueueInfo]:
+        return self.run(lambda: inspection.queues(self.dialect, cap), write=False)

@@ -1,0 +1,203 @@
+"""The verbs that read, as scripts: bounded walks of an index, never a scan of the table."""
+
+import json
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Any, NamedTuple, Protocol
+
+from holdfast.engine.script import Row, Run, Script
+from holdfast.engine.values import Filter, Page, QueueInfo, WorkerInfo
+from holdfast.ids import floor_id
+from holdfast.job import Attempt, Body, Job, Status
+
+COLUMNS = (
+    "id, type, queue, status, priority, rank, key, entity_type, entity_id, attempts, max_attempts,"
+    " crashes, claim_no, worker_id, timeout, created_at, updated_at, run_at, started_at,"
+    " completed_at, keep_until, error, progress, message, cancel_requested"
+)
+LAST_ID = "ffffffff-ffff-ffff-ffff-ffffffffffff"
+FIRST_ID = "00000000-0000-0000-0000-000000000000"
+_SCAN = 20  # rows looked at for each row of a page, where a filter has no index
+
+
+class Reader(Protocol):
+    """The part of a dialect that reading needs."""
+
+    def moment(self, value: Any) -> datetime: ...
+
+
+def columns_to_job(dialect: Reader, row: Row) -> Job:
+    """A job from the columns above, with its body if two more follow."""
+    moment = dialect.moment
+    return Job(
+        id=row[0],
+        type=row[1],
+        queue=row[2],
+        status=Status(row[3]),
+        priority=row[4],
+        rank=row[5],
+        key=row[6],
+        entity_type=row[7],
+        entity_id=None if row[8] is None else json.loads(row[8]),
+        attempts=row[9],
+        max_attempts=row[10],
+        crashes=row[11],
+        claim_no=row[12],
+        worker_id=row[13],
+        timeout=row[14],
+        created_at=moment(row[15]),
+        updated_at=moment(row[16]),
+        run_at=moment(row[17]),
+        started_at=None if row[18] is None else moment(row[18]),
+        completed_at=None if row[19] is None else moment(row[19]),
+        keep_until=None if row[20] is None else moment(row[20]),
+        error=row[21],
+        progress=row[22],
+        message=row[23],
+        cancel_requested=bool(row[24]),
+        body=Body(row[25], row[26]) if len(row) > 25 else None,
+    )
+
+
+def get(dialect: Reader, ids: Sequence[str]) -> Script[list[Job]]:
+    reply = yield Run("get", {"ids": json.dumps(list(ids))})
+    found = {row[0]: columns_to_job(dialect, row) for row in reply.rows}
+    return [found[id] for id in dict.fromkeys(ids) if id in found]
+
+
+def attempts(dialect: Reader, id: str) -> Script[list[Attempt]]:
+    reply = yield Run("attempts", {"id": id})
+    return [
+        Attempt(
+            job_id=row[0],
+            claim_no=row[1],
+            attempt=row[2],
+            worker_id=row[3],
+            started_at=None if row[4] is None else dialect.moment(row[4]),
+            finished_at=dialect.moment(row[5]),
+            status=Status(row[6]),
+            error=row[7],
+            trace=row[8],
+        )
+        for row in reply.rows
+    ]
+
+
+class _Walk(NamedTuple):
+    """One index walked: what it gave, and the id down to which it saw everything."""
+
+    jobs: list[Job]
+    edge: str | None  #: None: it came to the end
+
+
+def search(dialect: Reader, filter: Filter, after: str | None, limit: int) -> Script[Page]:
+    """Several statuses are several walks, merged: `status IN (...)` would sort every row."""
+    until = LAST_ID if filter.until is None else floor_id(filter.until)
+    params = _search_params(filter) | {"before": min(after or LAST_ID, until), "limit": limit}
+    walks: list[_Walk] = []
+    statuses: list[Status | None] = [*sorted(filter.status)] or [None]
+    for status in statuses:
+        walks += [(yield from _walk(dialect, filter, status, params, limit))]
+    # Below the highest edge some walk has not looked yet, so nothing below it may be shown.
+    edge = max((walk.edge for walk in walks if walk.edge is not None), default=None)
+    jobs = [job for walk in walks for job in walk.jobs if edge is None or job.id >= edge]
+    jobs.sort(key=lambda job: job.id, reverse=True)
+    if len(jobs) > limit:
+        return Page(jobs[:limit], jobs[limit - 1].id)
+    return Page(jobs, edge)
+
+
+def _walk(
+    dialect: Reader, filter: Filter, status: Status | None, params: dict[str, Any], limit: int
+) -> Script[_Walk]:
+    where, residue = _search_options(filter, status)
+    scan = limit * _SCAN if residue else limit
+    params = params | {"status": status and status.value, "scan": scan}
+    reply = yield Run("search", params, options=where | residue)
+    jobs = [columns_to_job(dialect, row) for row in reply.rows]
+    if len(jobs) == limit:
+        return _Walk(jobs, jobs[-1].id)
+    if not residue:
+        return _Walk(jobs, None)
+    edge, seen = (yield Run("search_edge", params, options=where)).rows[0]
+    return _Walk(jobs, edge if seen == scan else None)
+
+
+def _search_params(filter: Filter) -> dict[str, Any]:
+    entity_type, entity_id = filter.entity or (None, None)
+    return {
+        "type": filter.type,
+        "prefix": filter.prefix,
+        "prefix_end": None if filter.prefix is None else filter.prefix + "\U0010ffff",
+        "queue": filter.queue,
+        "key": filter.key,
+        "worker_id": filter.worker_id,
+        "entity_type": entity_type,
+        "entity_id": entity_id,
+        "since": None if filter.since is None else floor_id(filter.since),
+    }
+
+
+def _search_options(filter: Filter, status: Status | None) -> tuple[frozenset[str], frozenset[str]]:
+    """The lines that choose the walk, and those that filter what it sees."""
+    walk = {"since"} if filter.since is not None else set()
+    residue = {
+        word
+        for word, value in [
+            ("queue", filter.queue),
+            ("type", filter.type),
+            ("prefix", filter.prefix),
+            ("key", filter.key),
+            ("worker", filter.worker_id),
+        ]
+        if value is not None
+    }
+    if filter.entity is not None:
+        walk.add("entity")
+        if status is not None:
+            residue.add("status")
+    elif status is Status.RUNNING:
+        walk.add("running")
+    elif status is not None:
+        walk.add("listed")
+    return frozenset(walk), frozenset(residue)
+
+
+def count(dialect: Reader, status: Status | None, cap: int) -> Script[int]:
+    options = {"running"} if status is Status.RUNNING else {"listed"} if status else set()
+    params = {"status": status and status.value, "cap": cap}
+    reply = yield Run("count", params, options=frozenset(options))
+    total: int = reply.rows[0][0]
+    return total
+
+
+def counts(dialect: Reader, cap: int) -> Script[dict[Status, int]]:
+    found = {}
+    for status in Status:
+        found[status] = yield from count(dialect, status, cap)
+    return found
+
+
+def workers(dialect: Reader) -> Script[list[WorkerInfo]]:
+    reply = yield Run("workers", {})
+    return [
+        WorkerInfo(
+            id=id,
+            info=info,
+            beat_no=beat_no,
+            started_at=dialect.moment(started_at),
+            beat_at=dialect.moment(beat_at),
+            died_at=None if died_at is None else dialect.moment(died_at),
+        )
+        for id, info, beat_no, started_at, beat_at, died_at in reply.rows
+    ]
+
+
+def queues(dialect: Reader, cap: int) -> Script[list[QueueInfo]]:
+    reply = yield Run("queues", {"cap": cap})
+    return [
+        QueueInfo(
+            name=name, depth=depth, paused_at=None if paused is None else dialect.moment(paused)
+        )
+        for name, paused, depth in reply.rows
+    ]

@@ -1,0 +1,77 @@
+"""Migrations: numbered SQL files, forward only, the same numbers and titles for both engines.
+
+The first line says whether an older release can still work on the tables afterwards (`-- breaking:
+no`). One that is breaking and unknown to this release makes it refuse, instead of guessing.
+"""
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from importlib import resources
+
+from holdfast.engine.statements import fill
+from holdfast.errors import HoldfastError, SchemaError
+
+_FILE = re.compile(r"^(\d{4})_([a-z0-9_]+)\.sql$")
+
+
+@dataclass(frozen=True, slots=True)
+class Migration:
+    number: int
+    title: str
+    breaking: bool
+    sql: str
+
+    @property
+    def name(self) -> str:
+        return f"{self.number:04d}_{self.title}"
+
+
+@dataclass(frozen=True, slots=True)
+class AppliedMigration:
+    number: int
+    title: str
+    breaking: bool
+
+
+def load(package: str, words: Mapping[str, str]) -> list[Migration]:
+    """The migrations of an engine, in order."""
+    found = []
+    for file in resources.files(package).joinpath("migrations").iterdir():
+        match = _FILE.match(file.name)
+        if match is None:
+            continue
+        text = file.read_text("utf-8")
+        first = text.splitlines()[0]
+        if first not in ("-- breaking: no", "-- breaking: yes"):
+            raise HoldfastError(f"{file.name}: the first line must be '-- breaking: no' or 'yes'")
+        found.append(Migration(int(match[1]), match[2], first.endswith("yes"), fill(text, words)))
+    return sorted(found, key=lambda migration: migration.number)
+
+
+def commands(sql: str) -> list[str]:
+    """The commands of a migration, without comments; a trigger's body stays in one piece."""
+    plain = "\n".join(line for line in sql.splitlines() if not line.lstrip().startswith("--"))
+    parts: list[str] = []
+    for piece in plain.split(";"):
+        if parts and re.search(r"\bBEGIN\b", parts[-1]) and not parts[-1].rstrip().endswith("END"):
+            parts[-1] += ";" + piece
+        else:
+            parts.append(piece)
+    return [part.strip() for part in parts if part.strip()]
+
+
+def missing(known: Iterable[Migration], applied: Iterable[AppliedMigration]) -> list[Migration]:
+    """What is still to be applied. Refuses tables that a newer release has broken for this one."""
+    known = list(known)
+    applied = list(applied)
+    newest = max(migration.number for migration in known)
+    for migration in applied:
+        if migration.number > newest and migration.breaking:
+            raise SchemaError(
+                f"the database was migrated by a newer release of Holdfast (migration "
+                f"{migration.number:04d}_{migration.title} is not known here, and older releases "
+                "cannot work with it): upgrade the holdfast package on this machine"
+            )
+    done = {migration.number for migration in applied}
+    return [migration for migration in known if migration.number not in done]

@@ -1,0 +1,384 @@
+"""The PostgreSQL engine: a pool of psycopg connections, group commit of enqueues, COPY for many."""
+
+import json
+import re
+import threading
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import nullcontext
+from datetime import UTC, datetime
+from typing import Any
+
+import psycopg
+from psycopg.rows import tuple_row
+from psycopg_pool import ConnectionPool, PoolTimeout
+
+from holdfast.clock import Clock
+from holdfast.engine import Transaction, migrate, verbs
+from holdfast.engine.base import BaseEngine
+from holdfast.engine.group import GroupCommit, Request
+from holdfast.engine.inspection import COLUMNS, FIRST_ID
+from holdfast.engine.postgres import transaction
+from holdfast.engine.postgres.connection import (
+    Connection,
+    connection_settings,
+    open_pool,
+    perform,
+    translate,
+    went_away,
+    where_is,
+)
+from holdfast.engine.postgres.wakeups import Herald, PostgresWakeups, notify_sql
+from holdfast.engine.script import Script, T, drive
+from holdfast.engine.statements import Statements, parse
+from holdfast.engine.transaction import aunwrap, unwrap
+from holdfast.errors import HoldfastError, InvalidInput, InvalidURL, SchemaError
+from holdfast.job import Job, NewJob
+
+PACKAGE = "holdfast.engine.postgres"
+GROUP = 200  # enqueues that share a commit at the most
+COPY_FROM = 50  # jobs, from which on COPY is quicker than one JSON parameter
+FULL_LOOK = 1.0  # seconds that a claim may go by its low-water bounds
+_SCHEMA = re.compile(r"[a-z_][a-z0-9_]{0,50}")
+_COPY = (
+    "COPY {schema}.jobs (id, type, queue, status, priority, rank, entity_type, entity_id,"
+    " max_attempts, timeout, created_at, updated_at, run_at, payload) FROM STDIN"
+)
+
+
+class PostgresDialect:
+    """Times are the server's, unless a clock rules; as parameters they are ISO text."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+
+    def now(self) -> str | None:
+        return self._clock.now().isoformat() if self._clock.rules_the_database else None
+
+    def time(self, moment: datetime) -> str:
+        return moment.isoformat()
+
+    def moment(self, value: Any) -> datetime:
+        moment = datetime.fromisoformat(value) if isinstance(value, str) else value
+        return moment if moment.tzinfo is UTC else moment.astimezone(UTC)
+
+
+class PostgresEngine(BaseEngine):
+    def __init__(
+        self, url: str, *, schema: str, pooler: bool, clock: Clock, auto_migrate: bool
+    ) -> None:
+        super().__init__(clock)
+        if not _SCHEMA.fullmatch(schema):
+            raise InvalidInput(
+                f"schema={schema!r}: use lower-case letters, digits and '_', at most 51, not "
+                "beginning with a digit"
+            )
+        try:
+            psycopg.conninfo.conninfo_to_dict(url)
+        except psycopg.Error as problem:
+            raise InvalidURL(f"the PostgreSQL URL cannot be understood: {problem}") from None
+        self.dialect = PostgresDialect(clock)
+        self.schema = schema
+        self.where = where_is(url)
+        self._url = url
+        self._pooler = pooler
+        self._auto_migrate = auto_migrate
+        words = {
+            "schema": schema,
+            "now": "COALESCE(:now::text::timestamptz, statement_timestamp())",
+            "columns": "id::text" + COLUMNS.removeprefix("id"),
+        }
+        self._words: Mapping[str, str] = words
+        self._statements = Statements(PACKAGE, words)
+        self._notify_sql = parse(notify_sql(schema)).pyformat
+        self._group: GroupCommit[Sequence[NewJob], list[Job]] = GroupCommit(
+            self._insert_group, largest=GROUP
+        )
+        self._opening = threading.Lock()
+        self._pool: ConnectionPool[Connection] | None = None
+        self._herald = Herald(self._tell)
+        self._subscribers: list[PostgresWakeups] = []
+        self._low: dict[tuple[str, str], tuple[int, str, str]] = {}
+        self._looked_at = 0.0
+
+    # opening and closing
+
+    def _open(self) -> ConnectionPool[Connection]:
+        self.check_usable()
+        if self._pool is not None:
+            return self._pool
+        with self._opening:
+            if self._pool is None:
+                try:
+                    # Once without the pool: it would hide the reason behind a time-out.
+                    with self._connect() as connection:
+                        self._prepare(connection)
+                except (psycopg.Error, OSError) as problem:
+                    raise translate(problem, self.where) from problem
+                pool = open_pool(self._url, pooler=self._pooler)
+                pool.open()
+                self._pool = pool
+        return self._pool
+
+    def _connect(self) -> Connection:
+        return psycopg.connect(
+            self._url, row_factory=tuple_row, **connection_settings(pooler=self._pooler)
+        )
+
+    def close(self) -> None:
+        with self._opening:
+            self._closed = True
+            pool, self._pool = self._pool, None
+        if pool is None:
+            return
+        self._herald.close()
+        for subscriber in list(self._subscribers):
+            subscriber.close()
+        pool.close()
+
+    # migrations
+
+    def _prepare(self, connection: Connection) -> None:
+        known = migrate.load(PACKAGE, self._words)
+        missing = migrate.missing(known, self._applied(connection))
+        if missing and not self._auto_migrate:
+            raise SchemaError(
+                f"the tables of Holdfast are not in {self.where}, schema {self.schema!r}, or are "
+                f"those of an older release (missing: {', '.join(m.name for m in missing)}): run "
+                "'holdfast migrate', or pass auto_migrate=True"
+            )
+        if missing:
+            self._apply(connection, known)
+
+    def _applied(self, connection: Connection) -> list[migrate.AppliedMigration]:
+        with connection.cursor(row_factory=tuple_row) as cursor:
+            cursor.execute("SELECT to_regclass(%s)", [f"{self.schema}.migrations"])
+            if cursor.fetchall()[0][0] is None:
+                return []
+            cursor.execute(
+                f"SELECT number, title, breaking FROM {self.schema}.migrations"  # noqa: S608
+            )
+            return [migrate.AppliedMigration(*row) for row in cursor.fetchall()]
+
+    def _apply(self, connection: Connection, known: Sequence[migrate.Migration]) -> list[str]:
+        with connection.transaction():
+            # Ten processes may start at once: the first migrates, the others find it done.
+            connection.execute("SET LOCAL lock_timeout = '60s'")
+            connection.execute("SELECT pg_advisory_xact_lock(hashtext(%s))", [self.schema])
+            connection.execute(f"CREATE SCHEMA IF NOT EXISTS {self.schema}")
+            connection.execute(
+                f"CREATE TABLE IF NOT EXISTS {self.schema}.migrations (number integer PRIMARY KEY,"
+                " title text NOT NULL, breaking boolean NOT NULL,"
+                " applied_at timestamptz NOT NULL DEFAULT now())"
+            )
+            missing = migrate.missing(known, self._applied(connection))
+            for migration in missing:
+                for command in migrate.commands(migration.sql):
+                    connection.execute(command)
+                connection.execute(
+                    f"INSERT INTO {self.schema}.migrations VALUES (%s, %s, %s)",  # noqa: S608
+                    [migration.number, migration.title, migration.breaking],
+                )
+        return [migration.name for migration in missing]
+
+    def migrate(self) -> list[str]:
+        self.check_usable()
+        try:
+            with self._connect() as connection:
+                return self._apply(connection, migrate.load(PACKAGE, self._words))
+        except (psycopg.Error, OSError) as problem:
+            raise translate(problem, self.where) from problem
+
+    def migrations_sql(self) -> str:
+        found = migrate.load(PACKAGE, self._words)
+        return f"CREATE SCHEMA IF NOT EXISTS {self.schema};\n" + "\n".join(m.sql for m in found)
+
+    # running scripts
+
+    def run(self, script: Callable[[], Script[T]], *, write: bool) -> T:
+        def work(connection: Connection) -> T:
+            with connection.transaction() if write else nullcontext():
+                return self._drive(connection, script)
+
+        return self._on_connection(work)
+
+    def _drive(self, connection: Connection, script: Callable[[], Script[T]]) -> T:
+        return drive(script(), lambda run: perform(connection, self._statements, run))
+
+    def _notify(self, connection: Connection, queues: Iterable[str]) -> None:
+        if queues:
+            connection.execute(self._notify_sql, {"queues": json.dumps(sorted(queues))})
+
+    def _on_connection(self, work: Callable[[Connection], T]) -> T:
+        """Do it once more on a new connection if the server went away. Every verb may be repeated:
+        an insert by its ids, a finish by its claim, the others because they say what shall be."""
+        pool = self._open()
+        try:
+            try:
+                with pool.connection() as connection:
+                    return work(connection)
+            except (psycopg.Error, OSError) as problem:
+                if isinstance(problem, PoolTimeout) or not went_away(problem):
+                    raise
+                pool.check()
+                with pool.connection() as connection:
+                    return work(connection)
+        except (psycopg.Error, OSError) as problem:
+            raise translate(problem, self.where) from problem
+
+    # inserting
+
+    def insert(self, jobs: Sequence[NewJob], *, notify: bool = True) -> list[Job]:
+        if not jobs:
+            return []
+        self._forget_bounds(jobs)
+        if len(jobs) >= COPY_FROM and all(_is_plain(job) for job in jobs):
+            inserted = self._copy(jobs, notify)
+        elif notify and all(job.key is None for job in jobs):
+            inserted = self._group.submit(jobs)
+        else:  # a key may have to wait for another's transaction, and nobody shall wait with it
+            inserted = self._insert_now(jobs, notify)
+        for subscriber in list(self._subscribers):
+            subscriber.wake()
+        return inserted
+
+    def _insert_group(self, group: Sequence[Request[Sequence[NewJob], list[Job]]]) -> None:
+        """One statement for all; if it fails, each request alone, so that one harms no other."""
+        jobs = [job for request in group for job in request.work]
+        try:
+            inserted = iter(self._insert_now(jobs))
+        except HoldfastError:
+            if len(group) == 1:
+                raise
+            for request in group:
+                self._insert_alone(request)
+            return
+        for request in group:
+            request.resolve([next(inserted) for _ in request.work])
+
+    def _insert_alone(self, request: Request[Sequence[NewJob], list[Job]]) -> None:
+        try:
+            request.resolve(self._insert_now(request.work))
+        except HoldfastError as problem:
+            request.fail(problem)
+
+    def _insert_now(self, jobs: Sequence[NewJob], notify: bool = True) -> list[Job]:
+        queues = self._herald.due({job.queue for job in jobs}) if notify else frozenset()
+        plain = not queues and all(job.key is None for job in jobs)
+
+        def work(connection: Connection) -> list[Job]:
+            if plain:  # one statement, which commits itself
+                return self._drive(connection, lambda: verbs.insert(self.dialect, jobs))
+            with connection.transaction():
+                inserted = self._drive(connection, lambda: verbs.insert(self.dialect, jobs))
+                self._notify(connection, queues)
+                return inserted
+
+        return self._on_connection(work)
+
+    def _copy(self, jobs: Sequence[NewJob], notify: bool) -> list[Job]:
+        queues = self._herald.due({job.queue for job in jobs}) if notify else frozenset()
+
+        def work(connection: Connection) -> list[Job]:
+            with connection.transaction(), connection.cursor(row_factory=tuple_row) as cursor:
+                cursor.execute("SELECT COALESCE(%s::timestamptz, now())", [self.dialect.now()])
+                now = cursor.fetchall()[0][0]
+                with cursor.copy(_COPY.format(schema=self.schema)) as copy:
+                    for job in jobs:
+                        copy.write_row(_copy_row(job, now))
+                self._notify(connection, queues)
+            return [verbs.new_to_job(self.dialect, job, "pending", now, now) for job in jobs]
+
+        try:
+            return self._on_connection(work)
+        except HoldfastError:
+            # An id that is there already: sent before, and the reply was lost. The slow way tells.
+            return self.run(lambda: verbs.insert(self.dialect, jobs), write=True)
+
+    # claiming
+
+    def claim(self, queue: str, limit: int, *, worker: str, types: Sequence[str]) -> list[Job]:
+        """Dead index entries pile up in front of the pending jobs while somebody holds a snapshot;
+        so a claim begins where the last one ended, and looks at everything once a second, when a
+        hint came, and when it found less than it asked for."""
+        now = time.monotonic()
+        if now - self._looked_at >= FULL_LOOK:
+            self._looked_at = now
+            self._low.clear()
+        bounded = any((queue, type) in self._low for type in types)
+        jobs = self._claim(queue, limit, worker, types)
+        if bounded and len(jobs) < limit:
+            for type in types:
+                self._low.pop((queue, type), None)
+            jobs += self._claim(queue, limit - len(jobs), worker, types)
+        for job in jobs:  # sorted: the last of a type stays
+            self._low[queue, job.type] = (job.rank, job.run_at.isoformat(), job.id)
+        return jobs
+
+    def _claim(self, queue: str, limit: int, worker: str, types: Sequence[str]) -> list[Job]:
+        lowest = (-(2**63), "-infinity", FIRST_ID)
+        wanted = []
+        for type in types:
+            rank, run_at, id = self._low.get((queue, type), lowest)
+            wanted.append({"type": type, "rank": rank, "run_at": run_at, "id": id})
+        names = json.dumps(wanted)
+        # One statement, which commits itself: no transaction around it.
+        return self._on_connection(
+            lambda connection: self._drive(
+                connection, lambda: verbs.claim(self.dialect, queue, limit, worker, names)
+            )
+        )
+
+    def _forget_bounds(self, jobs: Sequence[NewJob]) -> None:
+        """A new job that belongs in front of what was claimed must be seen by the next claim."""
+        for job in jobs:
+            bound = self._low.get((job.queue, job.type))
+            if bound is not None and (-job.priority < bound[0] or job.run_at is not None):
+                self._low.pop((job.queue, job.type), None)
+
+    # the caller's transaction, and hints
+
+    def adopt(self, tx: Any) -> Transaction:
+        self._open()
+        return transaction.adopt(unwrap(tx), self._statements, self.schema, self.where)
+
+    async def aadopt(self, tx: Any) -> Transaction:
+        self._open()
+        raw = await aunwrap(tx)
+        return await transaction.aadopt(raw, self._statements, self.schema, self.where)
+
+    def _tell(self, queues: Iterable[str]) -> None:
+        with self._open().connection() as connection:
+            self._notify(connection, queues)
+
+    def wakeups(self) -> PostgresWakeups:
+        self._open()
+        connect = None if self._pooler else self._connect
+        subscriber = PostgresWakeups(
+            connect, self.schema, lambda _: self._low.clear(), self._subscribers.remove
+        )
+        self._subscribers.append(subscriber)
+        return subscriber
+
+
+def _is_plain(job: NewJob) -> bool:
+    return job.key is None and job.run_at is None and not job.delay
+
+
+def _copy_row(job: NewJob, now: datetime) -> tuple[Any, ...]:
+    return (
+        job.id,
+        job.type,
+        job.queue,
+        "pending",
+        job.priority,
+        -job.priority,
+        job.entity_type,
+        job.entity_id,
+        job.max_attempts,
+        job.timeout,
+        now,
+        now,
+        now,
+        job.payload,
+    )

@@ -1,0 +1,424 @@
+-- The SQL of the PostgreSQL engine. The same names, in the same order, as ../sqlite/statements.sql.
+-- A statement given a batch takes it as one JSON parameter, :batch. {now} is the server's moment of the
+-- statement. Written for READ COMMITTED: what decides is locked first, or checked by the UPDATE itself.
+
+-- name: insert
+-- Add jobs; one whose id is there, or whose key is live, is left out.
+INSERT INTO {schema}.jobs
+       (id, type, queue, status, priority, rank, key, entity_type, entity_id,
+        max_attempts, timeout, created_at, updated_at, run_at, payload)
+SELECT id, type, queue,
+       CASE WHEN COALESCE(run_at, {now} + delay * interval '1 microsecond') > {now} THEN 'scheduled' ELSE 'pending' END,
+       priority, -priority, key, entity_type, entity_id,
+       max_attempts, timeout, {now}, {now}, COALESCE(run_at, {now} + delay * interval '1 microsecond'), payload::json
+  FROM json_to_recordset(:batch::json)
+    AS new (id uuid, type text, queue text, priority bigint, key text, entity_type text, entity_id text,
+            max_attempts integer, timeout double precision, run_at timestamptz, delay bigint, payload text)
+ON CONFLICT DO NOTHING
+RETURNING id::text, status, created_at, run_at;
+
+-- name: present
+-- Which of these ids exist.
+SELECT id::text
+  FROM {schema}.jobs
+ WHERE id = ANY(ARRAY(SELECT json_array_elements_text(:ids::json)::uuid));
+
+-- name: holder
+-- The live job that holds a key.
+SELECT id::text, status
+  FROM {schema}.jobs
+ WHERE type = :type::text
+   AND key = :key::text
+   AND status IN ({unfinished});
+
+-- name: replace
+-- Give the live holder of a key the newer request: a waiting one takes it over, a running one runs again.
+UPDATE {schema}.jobs
+   SET priority = new.priority,
+       rank = -new.priority,
+       entity_type = new.entity_type,
+       entity_id = new.entity_id,
+       max_attempts = new.max_attempts,
+       timeout = new.timeout,
+       payload = new.payload::json,
+       attempts = CASE WHEN jobs.status = 'running' THEN jobs.attempts ELSE 0 END,
+       status = CASE WHEN NOT new.moves OR jobs.status IN ('blocked', 'running') THEN jobs.status
+                     WHEN COALESCE(new.run_at, {now} + new.delay * interval '1 microsecond') > {now} THEN 'scheduled'
+                     ELSE 'pending' END,
+       run_at = CASE WHEN NOT new.moves OR jobs.status = 'running' THEN jobs.run_at
+                     ELSE COALESCE(new.run_at, {now} + new.delay * interval '1 microsecond') END,
+       rerun_at = CASE WHEN jobs.status <> 'running' THEN NULL
+                       WHEN new.moves THEN COALESCE(new.run_at, {now} + new.delay * interval '1 microsecond')
+                       ELSE {now} END,
+       updated_at = {now}
+  FROM json_to_recordset(:batch::json)
+    AS new (holder uuid, moves boolean, priority bigint, entity_type text, entity_id text,
+            max_attempts integer, timeout double precision, run_at timestamptz, delay bigint, payload text)
+ WHERE jobs.id = new.holder
+   AND jobs.status IN ({unfinished})
+RETURNING jobs.id::text;
+
+-- name: claim
+-- Take the best pending jobs of the given types in one queue, in the order of running. `shape` looks, without
+-- locks, how many of each type belong to the best; then each type's walk locks that many, past those that
+-- others hold. The bounds skip what earlier claims left dead in the index.
+WITH wanted AS MATERIALIZED (
+    SELECT *
+      FROM json_to_recordset(:types::json) AS wanted (type text, rank bigint, run_at timestamptz, id uuid)
+     WHERE EXISTS (SELECT 1 FROM {schema}.workers WHERE id = :worker::text AND died_at IS NULL)
+       AND NOT EXISTS (SELECT 1 FROM {schema}.queues WHERE name = :queue::text AND paused_at IS NOT NULL)
+), shape AS MATERIALIZED (
+    SELECT best.type, count(*) AS size
+      FROM (SELECT wanted.type
+              FROM wanted
+        CROSS JOIN LATERAL (SELECT rank, run_at, id
+                              FROM {schema}.jobs
+                             WHERE status = 'pending'
+                               AND queue = :queue::text
+                               AND type = wanted.type
+                               AND (rank, run_at, id) > (wanted.rank, wanted.run_at, wanted.id)
+                             ORDER BY rank, run_at, id
+                             LIMIT :limit::int) AS head
+             ORDER BY head.rank, head.run_at, head.id
+             LIMIT :limit::int) AS best
+     GROUP BY best.type
+)
+UPDATE {schema}.jobs
+   SET status = 'running',
+       worker_id = :worker::text,
+       claim_no = claim_no + 1,
+       attempts = attempts + 1,
+       started_at = {now},
+       updated_at = {now},
+       progress = NULL,
+       message = NULL
+ WHERE id = ANY(ARRAY(SELECT taken.id
+                        FROM wanted
+                        JOIN shape USING (type)
+                  CROSS JOIN LATERAL (SELECT id
+                                        FROM {schema}.jobs
+                                       WHERE status = 'pending'
+                                         AND queue = :queue::text
+                                         AND type = wanted.type
+                                         AND (rank, run_at, id) > (wanted.rank, wanted.run_at, wanted.id)
+                                       ORDER BY rank, run_at, id
+                                       LIMIT shape.size
+                                         FOR UPDATE SKIP LOCKED) AS taken))
+RETURNING {columns}, payload::text, NULL;
+
+-- name: finish
+-- Write how runs ended, each only while its claim holds. The row may know better than the run did:
+-- a newer request makes it run again, a request to stop wins over being tried again. The status is compared
+-- through COALESCE so that the planner goes by primary key, and never by the index of running rows.
+WITH new AS MATERIALIZED (
+    SELECT *
+      FROM json_to_recordset(:batch::json)
+        AS new (id uuid, claim_no bigint, status text, final boolean, given_back integer, delay bigint,
+                keep bigint, error text, result text)
+)
+UPDATE {schema}.jobs
+   SET status = CASE WHEN jobs.rerun_at > {now} THEN 'scheduled'
+                     WHEN jobs.rerun_at IS NOT NULL THEN 'pending'
+                     WHEN jobs.cancel_requested AND new.status NOT IN ('completed', 'failed') THEN 'cancelled'
+                     ELSE new.status END,
+       attempts = CASE WHEN jobs.rerun_at IS NOT NULL THEN 0 ELSE jobs.attempts - new.given_back END,
+       run_at = COALESCE(jobs.rerun_at, CASE WHEN new.status IN ('retrying', 'scheduled')
+                                             THEN {now} + new.delay * interval '1 microsecond'
+                                             ELSE jobs.run_at END),
+       worker_id = CASE WHEN jobs.rerun_at IS NULL AND new.final THEN jobs.worker_id END,
+       started_at = CASE WHEN jobs.rerun_at IS NULL AND new.final THEN jobs.started_at END,
+       completed_at = CASE WHEN jobs.rerun_at IS NULL AND (new.final OR jobs.cancel_requested) THEN {now} END,
+       keep_until = CASE WHEN jobs.rerun_at IS NULL AND (new.final OR jobs.cancel_requested)
+                         THEN {now} + new.keep * interval '1 microsecond' END,
+       error = CASE WHEN new.status <> 'completed' THEN COALESCE(new.error, jobs.error) END,
+       result = CASE WHEN jobs.rerun_at IS NULL AND new.status = 'completed' THEN new.result::json END,
+       cancel_requested = jobs.rerun_at IS NULL AND jobs.cancel_requested,
+       finish_no = jobs.claim_no,
+       rerun_at = NULL,
+       updated_at = {now}
+  FROM new
+ WHERE jobs.id = new.id
+   AND jobs.claim_no = new.claim_no
+   AND COALESCE(jobs.status, '') = 'running'
+   AND jobs.id = ANY(ARRAY(SELECT held.id
+                             FROM {schema}.jobs AS held
+                            WHERE held.id = ANY(ARRAY(SELECT id FROM new))
+                            ORDER BY held.id
+                              FOR UPDATE                                                        --? wait
+                              FOR UPDATE SKIP LOCKED                                            --? skip
+                          ))
+RETURNING jobs.id::text, jobs.status;
+
+-- name: finished
+-- What became of finishes that changed nothing: applied before, held by a transaction, or lost.
+SELECT id::text, finish_no, claim_no, status
+  FROM {schema}.jobs
+ WHERE id = ANY(ARRAY(SELECT json_array_elements_text(:ids::json)::uuid));
+
+-- name: record_attempts
+-- Keep a failed run with its job; the newest 50 of a job stay.
+INSERT INTO {schema}.attempts
+       (job_id, claim_no, attempt, worker_id, started_at, finished_at, status, error, trace)
+SELECT id, claim_no, attempt, worker_id, started_at, {now}, status, error, trace
+  FROM json_to_recordset(:batch::json)
+    AS new (id uuid, claim_no bigint, attempt integer, worker_id text, started_at timestamptz,
+            status text, error text, trace text)
+ON CONFLICT DO NOTHING;
+DELETE FROM {schema}.attempts
+ USING json_to_recordset(:batch::json) AS new (id uuid)
+ WHERE attempts.job_id = new.id
+   AND attempts.claim_no <= (SELECT old.claim_no
+                               FROM {schema}.attempts AS old
+                              WHERE old.job_id = new.id
+                              ORDER BY old.claim_no DESC
+                              LIMIT 1 OFFSET 50);
+
+-- name: promote
+-- Make due jobs pending, the longest due first.
+UPDATE {schema}.jobs
+   SET status = 'pending',
+       updated_at = {now}
+ WHERE id = ANY(ARRAY(SELECT id
+                        FROM {schema}.jobs
+                       WHERE status IN ({promote})
+                         AND run_at <= {now}
+                       ORDER BY run_at, id
+                       LIMIT :limit::int
+                         FOR UPDATE SKIP LOCKED))
+RETURNING queue;
+
+-- name: next_due
+-- Microseconds until the next job is due; not positive: now.
+SELECT (extract(epoch FROM run_at - {now}) * 1000000)::bigint
+  FROM {schema}.jobs
+ WHERE status IN ({promote})
+ ORDER BY run_at, id
+ LIMIT 1;
+
+-- name: bury
+-- Mark workers dead, for good, if they are as silent as was seen.
+UPDATE {schema}.workers
+   SET died_at = {now}
+  FROM json_to_recordset(:batch::json) AS seen (id text, beat_no bigint)
+ WHERE workers.id = seen.id
+   AND (seen.beat_no IS NULL OR workers.beat_no = seen.beat_no)
+   AND workers.died_at IS NULL
+RETURNING workers.id;
+
+-- name: rescue
+-- Give back what dead workers held; the attempt is given back too.
+UPDATE {schema}.jobs
+   SET status = CASE WHEN rerun_at > {now} THEN 'scheduled'
+                     WHEN rerun_at IS NULL AND cancel_requested THEN 'cancelled'
+                     ELSE 'pending' END,
+       attempts = CASE WHEN rerun_at IS NOT NULL THEN 0 ELSE attempts - 1 END,
+       run_at = COALESCE(rerun_at, run_at),
+       worker_id = NULL,
+       started_at = NULL,
+       completed_at = CASE WHEN rerun_at IS NULL AND cancel_requested THEN {now} END,
+       keep_until = CASE WHEN rerun_at IS NULL AND cancel_requested THEN {now} + :keep::bigint * interval '1 microsecond' END,
+       cancel_requested = rerun_at IS NULL AND cancel_requested,
+       rerun_at = NULL,
+       updated_at = {now}
+ WHERE id = ANY(ARRAY(SELECT held.id
+                        FROM {schema}.workers AS dead
+                        JOIN {schema}.jobs AS held ON held.worker_id = dead.id
+                       WHERE dead.died_at IS NOT NULL
+                         AND held.status = 'running'
+                       LIMIT :limit::int
+                         FOR UPDATE OF held SKIP LOCKED))
+RETURNING {columns};
+
+-- name: prune
+-- Delete finished jobs whose time is over, the oldest first: a bounded look at one status.
+DELETE FROM {schema}.jobs
+ WHERE id = ANY(ARRAY(SELECT old.id
+                        FROM {schema}.jobs AS old
+                       WHERE old.id = ANY(ARRAY(SELECT id
+                                                  FROM (SELECT id, keep_until
+                                                          FROM {schema}.jobs
+                                                         WHERE status = :status::text
+                                                           AND status <> 'running'
+                                                           AND id > :after::uuid
+                                                           AND id < :before::uuid
+                                                         ORDER BY id
+                                                         LIMIT :scan::int) AS look
+                                                 WHERE keep_until <= {now}
+                                                 LIMIT :limit::int))
+                         AND old.status IN ({finished})
+                         FOR UPDATE SKIP LOCKED))
+RETURNING id::text;
+
+-- name: prune_edge
+-- How far that look went: the last id, and how many rows it saw.
+SELECT max(id::text), count(*)
+  FROM (SELECT id
+          FROM {schema}.jobs
+         WHERE status = :status::text
+           AND status <> 'running'
+           AND id > :after::uuid
+           AND id < :before::uuid
+         ORDER BY id
+         LIMIT :scan::int) AS look;
+
+-- name: prune_workers
+-- Forget workers that died before the given age and hold nothing.
+DELETE FROM {schema}.workers
+ WHERE died_at <= {now} - :age::bigint * interval '1 microsecond'
+   AND NOT EXISTS (SELECT 1 FROM {schema}.jobs WHERE status = 'running' AND worker_id = workers.id);
+
+-- name: cancel
+-- Cancel what waits; ask what runs to stop.
+UPDATE {schema}.jobs
+   SET status = CASE WHEN status = 'running' THEN status ELSE 'cancelled' END,
+       cancel_requested = true,
+       completed_at = CASE WHEN status <> 'running' THEN {now} END,
+       keep_until = CASE WHEN status <> 'running' THEN {now} + keep * interval '1 microsecond' END,
+       rerun_at = NULL,
+       updated_at = {now}
+  FROM json_to_recordset(:batch::json) AS new (job_id uuid, keep bigint)
+ WHERE id = job_id
+   AND status IN ({cancel}, {request_cancel})
+RETURNING id::text;
+
+-- name: retry
+-- Run again, from the beginning, unless another live job holds the key by now.
+UPDATE {schema}.jobs
+   SET status = 'pending',
+       attempts = 0,
+       crashes = 0,
+       run_at = {now},
+       worker_id = NULL,
+       started_at = NULL,
+       completed_at = NULL,
+       keep_until = NULL,
+       error = NULL,
+       progress = NULL,
+       message = NULL,
+       cancel_requested = false,
+       result = NULL,
+       updated_at = {now}
+  FROM json_to_recordset(:batch::json) AS new (job_id uuid)
+ WHERE id = job_id
+   AND status IN ({retry})
+   AND NOT EXISTS (SELECT 1
+                     FROM {schema}.jobs AS live
+                    WHERE live.type = jobs.type
+                      AND live.key = jobs.key
+                      AND live.status IN ({unfinished})
+                      AND live.id <> jobs.id)
+RETURNING id::text;
+
+-- name: delete
+-- Remove jobs, whatever they are doing; a run whose row is gone ends quietly.
+DELETE FROM {schema}.jobs
+ USING json_to_recordset(:batch::json) AS new (job_id uuid)
+ WHERE id = job_id
+RETURNING id::text;
+
+-- name: beat
+-- A worker's sign of life, the first one makes its row; a dead worker stays dead.
+INSERT INTO {schema}.workers (id, info, beat_no, started_at, beat_at)
+VALUES (:id::text, :info::text, 1, {now}, {now})
+ON CONFLICT (id) DO UPDATE
+   SET beat_no = workers.beat_no + 1,
+       beat_at = {now},
+       info = excluded.info
+ WHERE workers.died_at IS NULL
+RETURNING beat_no;
+
+-- name: held
+-- What a worker holds, by the database's word.
+SELECT id::text, claim_no, cancel_requested
+  FROM {schema}.jobs
+ WHERE status = 'running'
+   AND worker_id = :worker::text;
+
+-- name: pause
+-- Pause a queue or let it go on.
+INSERT INTO {schema}.queues (name, paused_at)
+VALUES (:name::text, CASE WHEN :paused::boolean THEN {now} END)
+ON CONFLICT (name) DO UPDATE
+   SET paused_at = CASE WHEN :paused::boolean THEN COALESCE(queues.paused_at, {now}) END;
+
+-- name: get
+-- Whole jobs by id.
+SELECT {columns}, payload::text, result::text
+  FROM {schema}.jobs
+ WHERE id = ANY(ARRAY(SELECT json_array_elements_text(:ids::json)::uuid));
+
+-- name: attempts
+-- The failed runs of a job, the newest first.
+SELECT job_id::text, claim_no, attempt, worker_id, started_at, finished_at, status, error, trace
+  FROM {schema}.attempts
+ WHERE job_id = :id::uuid
+ ORDER BY claim_no DESC;
+
+-- name: search
+-- A page of jobs, the newest first: a bounded walk of one index, filtered. Bodies are not read.
+SELECT {columns}
+  FROM (SELECT *
+          FROM {schema}.jobs
+         WHERE id < :before::uuid
+           AND id >= :since::uuid                                           --? since
+           AND status = :status::text AND status <> 'running'               --? listed
+           AND status = 'running'                                           --? running
+           AND entity_type = :entity_type::text                             --? entity
+           AND entity_id = :entity_id::text                                 --? entity
+         ORDER BY id DESC
+         LIMIT :scan::int) AS jobs
+ WHERE TRUE
+   AND status = :status::text                                               --? status
+   AND queue = :queue::text                                                 --? queue
+   AND type = :type::text                                                   --? type
+   AND type >= :prefix::text COLLATE "C" AND type < :prefix_end::text COLLATE "C"  --? prefix
+   AND key = :key::text                                                     --? key
+   AND worker_id = :worker_id::text                                         --? worker
+ ORDER BY id DESC
+ LIMIT :limit::int;
+
+-- name: search_edge
+-- How far that walk went: the last id, and how many rows it saw.
+SELECT min(id::text), count(*)
+  FROM (SELECT id
+          FROM {schema}.jobs
+         WHERE id < :before::uuid
+           AND id >= :since::uuid                                           --? since
+           AND status = :status::text AND status <> 'running'               --? listed
+           AND status = 'running'                                           --? running
+           AND entity_type = :entity_type::text                             --? entity
+           AND entity_id = :entity_id::text                                 --? entity
+         ORDER BY id DESC
+         LIMIT :scan::int) AS look;
+
+-- name: count
+-- How many jobs have a status, counted up to a cap.
+SELECT count(*)
+  FROM (SELECT 1
+          FROM {schema}.jobs
+         WHERE TRUE
+           AND status = :status::text AND status <> 'running'               --? listed
+           AND status = 'running'                                           --? running
+         LIMIT :cap::int) AS counted;
+
+-- name: workers
+-- Every worker that is remembered.
+SELECT id, info, beat_no, started_at, beat_at, died_at
+  FROM {schema}.workers
+ ORDER BY id;
+
+-- name: queues
+-- Queues that hold pending jobs or were ever paused; depth is counted up to a cap.
+WITH RECURSIVE seen (name) AS (
+    (SELECT queue FROM {schema}.jobs WHERE status = 'pending' ORDER BY queue LIMIT 1)
+     UNION ALL
+    SELECT (SELECT queue FROM {schema}.jobs WHERE status = 'pending' AND queue > seen.name ORDER BY queue LIMIT 1)
+      FROM seen
+     WHERE seen.name IS NOT NULL
+)
+SELECT names.name,
+       kept.paused_at,
+       (SELECT count(*) FROM (SELECT 1 FROM {schema}.jobs WHERE status = 'pending' AND queue = names.name LIMIT :cap::int) AS counted)
+  FROM (SELECT name FROM seen WHERE name IS NOT NULL UNION SELECT name FROM {schema}.queues) AS names
+  LEFT JOIN {schema}.queues AS kept ON kept.name = names.name
+ ORDER BY names.name;

@@ -1,0 +1,195 @@
+"""Scripts inside a caller's PostgreSQL transaction, on any of the drivers.
+
+A savepoint around ours: when a script fails, nothing of it stays and the caller's work goes on. The
+wait for somebody else's uncommitted key is bounded, and the caller's own setting put back.
+"""
+
+import json
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from typing import Any
+
+from holdfast.engine.postgres.connection import LOCK_TIMEOUT, parameters, translate
+from holdfast.engine.postgres.wakeups import notify_sql
+from holdfast.engine.script import Reply, Run, Script, T, adrive, drive
+from holdfast.engine.statements import Command, Statements, parse
+from holdfast.engine.transaction import broken, foreign, is_async, kind_of, outside
+from holdfast.errors import HoldfastError
+
+_SAVE = parse("SAVEPOINT holdfast")
+_UNDO = parse("ROLLBACK TO SAVEPOINT holdfast")
+_DONE = parse("RELEASE SAVEPOINT holdfast")
+_BOUND = parse(
+    "SELECT current_setting('lock_timeout'),"
+    f" set_config('lock_timeout', '{LOCK_TIMEOUT * 1000:.0f}', true)"
+)
+_UNBOUND = parse("SELECT set_config('lock_timeout', :before::text, true)")
+_HOW = "begin one (psycopg: leave autocommit off; asyncpg: 'async with conn.transaction()')"
+
+
+class _Scripts:
+    """What the sync and the async side share."""
+
+    def __init__(self, connection: Any, statements: Statements, schema: str, where: str) -> None:
+        self._connection = connection
+        self._statements = statements
+        self._notify = parse(notify_sql(schema))
+        self._where = where
+
+    def _commands(self, run: Run) -> tuple[tuple[Command, ...], dict[str, Any]]:
+        return self._statements.commands(run.name, run.options), parameters(run)
+
+    def _translated(self, problem: Exception) -> HoldfastError:
+        return problem if isinstance(problem, HoldfastError) else translate(problem, self._where)
+
+
+class SyncTransaction(_Scripts):
+    """On psycopg's or psycopg2's connection."""
+
+    is_async = False
+
+    def run(self, script: Script[T], *, queues: frozenset[str] = frozenset()) -> T:
+        with self._connection.cursor() as cursor, self._guarded(cursor):
+            result = drive(script, lambda run: self._perform(cursor, run))
+            if queues:
+                self._execute(cursor, self._notify, {"queues": json.dumps(sorted(queues))})
+            return result
+
+    async def arun(self, script: Script[T], *, queues: frozenset[str] = frozenset()) -> T:
+        return self.run(script, queues=queues)
+
+    @contextmanager
+    def _guarded(self, cursor: Any) -> Iterator[None]:
+        try:
+            self._execute(cursor, _SAVE)
+            try:
+                before = self._execute(cursor, _BOUND).rows[0][0]
+                yield
+                self._execute(cursor, _UNBOUND, {"before": before})
+            except BaseException:
+                self._execute(cursor, _UNDO)
+                self._execute(cursor, _DONE)
+                raise
+            self._execute(cursor, _DONE)
+        except Exception as problem:
+            raise self._translated(problem) from problem
+
+    def _perform(self, cursor: Any, run: Run) -> Reply:
+        commands, params = self._commands(run)
+        replies = [self._execute(cursor, command, params) for command in commands]
+        return replies[0]
+
+    def _execute(self, cursor: Any, command: Command, params: Any = None) -> Reply:
+        cursor.execute(command.pyformat, params or {})
+        rows = [tuple(_values(row)) for row in cursor.fetchall()] if command.returns_rows else []
+        return Reply(rows, cursor.rowcount)
+
+
+class AsyncTransaction(_Scripts):
+    """On psycopg's asynchronous connection or asyncpg's; `execute` tells them apart."""
+
+    is_async = True
+
+    def __init__(self, *args: Any, execute: Callable[..., Any]) -> None:
+        super().__init__(*args)
+        self._execute = execute
+
+    def run(self, script: Script[T], *, queues: frozenset[str] = frozenset()) -> T:
+        raise is_async(self._connection)
+
+    async def arun(self, script: Script[T], *, queues: frozenset[str] = frozenset()) -> T:
+        async with self._guarded():
+            result = await adrive(script, self._perform)
+            if queues:
+                params = {"queues": json.dumps(sorted(queues))}
+                await self._execute(self._connection, self._notify, params)
+            return result
+
+    @asynccontextmanager
+    async def _guarded(self) -> AsyncIterator[None]:
+        connection, execute = self._connection, self._execute
+        try:
+            await execute(connection, _SAVE)
+            try:
+                before = (await execute(connection, _BOUND)).rows[0][0]
+                yield
+                await execute(connection, _UNBOUND, {"before": before})
+            except BaseException:
+                await execute(connection, _UNDO)
+                await execute(connection, _DONE)
+                raise
+            await execute(connection, _DONE)
+        except Exception as problem:
+            raise self._translated(problem) from problem
+
+    async def _perform(self, run: Run) -> Reply:
+        commands, params = self._commands(run)
+        replies = [await self._execute(self._connection, command, params) for command in commands]
+        first: Reply = replies[0]
+        return first
+
+
+async def _execute_psycopg(connection: Any, command: Command, params: Any = None) -> Reply:
+    async with connection.cursor() as cursor:
+        await cursor.execute(command.pyformat, params or {})
+        rows = (
+            [tuple(_values(row)) for row in await cursor.fetchall()] if command.returns_rows else []
+        )
+        return Reply(rows, cursor.rowcount)
+
+
+async def _execute_asyncpg(connection: Any, command: Command, params: Any = None) -> Reply:
+    arguments = [(params or {})[name] for name in command.names]
+    if not arguments and not command.returns_rows:
+        await connection.execute(command.dollar)  # savepoints cannot be prepared
+        return Reply([], 0)
+    rows = [tuple(record) for record in await connection.fetch(command.dollar, *arguments)]
+    return Reply(rows, len(rows))
+
+
+def _values(row: Any) -> Any:
+    """The columns of a row, whatever row factory the caller's connection has."""
+    return row.values() if isinstance(row, dict) else row
+
+
+def adopt(tx: Any, statements: Statements, schema: str, where: str) -> SyncTransaction:
+    match kind_of(tx):
+        case "psycopg.Connection":
+            _check_psycopg(tx)
+        case "psycopg2.connection":
+            if tx.closed:
+                raise broken("the connection is closed")
+            if tx.autocommit:
+                raise outside(_HOW)
+        case "psycopg.AsyncConnection" | "asyncpg.Connection" | "asyncpg.PoolConnectionProxy":
+            raise is_async(tx)
+        case _:
+            raise foreign(tx, where)
+    return SyncTransaction(tx, statements, schema, where)
+
+
+async def aadopt(
+    tx: Any, statements: Statements, schema: str, where: str
+) -> SyncTransaction | AsyncTransaction:
+    match kind_of(tx):
+        case "psycopg.AsyncConnection":
+            _check_psycopg(tx)
+            return AsyncTransaction(tx, statements, schema, where, execute=_execute_psycopg)
+        case "asyncpg.Connection" | "asyncpg.PoolConnectionProxy":
+            if tx.is_closed():
+                raise broken("the connection is closed")
+            if not tx.is_in_transaction():
+                raise outside(_HOW)
+            return AsyncTransaction(tx, statements, schema, where, execute=_execute_asyncpg)
+        case _:
+            return adopt(tx, statements, schema, where)
+
+
+def _check_psycopg(tx: Any) -> None:
+    if tx.closed:
+        raise broken("the connection is closed")
+    status = tx.info.transaction_status.name
+    if status == "INERROR":
+        raise broken("its transaction has failed already")
+    if status == "IDLE" and tx.autocommit:
+        raise outside(_HOW)

@@ -1,0 +1,186 @@
+"""Wake-ups on PostgreSQL: NOTIFY with a queue's name, and nothing else in it.
+
+Telling: NOTIFY makes commits queue behind one lock of the whole server, so our own inserts tell at
+most every 50 ms per queue, at once if it was quiet, and once more at the end of a burst.
+Hearing: one connection that LISTENs. When it breaks it is made anew, and the first thing after that
+is a look everywhere, for what was told meanwhile.
+"""
+
+import contextlib
+import os
+import select
+import threading
+import time
+from collections.abc import Callable, Iterable
+
+import psycopg
+
+from holdfast.engine.postgres.connection import Connection
+
+EVERYWHERE = frozenset({"*"})
+INTERVAL = 0.05
+_RECONNECT = 1.0
+_PING = 30.0
+
+
+def channel(schema: str) -> str:
+    return f"{schema}_wake"
+
+
+def notify_sql(schema: str) -> str:
+    """A hint for each queue; sent at commit."""
+    return (
+        f"SELECT pg_notify('{channel(schema)}', queue)"  # noqa: S608 (the schema's name is checked)
+        " FROM json_array_elements_text(:queues::json) AS queue"
+    )
+
+
+class Herald:
+    """Tells of our own inserts, not too often."""
+
+    def __init__(self, tell: Callable[[Iterable[str]], None]) -> None:
+        self._tell = tell
+        self._condition = threading.Condition()
+        self._told: dict[str, float] = {}
+        self._later: set[str] = set()
+        self._thread: threading.Thread | None = None
+        self._closed = False
+
+    def due(self, queues: Iterable[str]) -> frozenset[str]:
+        """Those to tell with the insert itself; the others are told a little later."""
+        now = time.monotonic()
+        with self._condition:
+            at_once = {q for q in queues if now - self._told.get(q, 0.0) >= INTERVAL}
+            self._told.update(dict.fromkeys(at_once, now))
+            late = set(queues) - at_once - self._later
+            if late and not self._closed:
+                self._later |= late
+                if self._thread is None:
+                    self._thread = threading.Thread(
+                        target=self._run, name="holdfast-herald", daemon=True
+                    )
+                    self._thread.start()
+                self._condition.notify()
+        return frozenset(at_once)
+
+    def _run(self) -> None:
+        while True:
+            with self._condition:
+                while not self._later and not self._closed:
+                    if not self._condition.wait(timeout=5.0):
+                        self._thread = None
+                        return
+                if self._closed:
+                    return
+            time.sleep(INTERVAL)
+            with self._condition:
+                queues, self._later = self._later, set()
+                self._told.update(dict.fromkeys(queues, time.monotonic()))
+            with contextlib.suppress(Exception):  # a hint: polling is always correct
+                self._tell(queues)
+
+    def close(self) -> None:
+        with self._condition:
+            self._closed = True
+            thread = self._thread
+            self._condition.notify()
+        if thread is not None:
+            thread.join(timeout=5.0)
+
+
+class PostgresWakeups:
+    """One thread's subscription. `connect` is None where LISTEN cannot work: then it only sleeps."""
+
+    def __init__(
+        self,
+        connect: Callable[[], Connection] | None,
+        schema: str,
+        on_hint: Callable[[frozenset[str]], None],
+        on_close: Callable[["PostgresWakeups"], None],
+    ) -> None:
+        self._connect = connect
+        self._channel = channel(schema)
+        self._on_hint = on_hint
+        self._on_close = on_close
+        self._connection: Connection | None = None
+        self._retry_at = 0.0
+        self._ping_at = 0.0
+        self._closed = False
+        self._lock = threading.Lock()
+        self._read, self._write = os.pipe()
+        os.set_blocking(self._read, False)
+        os.set_blocking(self._write, False)
+        self._listen()
+
+    def wait(self, timeout: float) -> frozenset[str]:
+        deadline = time.monotonic() + timeout
+        while True:
+            hints = self._heard() or self._slept(max(0.0, deadline - time.monotonic()))
+            if hints:
+                self._on_hint(hints)
+                return hints
+            if time.monotonic() >= deadline:
+                return frozenset()
+
+    def _slept(self, seconds: float) -> frozenset[str]:
+        """Until something can be read, or the time is up; hints that are known at once."""
+        files: list[int] = [self._read]
+        if self._connect is not None and self._connection is None:
+            if time.monotonic() >= self._retry_at and self._listen():
+                return EVERYWHERE
+            seconds = min(seconds, max(0.0, self._retry_at - time.monotonic()))
+        if self._connection is not None:
+            files.append(self._connection.fileno())
+            seconds = min(seconds, _PING)
+        ready, _, _ = select.select(files, [], [], seconds)
+        if self._read in ready:
+            os.read(self._read, 4096)
+            return EVERYWHERE
+        return frozenset()
+
+    def _heard(self) -> frozenset[str]:
+        connection = self._connection
+        if connection is None:
+            return frozenset()
+        try:
+            if time.monotonic() >= self._ping_at:
+                connection.execute("SELECT 1")  # a half-open connection says nothing by itself
+                self._ping_at = time.monotonic() + _PING
+            return frozenset(notify.payload for notify in connection.notifies(timeout=0))
+        except (psycopg.Error, OSError):
+            self._drop()
+            return frozenset()
+
+    def _listen(self) -> bool:
+        if self._connect is None:
+            return False
+        try:
+            self._connection = self._connect()
+            self._connection.execute(f'LISTEN "{self._channel}"')
+        except (psycopg.Error, OSError):
+            self._drop()
+            return False
+        self._ping_at = time.monotonic() + _PING
+        return True
+
+    def _drop(self) -> None:
+        if self._connection is not None:
+            self._connection.close()
+        self._connection = None
+        self._retry_at = time.monotonic() + _RECONNECT
+
+    def wake(self) -> None:
+        with self._lock:
+            if not self._closed:
+                with contextlib.suppress(BlockingIOError):  # full of wake-ups already
+                    os.write(self._write, b"!")
+
+    def close(self) -> None:
+        with self._lock:
+            if self._closed:
+                return
+            self._closed = True
+        self._on_close(self)
+        self._drop()
+        os.close(self._read)
+        os.close(self._write)

@@ -1,0 +1,52 @@
+"""Verbs as scripts: generators that say which statement to run next and receive what it returned.
+
+A script does no I/O and names no driver, so one text serves both engines, our own connections and
+the caller's open transaction, sync and async. The drivers' side is one function: `perform(run)`.
+"""
+
+from collections.abc import Awaitable, Callable, Generator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple, TypeVar
+
+T = TypeVar("T")
+Row = tuple[Any, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """One statement to run, by name."""
+
+    name: str
+    params: Mapping[str, Any]
+    batch: Sequence[Mapping[str, Any]] | None = None  #: members, for a statement that takes many
+    options: frozenset[str] = frozenset()  #: its optional lines
+
+
+class Reply(NamedTuple):
+    rows: list[Row]
+    changed: int  #: rows, where the driver tells
+
+
+Script = Generator[Run, Reply, T]
+
+
+def drive(script: Script[T], perform: Callable[[Run], Reply]) -> T:
+    """Run a script to its end."""
+    try:
+        run = next(script)
+        while True:
+            run = script.send(perform(run))
+    except StopIteration as end:
+        result: T = end.value
+        return result
+
+
+async def adrive(script: Script[T], perform: Callable[[Run], Awaitable[Reply]]) -> T:
+    """Run a script to its end on an asynchronous connection."""
+    try:
+        run = next(script)
+        while True:
+            run = script.send(await perform(run))
+    except StopIteration as end:
+        result: T = end.value
+        return result

@@ -1,0 +1,1 @@
+"""SQLite: embedded, one file, one machine."""

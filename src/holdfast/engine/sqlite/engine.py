@@ -1,0 +1,322 @@
+"""The SQLite engine: one writer connection per process with group commit, readers apart."""
+
+import os
+import sqlite3
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+from urllib.parse import parse_qsl, unquote, urlsplit
+
+from holdfast.clock import Clock, from_microseconds, to_microseconds
+from holdfast.engine import Transaction, migrate, verbs
+from holdfast.engine.base import BaseEngine
+from holdfast.engine.group import GroupCommit, Request
+from holdfast.engine.inspection import COLUMNS
+from holdfast.engine.script import Script, T, drive
+from holdfast.engine.sqlite import transaction
+from holdfast.engine.sqlite.connection import connect, perform, translate
+from holdfast.engine.sqlite.filesystem import refuse_network
+from holdfast.engine.sqlite.turn import Turns
+from holdfast.engine.sqlite.wakeups import SqliteWakeups
+from holdfast.engine.statements import Statements
+from holdfast.engine.transaction import aunwrap, is_async, kind_of, unwrap
+from holdfast.errors import InvalidURL, SchemaError
+from holdfast.job import Job, NewJob
+
+PACKAGE = "holdfast.engine.sqlite"
+WORDS: Mapping[str, str] = {"now": ":now", "columns": COLUMNS, "schema": ""}
+BUSY_TIMEOUT = 5.0
+GROUP = 256  # requests that share a commit at the most
+CHECKPOINT_PAGES = 2000  # about 8 MB of log
+PAGES_PER_COMMIT = 6  # of a small one: a leaf of each table and index that it touches
+
+_Work = Callable[[], Script[Any]]
+
+
+class SqliteDialect:
+    """Times are integers: microseconds since 1970. All processes share the machine's clock."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+
+    def now(self) -> int:
+        return to_microseconds(self._clock.now())
+
+    def time(self, moment: datetime) -> int:
+        return to_microseconds(moment)
+
+    def moment(self, value: Any) -> datetime:
+        return from_microseconds(value)
+
+
+class SqliteEngine(BaseEngine):
+    def __init__(
+        self,
+        path: Path,
+        *,
+        clock: Clock,
+        auto_migrate: bool = True,
+        synchronous: str = "FULL",
+        busy_timeout: float = BUSY_TIMEOUT,
+        allow_network: bool = False,
+    ) -> None:
+        super().__init__(clock)
+        self.dialect = SqliteDialect(clock)
+        self.path = path
+        self._auto_migrate = auto_migrate
+        self._synchronous = synchronous
+        self._busy_timeout = busy_timeout
+        self._allow_network = allow_network
+        self._statements = Statements(PACKAGE, WORDS)
+        self._group: GroupCommit[_Work, Any] = GroupCommit(self._write, largest=GROUP)
+        self._opening = threading.Lock()
+        self._writer: sqlite3.Connection | None = None
+        self._checkpointer: sqlite3.Connection
+        self._cursor: sqlite3.Cursor
+        self._turns: Turns
+        self._readers: list[sqlite3.Connection] = []
+        self._subscribers: list[SqliteWakeups] = []
+        self._log_pages = 0
+        self._migrated: list[str] = []
+
+    @classmethod
+    def from_url(cls, url: str, *, clock: Clock, auto_migrate: bool) -> "SqliteEngine":
+        parts = urlsplit(url)
+        path = unquote(parts.path[1:])
+        if parts.netloc or not path or path.endswith("/") or path == ":memory:":
+            raise InvalidURL(
+                f"{url!r} names no file: write 'sqlite:///jobs.db' for a file in this folder, "
+                "'sqlite:////var/lib/jobs.db' for an absolute path; a queue cannot live in memory, "
+                "since its worker is another process"
+            )
+        options = dict(parse_qsl(parts.query, keep_blank_values=True))
+        try:
+            settings: dict[str, Any] = {
+                "synchronous": {"full": "FULL", "normal": "NORMAL"}[
+                    options.pop("synchronous", "full")
+                ],
+                "busy_timeout": float(options.pop("busy_timeout", BUSY_TIMEOUT)),
+                "allow_network": {"allow": True, "refuse": False}[options.pop("network", "refuse")],
+            }
+        except (KeyError, ValueError):
+            options["?"] = ""
+        if options:
+            raise InvalidURL(
+                f"{url!r}: the options are synchronous=full|normal, busy_timeout=SECONDS and "
+                "network=refuse|allow"
+            )
+        return cls(Path(path).absolute(), clock=clock, auto_migrate=auto_migrate, **settings)
+
+    # opening and closing
+
+    def _open(self) -> sqlite3.Connection:
+        self.check_usable()
+        if self._writer is not None:
+            return self._writer
+        with self._opening:
+            if self._writer is None:
+                if not self._allow_network:
+                    refuse_network(self.path)
+                self._turns = Turns(self.path, timeout=self._busy_timeout)
+                with self._turns.take():
+                    writer = self._connect()
+                    try:
+                        self._prepare(writer)
+                    except BaseException:
+                        writer.close()
+                        self._turns.close()
+                        raise
+                self._checkpointer = self._connect()
+                self._cursor = writer.cursor()
+                self._writer = writer
+        return self._writer
+
+    def _connect(self) -> sqlite3.Connection:
+        return connect(self.path, busy_timeout=self._busy_timeout, synchronous=self._synchronous)
+
+    def close(self) -> None:
+        with self._opening:
+            self._closed = True
+            if self._writer is None or os.getpid() != self._pid:
+                return
+            for subscriber in list(self._subscribers):
+                subscriber.close()
+            for connection in [*self._readers, self._checkpointer, self._writer]:
+                connection.close()
+            self._readers.clear()
+            self._writer = None
+            self._turns.close()
+
+    # migrations
+
+    def _prepare(self, writer: sqlite3.Connection) -> None:
+        known = migrate.load(PACKAGE, WORDS)
+        missing = migrate.missing(known, self._applied(writer))
+        if missing and not self._auto_migrate:
+            raise SchemaError(
+                f"the tables in {os.fspath(self.path)!r} are not those of this release (missing: "
+                f"{', '.join(m.name for m in missing)}): run 'holdfast migrate'"
+            )
+        if missing:
+            self._migrated = self._apply(writer, known)
+
+    def _applied(self, writer: sqlite3.Connection) -> list[migrate.AppliedMigration]:
+        try:
+            rows = writer.execute(
+                "SELECT number, title, breaking FROM holdfast_migrations ORDER BY number"
+            ).fetchall()
+        except sqlite3.OperationalError as problem:
+            if "no such table" in str(problem):
+                return []
+            raise translate(problem, self.path) from problem
+        return [migrate.AppliedMigration(row[0], row[1], bool(row[2])) for row in rows]
+
+    def _apply(self, writer: sqlite3.Connection, known: Sequence[migrate.Migration]) -> list[str]:
+        try:
+            writer.execute("BEGIN IMMEDIATE")
+            try:
+                writer.execute(
+                    "CREATE TABLE IF NOT EXISTS holdfast_migrations ("
+                    " number INTEGER PRIMARY KEY, title TEXT NOT NULL,"
+                    " breaking INTEGER NOT NULL, applied_at INTEGER NOT NULL)"
+                )
+                missing = migrate.missing(known, self._applied(writer))
+                for migration in missing:
+                    for command in migrate.commands(migration.sql):
+                        writer.execute(command)
+                    writer.execute(
+                        "INSERT INTO holdfast_migrations VALUES (?, ?, ?, ?)",
+                        (migration.number, migration.title, migration.breaking, self.dialect.now()),
+                    )
+                writer.execute("COMMIT")
+            except BaseException:
+                with suppress(sqlite3.Error):
+                    writer.execute("ROLLBACK")
+                raise
+        except sqlite3.Error as problem:
+            raise translate(problem, self.path) from problem
+        return [migration.name for migration in missing]
+
+    def migrate(self) -> list[str]:
+        self._auto_migrate = True
+        self._open()
+        done, self._migrated = self._migrated, []
+        return done
+
+    def migrations_sql(self) -> str:
+        return "\n".join(migration.sql for migration in migrate.load(PACKAGE, WORDS))
+
+    # running scripts
+
+    def run(self, script: Callable[[], Script[T]], *, write: bool) -> T:
+        self._open()
+        if write:
+            result: T = self._group.submit(script)
+            return result
+        return self._read(script)
+
+    def _read(self, script: Callable[[], Script[T]]) -> T:
+        try:
+            connection = self._readers.pop()
+        except IndexError:
+            connection = self._connect()
+        try:
+            cursor = connection.cursor()
+            return drive(script(), lambda run: perform(cursor, self._statements, run))
+        except sqlite3.Error as problem:
+            raise translate(problem, self.path) from problem
+        finally:
+            self._readers.append(connection)
+
+    def _write(self, group: Sequence[Request[_Work, Any]]) -> None:
+        """One transaction for the group, a savepoint for each member: one that fails harms no other,
+        only a failed COMMIT fails all."""
+        writer, cursor = self._open(), self._cursor
+        answers: list[tuple[Request[_Work, Any], Any]] = []
+        with self._turns.take():
+            before = writer.total_changes
+            try:
+                cursor.execute("BEGIN IMMEDIATE")
+                for request in group:
+                    try:
+                        answers.append((request, self._member(request.work, alone=len(group) == 1)))
+                    except sqlite3.Error as problem:
+                        request.fail(translate(problem, self.path))
+                        request.error.__cause__ = problem  # type: ignore[union-attr]
+                    except Exception as problem:
+                        request.fail(problem)
+                cursor.execute("COMMIT" if answers else "ROLLBACK")
+            except BaseException as problem:
+                with suppress(sqlite3.Error):
+                    cursor.execute("ROLLBACK")
+                if isinstance(problem, sqlite3.Error):
+                    raise translate(problem, self.path) from problem
+                raise
+            self._log_pages += PAGES_PER_COMMIT + (writer.total_changes - before) // 2
+        for request, answer in answers:
+            request.resolve(answer)
+        if self._log_pages > CHECKPOINT_PAGES:
+            self._checkpoint(writer)
+
+    def _member(self, work: _Work, *, alone: bool) -> Any:
+        def perform_run(run: Any) -> Any:
+            return perform(self._cursor, self._statements, run)
+
+        if alone:
+            return drive(work(), perform_run)
+        self._cursor.execute("SAVEPOINT member")
+        try:
+            answer = drive(work(), perform_run)
+        except BaseException:
+            if self._cursor.connection.in_transaction:
+                self._cursor.execute("ROLLBACK TO member")
+                self._cursor.execute("RELEASE member")
+            raise
+        self._cursor.execute("RELEASE member")
+        return answer
+
+    def _checkpoint(self, writer: sqlite3.Connection) -> None:
+        """Move the log into the database. SQLite up to 3.51.2 can corrupt a database when a commit
+        restarts the log during a second checkpoint: so automatic ones are off, and ours run while
+        our writer holds the write lock, which no other checkpoint of ours and no commit can."""
+        self._log_pages = 0
+        with suppress(sqlite3.Error), self._turns.take():
+            self._cursor.execute("BEGIN IMMEDIATE")
+            try:
+                self._checkpointer.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchall()
+            finally:
+                self._cursor.execute("ROLLBACK")
+
+    # the verbs that are not only a script
+
+    def insert(self, jobs: Sequence[NewJob], *, notify: bool = True) -> list[Job]:
+        inserted = self.run(lambda: verbs.insert(self.dialect, jobs), write=True)
+        if notify:
+            for subscriber in list(self._subscribers):
+                subscriber.wake()
+        return inserted
+
+    def adopt(self, tx: Any) -> Transaction:
+        self._open()
+        raw = unwrap(tx)
+        if kind_of(raw) == "aiosqlite.Connection":
+            raise is_async(tx)
+        return transaction.adopt(raw, self._statements, self.path)
+
+    async def aadopt(self, tx: Any) -> Transaction:
+        self._open()
+        return await transaction.aadopt(await aunwrap(tx), self._statements, self.path)
+
+    def wakeups(self) -> SqliteWakeups:
+        writer = self._open()
+
+        def version() -> int:
+            number: int = writer.execute("PRAGMA data_version").fetchone()[0]
+            return number
+
+        subscriber = SqliteWakeups(self.path, version, self._subscribers.remove)
+        self._subscribers.append(subscriber)
+        return subscriber

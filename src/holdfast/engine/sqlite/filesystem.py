@@ -1,0 +1,42 @@
+"""Where a SQLite file may lie: not on a network filesystem, whose locks cannot be trusted."""
+
+import os
+from pathlib import Path
+
+from holdfast.errors import UnsafeFilesystem
+
+_NETWORK = frozenset(
+    {"nfs", "nfs4", "cifs", "smb3", "smbfs", "afs", "ceph", "glusterfs", "lustre", "gpfs", "9p"}
+)
+_HARMLESS_FUSE = frozenset({"fuseblk"})
+_MOUNTS = Path("/proc/self/mountinfo")
+
+
+def refuse_network(path: Path, mounts: str | None = None) -> None:
+    """Raise if the path is on a network filesystem. Where the system does not tell, it passes."""
+    if mounts is None:
+        mounts = _MOUNTS.read_text() if _MOUNTS.exists() else ""
+    kind = filesystem_of(path, mounts)
+    fuse = kind.startswith("fuse") and kind not in _HARMLESS_FUSE
+    if kind in _NETWORK or fuse:
+        raise UnsafeFilesystem(
+            f"{os.fspath(path)!r} is on a {kind} filesystem, where SQLite's locks cannot be "
+            "trusted: use a local disk, or PostgreSQL for several machines; if you know that one "
+            "process alone uses it, add ?network=allow to the URL"
+        )
+
+
+def filesystem_of(path: Path, mounts: str) -> str:
+    """The kind of filesystem that holds a path, by the text of /proc/self/mountinfo."""
+    parts = path.parent.resolve().parts
+    best, kind = -1, ""
+    for line in mounts.splitlines():
+        before, _, after = line.partition(" - ")
+        fields = before.split()
+        if len(fields) < 5 or not after:
+            continue
+        point = Path(fields[4].replace("\\040", " ").replace("\\011", "\t")).parts
+        # The later of two mounts on one point hides the earlier.
+        if parts[: len(point)] == point and len(point) >= best:
+            best, kind = len(point), after.split()[0]
+    return kind

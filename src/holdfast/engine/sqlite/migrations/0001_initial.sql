@@ -1,0 +1,92 @@
+-- breaking: no
+-- Jobs, their bodies, their failed attempts; workers and queues. Times are microseconds since 1970.
+
+CREATE TABLE holdfast_jobs (
+    id               TEXT    NOT NULL PRIMARY KEY,
+    type             TEXT    NOT NULL,
+    queue            TEXT    NOT NULL,
+    status           TEXT    NOT NULL CHECK (status IN ({every_status})),
+    priority         INTEGER NOT NULL,
+    rank             INTEGER NOT NULL,
+    key              TEXT,
+    entity_type      TEXT,
+    entity_id        TEXT,
+    attempts         INTEGER NOT NULL DEFAULT 0,
+    max_attempts     INTEGER NOT NULL,
+    crashes          INTEGER NOT NULL DEFAULT 0,
+    claim_no         INTEGER NOT NULL DEFAULT 0,
+    finish_no        INTEGER NOT NULL DEFAULT 0,
+    worker_id        TEXT,
+    timeout          REAL,
+    created_at       INTEGER NOT NULL,
+    updated_at       INTEGER NOT NULL,
+    run_at           INTEGER NOT NULL,
+    started_at       INTEGER,
+    completed_at     INTEGER,
+    keep_until       INTEGER,
+    rerun_at         INTEGER,
+    error            TEXT,
+    progress         REAL,
+    message          TEXT,
+    cancel_requested INTEGER NOT NULL DEFAULT 0
+) WITHOUT ROWID;
+
+-- What a claim walks: one type of one queue, in the order of running.
+CREATE INDEX holdfast_jobs_claim ON holdfast_jobs (queue, type, rank, run_at, id) WHERE status = 'pending';
+
+-- What promote walks, and what tells when to look again.
+CREATE INDEX holdfast_jobs_due ON holdfast_jobs (run_at, id) WHERE status IN ('scheduled', 'retrying');
+
+-- What a worker holds.
+CREATE INDEX holdfast_jobs_held ON holdfast_jobs (worker_id, id) WHERE status = 'running';
+
+-- Lists by status, newest first, and pruning, oldest first. Running jobs are few: see above.
+CREATE INDEX holdfast_jobs_listed ON holdfast_jobs (status, id) WHERE status <> 'running';
+
+-- A key is unique among the unfinished jobs of its task.
+CREATE UNIQUE INDEX holdfast_jobs_key ON holdfast_jobs (type, key) WHERE key IS NOT NULL AND status IN ({unfinished});
+
+CREATE INDEX holdfast_jobs_entity ON holdfast_jobs (entity_type, entity_id, id) WHERE entity_type IS NOT NULL;
+
+-- Apart from the row: three changes of status would write a payload of 20 KB three times over.
+CREATE TABLE holdfast_bodies (
+    job_id  TEXT NOT NULL PRIMARY KEY,
+    payload TEXT NOT NULL,
+    result  TEXT
+);
+
+CREATE TABLE holdfast_attempts (
+    job_id      TEXT    NOT NULL,
+    claim_no    INTEGER NOT NULL,
+    attempt     INTEGER NOT NULL,
+    worker_id   TEXT,
+    started_at  INTEGER,
+    finished_at INTEGER NOT NULL,
+    status      TEXT    NOT NULL,
+    error       TEXT    NOT NULL,
+    trace       TEXT,
+    PRIMARY KEY (job_id, claim_no)
+);
+
+-- A trigger, not a foreign key: it also fires on connections of the application, where foreign keys are off by default.
+CREATE TRIGGER holdfast_jobs_gone AFTER DELETE ON holdfast_jobs
+BEGIN
+    DELETE FROM holdfast_bodies WHERE job_id = OLD.id;
+    DELETE FROM holdfast_attempts WHERE job_id = OLD.id;
+END;
+
+CREATE TABLE holdfast_workers (
+    id         TEXT    NOT NULL PRIMARY KEY,
+    info       TEXT    NOT NULL,
+    beat_no    INTEGER NOT NULL,
+    started_at INTEGER NOT NULL,
+    beat_at    INTEGER NOT NULL,
+    died_at    INTEGER
+) WITHOUT ROWID;
+
+CREATE INDEX holdfast_workers_dead ON holdfast_workers (died_at) WHERE died_at IS NOT NULL;
+
+CREATE TABLE holdfast_queues (
+    name      TEXT    NOT NULL PRIMARY KEY,
+    paused_at INTEGER
+) WITHOUT ROWID;

@@ -1,0 +1,383 @@
+-- The SQL of the SQLite engine. The same names, in the same order, as ../postgres/statements.sql.
+-- A statement given a batch runs once for each member. Times are microseconds; {now} is the moment
+-- of the call. Every write runs after BEGIN IMMEDIATE, so nothing moves between two statements.
+
+-- name: insert
+-- Add jobs; one whose id is there, or whose key is live, is left out.
+INSERT INTO holdfast_jobs
+       (id, type, queue, status, priority, rank, key, entity_type, entity_id,
+        max_attempts, timeout, created_at, updated_at, run_at)
+VALUES (:id, :type, :queue,
+        CASE WHEN COALESCE(:run_at, {now} + :delay) > {now} THEN 'scheduled' ELSE 'pending' END,
+        :priority, -:priority, :key, :entity_type, :entity_id,
+        :max_attempts, :timeout, {now}, {now}, COALESCE(:run_at, {now} + :delay))
+ON CONFLICT DO NOTHING;
+INSERT INTO holdfast_bodies (job_id, payload)
+SELECT :id, :payload
+ WHERE EXISTS (SELECT 1 FROM holdfast_jobs WHERE id = :id)
+ON CONFLICT DO NOTHING;
+
+-- name: present
+-- Which of these ids exist.
+SELECT id
+  FROM holdfast_jobs
+ WHERE id IN (SELECT value FROM json_each(:ids));
+
+-- name: holder
+-- The live job that holds a key.
+SELECT id, status
+  FROM holdfast_jobs
+ WHERE type = :type
+   AND key = :key
+   AND key IS NOT NULL
+   AND status IN ({unfinished});
+
+-- name: replace
+-- Give the live holder of a key the newer request: a waiting one takes it over, a running one runs again.
+UPDATE holdfast_jobs
+   SET priority = :priority,
+       rank = -:priority,
+       entity_type = :entity_type,
+       entity_id = :entity_id,
+       max_attempts = :max_attempts,
+       timeout = :timeout,
+       attempts = CASE WHEN status = 'running' THEN attempts ELSE 0 END,
+       status = CASE WHEN NOT :moves OR status IN ('blocked', 'running') THEN status
+                     WHEN COALESCE(:run_at, {now} + :delay) > {now} THEN 'scheduled'
+                     ELSE 'pending' END,
+       run_at = CASE WHEN NOT :moves OR status = 'running' THEN run_at
+                     ELSE COALESCE(:run_at, {now} + :delay) END,
+       rerun_at = CASE WHEN status <> 'running' THEN NULL
+                       WHEN :moves THEN COALESCE(:run_at, {now} + :delay)
+                       ELSE {now} END,
+       updated_at = {now}
+ WHERE id = :holder
+   AND status IN ({unfinished})
+RETURNING id;
+UPDATE holdfast_bodies
+   SET payload = :payload
+ WHERE job_id = :holder
+   AND EXISTS (SELECT 1 FROM holdfast_jobs WHERE id = :holder AND status IN ({unfinished}));
+
+-- name: claim
+-- Take the best pending jobs of the given types in one queue, in the order of running.
+UPDATE holdfast_jobs
+   SET status = 'running',
+       worker_id = :worker,
+       claim_no = claim_no + 1,
+       attempts = attempts + 1,
+       started_at = {now},
+       updated_at = {now},
+       progress = NULL,
+       message = NULL
+ WHERE id IN (SELECT best.id
+                FROM json_each(:types) AS wanted
+          CROSS JOIN holdfast_jobs AS best
+               WHERE best.id IN (SELECT id
+                                   FROM holdfast_jobs
+                                  WHERE status = 'pending'
+                                    AND queue = :queue
+                                    AND type = wanted.value
+                                  ORDER BY rank, run_at, id
+                                  LIMIT :limit)
+                 AND EXISTS (SELECT 1 FROM holdfast_workers WHERE id = :worker AND died_at IS NULL)
+                 AND NOT EXISTS (SELECT 1 FROM holdfast_queues WHERE name = :queue AND paused_at IS NOT NULL)
+               ORDER BY best.rank, best.run_at, best.id
+               LIMIT :limit)
+RETURNING {columns}, (SELECT payload FROM holdfast_bodies WHERE job_id = id), NULL;
+
+-- name: finish
+-- Write how runs ended, each only while its claim holds. The row may know better than the run did:
+-- a newer request makes it run again, a request to stop wins over being tried again.
+UPDATE holdfast_jobs
+   SET status = CASE WHEN rerun_at > {now} THEN 'scheduled'
+                     WHEN rerun_at IS NOT NULL THEN 'pending'
+                     WHEN cancel_requested AND :status NOT IN ('completed', 'failed') THEN 'cancelled'
+                     ELSE :status END,
+       attempts = CASE WHEN rerun_at IS NOT NULL THEN 0 ELSE attempts - :given_back END,
+       run_at = COALESCE(rerun_at, CASE WHEN :status IN ('retrying', 'scheduled') THEN {now} + :delay ELSE run_at END),
+       worker_id = CASE WHEN rerun_at IS NULL AND :final THEN worker_id END,
+       started_at = CASE WHEN rerun_at IS NULL AND :final THEN started_at END,
+       completed_at = CASE WHEN rerun_at IS NULL AND (:final OR cancel_requested) THEN {now} END,
+       keep_until = CASE WHEN rerun_at IS NULL AND (:final OR cancel_requested) THEN {now} + :keep END,
+       error = CASE WHEN :status <> 'completed' THEN COALESCE(:error, error) END,
+       cancel_requested = CASE WHEN rerun_at IS NULL THEN cancel_requested ELSE 0 END,
+       finish_no = claim_no,
+       rerun_at = NULL,
+       updated_at = {now}
+ WHERE id = :id
+   AND claim_no = :claim_no
+   AND status = 'running'
+RETURNING id, status;
+UPDATE holdfast_bodies
+   SET result = :result
+ WHERE job_id = :id
+   AND :result IS NOT NULL
+   AND EXISTS (SELECT 1 FROM holdfast_jobs WHERE id = :id AND finish_no = :claim_no AND status = 'completed');
+
+-- name: finished
+-- What became of finishes that changed nothing: applied before, held by a transaction, or lost.
+SELECT id, finish_no, claim_no, status
+  FROM holdfast_jobs
+ WHERE id IN (SELECT value FROM json_each(:ids));
+
+-- name: record_attempts
+-- Keep a failed run with its job; the newest 50 of a job stay.
+INSERT INTO holdfast_attempts
+       (job_id, claim_no, attempt, worker_id, started_at, finished_at, status, error, trace)
+VALUES (:id, :claim_no, :attempt, :worker_id, :started_at, {now}, :status, :error, :trace)
+ON CONFLICT DO NOTHING;
+DELETE FROM holdfast_attempts
+ WHERE job_id = :id
+   AND claim_no <= (SELECT claim_no
+                      FROM holdfast_attempts
+                     WHERE job_id = :id
+                     ORDER BY claim_no DESC
+                     LIMIT 1 OFFSET 50);
+
+-- name: promote
+-- Make due jobs pending, the longest due first.
+UPDATE holdfast_jobs
+   SET status = 'pending',
+       updated_at = {now}
+ WHERE id IN (SELECT id
+                FROM holdfast_jobs
+               WHERE status IN ({promote})
+                 AND run_at <= {now}
+               ORDER BY run_at, id
+               LIMIT :limit)
+RETURNING queue;
+
+-- name: next_due
+-- Microseconds until the next job is due; not positive: now.
+SELECT run_at - {now}
+  FROM holdfast_jobs
+ WHERE status IN ({promote})
+ ORDER BY run_at, id
+ LIMIT 1;
+
+-- name: bury
+-- Mark workers dead, for good, if they are as silent as was seen.
+UPDATE holdfast_workers
+   SET died_at = {now}
+ WHERE id = :id
+   AND (:beat_no IS NULL OR beat_no = :beat_no)
+   AND died_at IS NULL
+RETURNING id;
+
+-- name: rescue
+-- Give back what dead workers held; the attempt is given back too.
+UPDATE holdfast_jobs
+   SET status = CASE WHEN rerun_at > {now} THEN 'scheduled'
+                     WHEN rerun_at IS NULL AND cancel_requested THEN 'cancelled'
+                     ELSE 'pending' END,
+       attempts = CASE WHEN rerun_at IS NOT NULL THEN 0 ELSE attempts - 1 END,
+       run_at = COALESCE(rerun_at, run_at),
+       worker_id = NULL,
+       started_at = NULL,
+       completed_at = CASE WHEN rerun_at IS NULL AND cancel_requested THEN {now} END,
+       keep_until = CASE WHEN rerun_at IS NULL AND cancel_requested THEN {now} + :keep END,
+       cancel_requested = CASE WHEN rerun_at IS NULL THEN cancel_requested ELSE 0 END,
+       rerun_at = NULL,
+       updated_at = {now}
+ WHERE id IN (SELECT held.id
+                FROM holdfast_workers AS dead
+          CROSS JOIN holdfast_jobs AS held
+               WHERE dead.died_at IS NOT NULL
+                 AND held.worker_id = dead.id
+                 AND held.status = 'running'
+               ORDER BY held.id
+               LIMIT :limit)
+RETURNING {columns};
+
+-- name: prune
+-- Delete finished jobs whose time is over, the oldest first: a bounded look at one status.
+DELETE FROM holdfast_jobs
+ WHERE id IN (SELECT id
+                FROM (SELECT id, keep_until
+                        FROM holdfast_jobs
+                       WHERE status = :status
+                         AND status <> 'running'
+                         AND id > :after
+                         AND id < :before
+                       ORDER BY id
+                       LIMIT :scan)
+               WHERE keep_until <= {now}
+               LIMIT :limit)
+RETURNING id;
+
+-- name: prune_edge
+-- How far that look went: the last id, and how many rows it saw.
+SELECT MAX(id), COUNT(*)
+  FROM (SELECT id
+          FROM holdfast_jobs
+         WHERE status = :status
+           AND status <> 'running'
+           AND id > :after
+           AND id < :before
+         ORDER BY id
+         LIMIT :scan);
+
+-- name: prune_workers
+-- Forget workers that died before the given age and hold nothing.
+DELETE FROM holdfast_workers
+ WHERE died_at <= {now} - :age
+   AND NOT EXISTS (SELECT 1 FROM holdfast_jobs WHERE status = 'running' AND worker_id = holdfast_workers.id);
+
+-- name: cancel
+-- Cancel what waits; ask what runs to stop.
+UPDATE holdfast_jobs
+   SET status = CASE WHEN status = 'running' THEN status ELSE 'cancelled' END,
+       cancel_requested = 1,
+       completed_at = CASE WHEN status <> 'running' THEN {now} END,
+       keep_until = CASE WHEN status <> 'running' THEN {now} + :keep END,
+       rerun_at = NULL,
+       updated_at = {now}
+ WHERE id = :job_id
+   AND status IN ({cancel}, {request_cancel})
+RETURNING id;
+
+-- name: retry
+-- Run again, from the beginning, unless another live job holds the key by now.
+UPDATE holdfast_jobs
+   SET status = 'pending',
+       attempts = 0,
+       crashes = 0,
+       run_at = {now},
+       worker_id = NULL,
+       started_at = NULL,
+       completed_at = NULL,
+       keep_until = NULL,
+       error = NULL,
+       progress = NULL,
+       message = NULL,
+       cancel_requested = 0,
+       updated_at = {now}
+ WHERE id = :job_id
+   AND status IN ({retry})
+   AND NOT EXISTS (SELECT 1
+                     FROM holdfast_jobs AS live
+                    WHERE live.type = holdfast_jobs.type
+                      AND live.key = holdfast_jobs.key
+                      AND live.key IS NOT NULL
+                      AND live.status IN ({unfinished})
+                      AND live.id <> holdfast_jobs.id)
+RETURNING id;
+UPDATE holdfast_bodies
+   SET result = NULL
+ WHERE job_id = :job_id
+   AND EXISTS (SELECT 1 FROM holdfast_jobs WHERE id = :job_id AND status = 'pending');
+
+-- name: delete
+-- Remove jobs, whatever they are doing; a run whose row is gone ends quietly.
+DELETE FROM holdfast_jobs
+ WHERE id = :job_id
+RETURNING id;
+
+-- name: beat
+-- A worker's sign of life, the first one makes its row; a dead worker stays dead.
+INSERT INTO holdfast_workers (id, info, beat_no, started_at, beat_at)
+VALUES (:id, :info, 1, {now}, {now})
+ON CONFLICT (id) DO UPDATE
+   SET beat_no = beat_no + 1,
+       beat_at = {now},
+       info = excluded.info
+ WHERE died_at IS NULL
+RETURNING beat_no;
+
+-- name: held
+-- What a worker holds, by the database's word.
+SELECT id, claim_no, cancel_requested
+  FROM holdfast_jobs
+ WHERE status = 'running'
+   AND worker_id = :worker;
+
+-- name: pause
+-- Pause a queue or let it go on.
+INSERT INTO holdfast_queues (name, paused_at)
+VALUES (:name, CASE WHEN :paused THEN {now} END)
+ON CONFLICT (name) DO UPDATE
+   SET paused_at = CASE WHEN :paused THEN COALESCE(paused_at, {now}) END;
+
+-- name: get
+-- Whole jobs by id.
+SELECT {columns}, payload, result
+  FROM holdfast_jobs
+  JOIN holdfast_bodies ON job_id = id
+ WHERE id IN (SELECT value FROM json_each(:ids));
+
+-- name: attempts
+-- The failed runs of a job, the newest first.
+SELECT job_id, claim_no, attempt, worker_id, started_at, finished_at, status, error, trace
+  FROM holdfast_attempts
+ WHERE job_id = :id
+ ORDER BY claim_no DESC;
+
+-- name: search
+-- A page of jobs, the newest first: a bounded walk of one index, filtered. Bodies are not read.
+SELECT {columns}
+  FROM (SELECT *
+          FROM holdfast_jobs
+         WHERE id < :before
+           AND id >= :since                                     --? since
+           AND status = :status AND status <> 'running'         --? listed
+           AND status = 'running'                               --? running
+           AND entity_type = :entity_type                       --? entity
+           AND entity_id = :entity_id                           --? entity
+         ORDER BY id DESC
+         LIMIT :scan)
+ WHERE TRUE
+   AND status = :status                                         --? status
+   AND queue = :queue                                           --? queue
+   AND type = :type                                             --? type
+   AND type >= :prefix AND type < :prefix_end                   --? prefix
+   AND key = :key                                               --? key
+   AND worker_id = :worker_id                                   --? worker
+ ORDER BY id DESC
+ LIMIT :limit;
+
+-- name: search_edge
+-- How far that walk went: the last id, and how many rows it saw.
+SELECT MIN(id), COUNT(*)
+  FROM (SELECT id
+          FROM holdfast_jobs
+         WHERE id < :before
+           AND id >= :since                                     --? since
+           AND status = :status AND status <> 'running'         --? listed
+           AND status = 'running'                               --? running
+           AND entity_type = :entity_type                       --? entity
+           AND entity_id = :entity_id                           --? entity
+         ORDER BY id DESC
+         LIMIT :scan);
+
+-- name: count
+-- How many jobs have a status, counted up to a cap.
+SELECT COUNT(*)
+  FROM (SELECT 1
+          FROM holdfast_jobs
+         WHERE TRUE
+           AND status = :status AND status <> 'running'         --? listed
+           AND status = 'running'                               --? running
+         LIMIT :cap);
+
+-- name: workers
+-- Every worker that is remembered.
+SELECT id, info, beat_no, started_at, beat_at, died_at
+  FROM holdfast_workers
+ ORDER BY id;
+
+-- name: queues
+-- Queues that hold pending jobs or were ever paused; depth is counted up to a cap.
+WITH RECURSIVE seen (name) AS (
+    SELECT MIN(queue) FROM holdfast_jobs WHERE status = 'pending'
+     UNION ALL
+    SELECT (SELECT MIN(queue) FROM holdfast_jobs WHERE status = 'pending' AND queue > seen.name)
+      FROM seen
+     WHERE seen.name IS NOT NULL
+)
+SELECT names.name,
+       kept.paused_at,
+       (SELECT COUNT(*) FROM (SELECT 1 FROM holdfast_jobs WHERE status = 'pending' AND queue = names.name LIMIT :cap))
+  FROM (SELECT name FROM seen WHERE name IS NOT NULL UNION SELECT name FROM holdfast_queues) AS names
+  LEFT JOIN holdfast_queues AS kept ON kept.name = names.name
+ ORDER BY names.name;

@@ -1,0 +1,108 @@
+"""Wake-ups on SQLite: the kernel tells when somebody writes to the log beside the database.
+
+Linux: inotify on the `-wal` file and on its folder (the log can be made anew). Nothing is opened. An
+event says only that somebody wrote, maybe ourselves; `data_version` of our writer, which does not
+count its own commits, tells whether others did. Elsewhere that number is polled.
+"""
+
+import ctypes
+import os
+import select
+import sys
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+EVERYWHERE = frozenset({"*"})
+_IN_MODIFY, _IN_CREATE, _IN_MOVED_TO = 0x2, 0x100, 0x80
+_POLL = 0.05
+
+
+class SqliteWakeups:
+    """One thread's subscription."""
+
+    def __init__(
+        self, path: Path, version: Callable[[], int], on_close: Callable[["SqliteWakeups"], None]
+    ) -> None:
+        self._version = version
+        self._on_close = on_close
+        self._seen = version()
+        self._closed = False
+        self._lock = threading.Lock()
+        self._read, self._write = os.pipe()
+        os.set_blocking(self._read, False)
+        os.set_blocking(self._write, False)
+        self._watch = _Watch(path) if sys.platform == "linux" else None
+
+    def wait(self, timeout: float) -> frozenset[str]:
+        deadline = time.monotonic() + timeout
+        while True:
+            version = self._version()
+            if version != self._seen:
+                self._seen = version
+                return EVERYWHERE
+            left = deadline - time.monotonic()
+            if left <= 0:
+                return frozenset()
+            if self._sleep(left):
+                return EVERYWHERE
+
+    def _sleep(self, seconds: float) -> bool:
+        """Until a hint or the time is up; True when another thread of ours woke us."""
+        files = [self._read]
+        if self._watch is not None:
+            files.append(self._watch.file)
+        else:
+            seconds = min(seconds, _POLL)
+        ready, _, _ = select.select(files, [], [], seconds)
+        if self._watch is not None and self._watch.file in ready:
+            self._watch.drain()
+        if self._read in ready:
+            os.read(self._read, 4096)
+            return True
+        return False
+
+    def wake(self) -> None:
+        with self._lock:
+            if not self._closed:
+                try:
+                    os.write(self._write, b"!")
+                except BlockingIOError:
+                    return  # the pipe is full of wake-ups already
+
+    def close(self) -> None:
+        with self._lock:
+            if self._closed:
+                return
+            self._closed = True
+        self._on_close(self)
+        os.close(self._read)
+        os.close(self._write)
+        if self._watch is not None:
+            os.close(self._watch.file)
+
+
+class _Watch:
+    """inotify, through the C library."""
+
+    def __init__(self, path: Path) -> None:
+        self._libc = ctypes.CDLL(None, use_errno=True)
+        self._log = path.with_name(path.name + "-wal")
+        self.file: int = self._libc.inotify_init1(os.O_NONBLOCK | os.O_CLOEXEC)
+        if self.file < 0:
+            raise OSError(ctypes.get_errno(), "inotify_init1")
+        self._add(path.parent, _IN_CREATE | _IN_MOVED_TO)
+        self._add(self._log, _IN_MODIFY)
+
+    def _add(self, path: Path, mask: int) -> None:
+        # A log that is not there yet is found by its folder's event.
+        self._libc.inotify_add_watch(self.file, os.fsencode(path), mask)
+
+    def drain(self) -> None:
+        try:
+            while len(os.read(self.file, 65536)) >= 65000:
+                continue
+        except BlockingIOError:
+            pass
+        self._add(self._log, _IN_MODIFY)

@@ -1,0 +1,109 @@
+"""Named SQL statements, loaded from `statements.sql`.
+
+A block begins with `-- name: x`, has a purpose line, and may hold several commands, run in order.
+Parameters are `:name`. `{schema}` and the lists of statuses of `job.TRANSITIONS` (`{cancel}` stands
+for the statuses that cancel starts from) are filled in at load time. A line that ends in `--? word`
+is there only when the caller asks for that word.
+"""
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from importlib import resources
+
+from holdfast.errors import HoldfastError
+from holdfast.job import FINISHED, TRANSITIONS, UNFINISHED, WAITING, Status
+
+_NAME = re.compile(r"^-- name: ([a-z_]+)$", re.MULTILINE)
+_OPTIONAL = re.compile(r"^(.*?)\s*--\? (\w+)$")
+_PARAMETER = re.compile(r"(?<![:\w]):([a-z_]+)\b")
+
+
+@dataclass(frozen=True, slots=True)
+class Command:
+    """One SQL command, in the spellings of the drivers."""
+
+    sql: str  #: `:name`, as sqlite3 takes it
+    names: tuple[str, ...]  #: its parameters, in the order of their first use
+    pyformat: str  #: `%(name)s`, as psycopg takes it
+    dollar: str  #: `$1`, as asyncpg takes it
+    returns_rows: bool
+
+
+class Statements:
+    """The statements of one engine. Unknown names are refused at the first use."""
+
+    def __init__(self, package: str, words: Mapping[str, str]) -> None:
+        text = resources.files(package).joinpath("statements.sql").read_text("utf-8")
+        self._blocks = {name: fill(block, words) for name, block in _blocks(text)}
+        self._commands: dict[tuple[str, frozenset[str]], tuple[Command, ...]] = {}
+
+    def __iter__(self) -> Iterable[str]:
+        return iter(self._blocks)
+
+    def commands(self, name: str, options: frozenset[str] = frozenset()) -> tuple[Command, ...]:
+        """The commands of a statement, with the optional lines that were asked for."""
+        known = self._commands.get((name, options))
+        if known is None:
+            known = self._commands[name, options] = self._build(name, options)
+        return known
+
+    def _build(self, name: str, options: frozenset[str]) -> tuple[Command, ...]:
+        if name not in self._blocks:
+            raise HoldfastError(f"no statement named {name!r} in statements.sql")
+        lines = []
+        for line in self._blocks[name].splitlines():
+            if match := _OPTIONAL.match(line):
+                if match[2] in options:
+                    lines.append(match[1])
+            elif not line.lstrip().startswith("--"):
+                lines.append(line)
+        return tuple(parse(sql) for sql in "\n".join(lines).split(";") if sql.strip())
+
+
+def _blocks(text: str) -> list[tuple[str, str]]:
+    parts = _NAME.split(text)[1:]
+    names = parts[::2]
+    if doubled := {name for name in names if names.count(name) > 1}:
+        raise HoldfastError(f"statements named twice: {sorted(doubled)}")
+    return list(zip(names, parts[1::2], strict=True))
+
+
+@lru_cache
+def parse(sql: str) -> Command:
+    """A command from its text."""
+    sql = sql.strip()
+    names = tuple(dict.fromkeys(_PARAMETER.findall(sql)))
+    numbers = {name: f"${number}" for number, name in enumerate(names, 1)}
+    return Command(
+        sql=sql,
+        names=names,
+        pyformat=_PARAMETER.sub(r"%(\1)s", sql.replace("%", "%%")),
+        dollar=_PARAMETER.sub(lambda match: numbers[match[1]], sql),
+        returns_rows=sql.lstrip().upper().startswith(("SELECT", "WITH RECURSIVE", "PRAGMA"))
+        or re.search(r"^\s*RETURNING\b", sql, re.MULTILINE) is not None
+        or (
+            sql.upper().startswith("WITH") and re.search(r"^SELECT", sql, re.MULTILINE) is not None
+        ),
+    )
+
+
+def fill(text: str, words: Mapping[str, str]) -> str:
+    """Put the lists of statuses and the engine's own words (its schema, its clock) into SQL text."""
+    known = {**_status_lists(), **words}
+    return re.sub(r"\{([a-z_]+)\}", lambda match: known[match[1]], text)
+
+
+def _status_lists() -> dict[str, str]:
+    sets: Mapping[str, Iterable[Status]] = {
+        "every_status": Status,
+        "finished": FINISHED,
+        "unfinished": UNFINISHED,
+        "waiting": WAITING,
+        **{verb: transition.sources for verb, transition in TRANSITIONS.items()},
+    }
+    return {
+        word: ", ".join(f"'{status}'" for status in Status if status in set(statuses))
+        for word, statuses in sets.items()
+    }

@@ -1,0 +1,73 @@
+"""What goes through the seam beside jobs: small frozen values."""
+
+from dataclasses import dataclass
+from datetime import datetime
+from typing import NamedTuple
+
+from holdfast.job import Job, Status
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Filter:
+    """What to search for; everything given must hold."""
+
+    status: frozenset[Status] = frozenset()
+    type: str | None = None
+    prefix: str | None = None  #: of the type
+    queue: str | None = None
+    key: str | None = None
+    worker_id: str | None = None
+    entity: tuple[str, str] | None = None  #: type, and id as JSON text
+    since: datetime | None = None  #: made at or after
+    until: datetime | None = None  #: made before
+
+
+class Page(NamedTuple):
+    jobs: list[Job]
+    next: str | None  #: give it as `after` for the next page; None: that was all
+
+
+class Held(NamedTuple):
+    id: str
+    claim_no: int
+    cancel_requested: bool
+
+
+class Beat(NamedTuple):
+    alive: bool
+    held: list[Held]
+
+
+class Seen(NamedTuple):
+    """A worker as it was seen; its `beat_no` None: dead for certain (its process was waited for)."""
+
+    id: str
+    beat_no: int | None
+
+
+class Promoted(NamedTuple):
+    moved: int
+    queues: frozenset[str]
+    next_due: float | None  #: seconds until the next job is due; None: none waits
+
+
+class Swept(NamedTuple):
+    buried: list[str]
+    rescued: list[Job]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorkerInfo:
+    id: str
+    info: str  #: JSON text
+    beat_no: int
+    started_at: datetime
+    beat_at: datetime
+    died_at: datetime | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QueueInfo:
+    name: str
+    depth: int  #: pending jobs, counted up to a cap
+    paused_at: datetime | None

@@ -1,0 +1,76 @@
+"""Every exception that Holdfast raises, as one tree.
+
+A message names the thing, the rule and the remedy. Whatever raises one of these has changed nothing.
+"""
+
+
+class HoldfastError(Exception):
+    """The root: catch this to catch everything that Holdfast raises."""
+
+
+class InvalidInput(HoldfastError, ValueError):
+    """The caller gave something that breaks a rule; nothing was written."""
+
+
+class InvalidArguments(InvalidInput):
+    """The arguments of a job do not fit its task, or are not JSON."""
+
+
+class PayloadTooLarge(InvalidArguments):
+    """Arguments or a result are over the size limit."""
+
+
+class InvalidURL(InvalidInput):
+    """The database URL cannot be understood."""
+
+
+class UnknownTask(HoldfastError, LookupError):
+    """No task of that name is registered here."""
+
+
+class JobNotFound(HoldfastError, LookupError):
+    """No job has that id."""
+
+
+class InvalidTransition(HoldfastError):
+    """The job's status does not allow this verb."""
+
+
+class KeyConflict(HoldfastError):
+    """A live job holds the same key (of the same task)."""
+
+
+class BodyNotLoaded(HoldfastError, AttributeError):
+    """The job came from a list, and lists do not read payloads and results."""
+
+
+class TransactionError(HoldfastError):
+    """What was given as `tx=` cannot carry a job."""
+
+
+class DatabaseError(HoldfastError):
+    """The database refused or could not be reached; the driver's error is the cause."""
+
+
+class DatabaseBusy(DatabaseError):
+    """A lock was not granted within the bound."""
+
+
+class DatabaseUnavailable(DatabaseError):
+    """The database cannot be reached, or went away and did not come back in time."""
+
+
+class UnsafeFilesystem(DatabaseError):
+    """The SQLite file lies where file locks cannot be trusted."""
+
+
+class SchemaError(DatabaseError):
+    """The database's tables and this release do not fit together."""
+
+
+class UsedAfterFork(DatabaseError):
+    """A connection that was opened before a fork was used after it."""
+
+
+class AppClosed(HoldfastError):
+    """The application object was closed."""

@@ -1,0 +1,173 @@
+"""What a job is, and what may happen to it: values and the table of transitions, nothing that acts.
+
+`TRANSITIONS` is the one source of the state machine: statements.sql takes its lists of statuses from
+it, the documentation prints it, and the conformance suite tries every status against every verb.
+"""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from enum import StrEnum
+from typing import Any, Literal, NamedTuple
+
+from holdfast.errors import BodyNotLoaded
+
+Json = Any  #: what JSON can say: None, bool, int, float, str, lists and dicts of these
+OnConflict = Literal["existing", "replace", "raise", "debounce"]
+
+
+class Status(StrEnum):
+    BLOCKED = "blocked"  #: waits for another job, or for room under a limit
+    SCHEDULED = "scheduled"  #: its `run_at` is in the future
+    RETRYING = "retrying"  #: failed; `run_at` says when it is tried again
+    PENDING = "pending"  #: due: the next free worker takes it
+    RUNNING = "running"
+    COMPLETED = "completed"
+    FAILED = "failed"  #: for good: attempts spent, or a permanent error
+    CANCELLED = "cancelled"
+
+
+FINISHED = frozenset({Status.COMPLETED, Status.FAILED, Status.CANCELLED})
+UNFINISHED = frozenset(Status) - FINISHED
+WAITING = UNFINISHED - {Status.RUNNING}
+
+
+class Transition(NamedTuple):
+    sources: frozenset[Status]
+    target: Status | None  #: None: the row is gone
+
+
+TRANSITIONS: Mapping[str, Transition] = {
+    # by workers, of any job
+    "promote": Transition(frozenset({Status.SCHEDULED, Status.RETRYING}), Status.PENDING),
+    "claim": Transition(frozenset({Status.PENDING}), Status.RUNNING),
+    "rescue": Transition(frozenset({Status.RUNNING}), Status.PENDING),
+    "prune": Transition(FINISHED, None),
+    # by the worker that holds the claim: the six ways to finish a run
+    "completed": Transition(frozenset({Status.RUNNING}), Status.COMPLETED),
+    "retry_later": Transition(frozenset({Status.RUNNING}), Status.RETRYING),
+    "snoozed": Transition(frozenset({Status.RUNNING}), Status.SCHEDULED),
+    "failed": Transition(frozenset({Status.RUNNING}), Status.FAILED),
+    "stopped": Transition(frozenset({Status.RUNNING}), Status.CANCELLED),
+    "released": Transition(frozenset({Status.RUNNING}), Status.PENDING),
+    # by applications and operators; a running job is asked to stop, and stays until it has
+    "cancel": Transition(WAITING, Status.CANCELLED),
+    "request_cancel": Transition(frozenset({Status.RUNNING}), Status.RUNNING),
+    "retry": Transition(
+        FINISHED | {Status.SCHEDULED, Status.RETRYING, Status.PENDING}, Status.PENDING
+    ),
+    "replace": Transition(WAITING, Status.PENDING),
+    "request_rerun": Transition(frozenset({Status.RUNNING}), Status.RUNNING),
+    "delete": Transition(frozenset(Status), None),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Body:
+    """Payload and result as stored: JSON text, decoded only when somebody looks."""
+
+    payload: str
+    result: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Job:
+    """One row. The field names are the same in Python, REST and the command's `--json`."""
+
+    id: str  #: UUIDv7
+    type: str  #: the name of its task
+    queue: str
+    status: Status
+    priority: int  #: a higher number runs first
+    rank: int  #: the order of running, ascending: -priority, unless aging moved it
+    key: str | None  #: unique among the unfinished jobs of its task
+    entity_type: str | None
+    entity_id: Json  #: what the job is about, with its JSON type kept
+    attempts: int  #: runs so far; snooze, release and rescue give one back
+    max_attempts: int
+    crashes: int  #: times its process died under it
+    claim_no: int  #: bumped by every claim, never reused: the fence against stale workers
+    worker_id: str | None
+    timeout: float | None  #: of one attempt, in seconds; None: its task's; 0: none
+    created_at: datetime
+    updated_at: datetime
+    run_at: datetime
+    started_at: datetime | None
+    completed_at: datetime | None  #: set in every final status
+    keep_until: datetime | None  #: when a finished job may be pruned
+    error: str | None  #: "Type: message" of the last failure
+    progress: float | None
+    message: str | None
+    cancel_requested: bool
+    body: Body | None = None  #: absent in lists
+    created: bool = False  #: told to the enqueuer: True: inserted; False: the key was live already
+
+    @property
+    def payload(self) -> dict[str, Json]:
+        """The arguments, as JSON gives them."""
+        arguments: dict[str, Json] = json.loads(self._loaded().payload)
+        return arguments
+
+    @property
+    def result(self) -> Json:
+        """What the handler returned, as JSON gives it; None until it completed."""
+        text = self._loaded().result
+        return None if text is None else json.loads(text)
+
+    @property
+    def entity(self) -> tuple[str, Json] | None:
+        return None if self.entity_type is None else (self.entity_type, self.entity_id)
+
+    @property
+    def claim(self) -> "Claim":
+        return Claim(self.id, self.claim_no)
+
+    def _loaded(self) -> Body:
+        if self.body is None:
+            raise BodyNotLoaded(
+                f"the payload and result of job {self.id} were not read: lists leave them out; "
+                "use app.jobs.get(job.id)"
+            )
+        return self.body
+
+
+class Claim(NamedTuple):
+    """One worker's hold on one job."""
+
+    id: str
+    claim_no: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NewJob:
+    """A job to insert: checked and encoded, so that an engine needs no rule of its own."""
+
+    id: str
+    type: str
+    payload: str  #: JSON text
+    queue: str = "default"
+    priority: int = 0
+    key: str | None = None
+    on_conflict: OnConflict = "existing"
+    entity_type: str | None = None
+    entity_id: str | None = None  #: JSON text
+    max_attempts: int = 3
+    timeout: float | None = None
+    delay: float = 0.0  #: seconds from now, by the database's clock
+    run_at: datetime | None = None  #: wins over `delay`
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Attempt:
+    """One run that did not succeed, kept with its job."""
+
+    job_id: str
+    claim_no: int
+    attempt: int
+    worker_id: str | None
+    started_at: datetime | None
+    finished_at: datetime
+    status: Status  #: what the run led to
+    error: str
+    trace: str | None

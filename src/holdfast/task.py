@@ -1,0 +1,209 @@
+"""Tasks: registered functions, and how a call of one becomes a job.
+
+A task knows its arguments and its defaults. It does not know the database: its host inserts.
+"""
+
+import dataclasses
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from enum import Enum
+from typing import Any, Generic, Literal, ParamSpec, Protocol, TypeVar, get_args
+
+from holdfast import names
+from holdfast.codec import Arguments, Result
+from holdfast.duration import Duration, seconds
+from holdfast.errors import InvalidInput
+from holdfast.ids import new_id
+from holdfast.job import Job, NewJob, OnConflict
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+class Unset(Enum):
+    """Not given; None has a meaning of its own."""
+
+    UNSET = "unset"
+
+
+UNSET: Literal[Unset.UNSET] = Unset.UNSET
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Options:
+    """How a job is enqueued: `task.using(...)`. What is not given comes from its task."""
+
+    queue: str | None = None
+    priority: int | None = None  #: a higher number runs first
+    delay: Duration | None = None
+    run_at: datetime | None = None
+    key: str | None = None
+    on_conflict: OnConflict = "existing"
+    entity: tuple[str, Any] | None = None
+    max_attempts: int | None = None
+    timeout: Duration | Unset | None = UNSET  #: None: no timeout
+    tx: Any = field(default=None, compare=False)
+    notify: bool = True
+
+    def __post_init__(self) -> None:
+        if self.delay is not None and self.run_at is not None:
+            raise InvalidInput("delay= and run_at= were both given: give one of them")
+        if self.on_conflict not in get_args(OnConflict):
+            raise InvalidInput(
+                f"on_conflict={self.on_conflict!r}: choose one of {', '.join(get_args(OnConflict))}"
+            )
+        if self.on_conflict != "existing" and self.key is None:
+            raise InvalidInput(f"on_conflict={self.on_conflict!r} needs a key=")
+
+    def new_job(self, type: str, payload: str, defaults: "Options", id: str) -> NewJob:
+        """The job that these options and a task's defaults describe, checked."""
+        queue = self.queue if self.queue is not None else defaults.queue
+        priority = self.priority if self.priority is not None else defaults.priority
+        tries = self.max_attempts if self.max_attempts is not None else defaults.max_attempts
+        entity_type, entity_id = (
+            names.entity(self.entity) if self.entity is not None else (None, None)
+        )
+        return NewJob(
+            id=id,
+            type=type,
+            payload=payload,
+            queue=names.name(queue if queue is not None else "default", "queue"),
+            priority=names.integer(priority or 0, "priority"),
+            key=None if self.key is None else names.key(self.key),
+            on_conflict=self.on_conflict,
+            entity_type=entity_type,
+            entity_id=entity_id,
+            max_attempts=names.integer(3 if tries is None else tries, "max_attempts", 1, 2**31 - 1),
+            timeout=_timeout(self.timeout),
+            delay=0.0 if self.delay is None else seconds(self.delay, what="delay"),
+            run_at=None if self.run_at is None else names.moment(self.run_at, "run_at"),
+        )
+
+
+def _timeout(value: Duration | Unset | None) -> float | None:
+    """As stored: None: the task's; 0: none."""
+    if isinstance(value, Unset):
+        return None
+    if value is None:
+        return 0.0
+    checked = seconds(value, what="timeout")
+    if not checked:
+        raise InvalidInput("timeout=0: give a positive duration, or None for no timeout")
+    return checked
+
+
+class Host(Protocol):
+    """What a task needs of its application."""
+
+    def insert(self, jobs: Sequence[NewJob], options: Options) -> list[Job]: ...
+
+    async def ainsert(self, jobs: Sequence[NewJob], options: Options) -> list[Job]: ...
+
+
+class Using(Generic[P]):
+    """A task with options for the jobs to come: `task.using(priority=5).enqueue(...)`."""
+
+    __slots__ = ("_host", "options", "task")
+
+    def __init__(self, task: "Task[P, Any]", host: Host, options: Options) -> None:
+        self.task = task
+        self._host = host
+        self.options = options
+
+    def using(self, **options: Any) -> "Using[P]":
+        """The same with further options; the later ones win."""
+        return Using(self.task, self._host, _changed(self.options, options))
+
+    def enqueue(self, *args: P.args, **kwargs: P.kwargs) -> Job:
+        """Add a job; `job.created` is False when a live job of this key was found instead."""
+        return self._host.insert([self._job(args, kwargs)], self.options)[0]
+
+    async def aenqueue(self, *args: P.args, **kwargs: P.kwargs) -> Job:
+        return (await self._host.ainsert([self._job(args, kwargs)], self.options))[0]
+
+    def enqueue_many(self, calls: Iterable[Mapping[str, Any]]) -> list[Job]:
+        """Add a job for each mapping of arguments: all of them, or none."""
+        return self._host.insert(self._jobs(calls), self.options)
+
+    async def aenqueue_many(self, calls: Iterable[Mapping[str, Any]]) -> list[Job]:
+        return await self._host.ainsert(self._jobs(calls), self.options)
+
+    def _job(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> NewJob:
+        payload = self.task.arguments.encode(args, kwargs)
+        return self.options.new_job(self.task.name, payload, self.task.defaults, new_id())
+
+    def _jobs(self, calls: Iterable[Mapping[str, Any]]) -> list[NewJob]:
+        if self.options.key is not None:
+            raise InvalidInput(
+                "key= and enqueue_many: one key cannot serve many jobs; enqueue each"
+            )
+        encode = self.task.arguments.encode
+        pattern: NewJob | None = None
+        jobs = []
+        for number, call in enumerate(calls):
+            if not isinstance(call, Mapping):
+                raise InvalidInput(
+                    f"enqueue_many: element {number} is {call!r}: give a mapping of arguments"
+                )
+            payload = encode((), call)
+            if pattern is None:  # the options are the same for all: checked once
+                pattern = self.options.new_job(
+                    self.task.name, payload, self.task.defaults, new_id()
+                )
+                jobs.append(pattern)
+            else:
+                jobs.append(dataclasses.replace(pattern, id=new_id(), payload=payload))
+        return jobs
+
+
+class Task(Generic[P, R]):
+    """A registered function. Calling it runs it, here and now; `enqueue` makes a job of the call."""
+
+    def __init__(
+        self, name: str, handler: Callable[P, R], *, host: Host, defaults: Options
+    ) -> None:
+        self.name = names.name(name, "name")
+        self.handler = handler
+        self.arguments = Arguments(name, handler)
+        self.result = Result(name, handler)
+        self.defaults = defaults
+        defaults.new_job(name, "{}", defaults, new_id())  # defaults that break a rule fail here
+        self._using: Using[P] = Using(self, host, Options())
+        self.__doc__ = handler.__doc__
+        self.__name__ = getattr(handler, "__name__", name)
+        self.__wrapped__ = handler
+
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
+        return self.handler(*args, **kwargs)
+
+    def __repr__(self) -> str:
+        return f"<Task {self.name}{self.arguments.signature}>"
+
+    def using(self, **options: Any) -> Using[P]:
+        """This task with options: queue, priority, delay, run_at, key, on_conflict, entity,
+        max_attempts, timeout, tx, notify."""
+        return self._using.using(**options)
+
+    def enqueue(self, *args: P.args, **kwargs: P.kwargs) -> Job:
+        """Add a job that calls this function with these arguments."""
+        return self._using.enqueue(*args, **kwargs)
+
+    async def aenqueue(self, *args: P.args, **kwargs: P.kwargs) -> Job:
+        return await self._using.aenqueue(*args, **kwargs)
+
+    def enqueue_many(self, calls: Iterable[Mapping[str, Any]]) -> list[Job]:
+        """Add a job for each mapping of arguments: all of them, or none."""
+        return self._using.enqueue_many(calls)
+
+    async def aenqueue_many(self, calls: Iterable[Mapping[str, Any]]) -> list[Job]:
+        return await self._using.aenqueue_many(calls)
+
+
+def _changed(options: Options, changes: Mapping[str, Any]) -> Options:
+    known = {field.name for field in dataclasses.fields(Options)}
+    if unknown := set(changes) - known:
+        raise InvalidInput(
+            f"unknown option {', '.join(sorted(unknown))}: there are {', '.join(sorted(known))}"
+        )
+    return dataclasses.replace(options, **changes)

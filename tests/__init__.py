@@ -1,0 +1,1 @@
+"""The tests of Holdfast. A package, so that they can import `tests.support`."""
