@@ -57,7 +57,7 @@ TRANSITIONS: Mapping[str, Transition] = {
     "retry": Transition(
         FINISHED | {Status.SCHEDULED, Status.RETRYING, Status.PENDING}, Status.PENDING
     ),
-    "replace": Transition(WAITING, Status.PENDING),
+    "debounce": Transition(WAITING - {Status.BLOCKED}, Status.SCHEDULED),
     "request_rerun": Transition(frozenset({Status.RUNNING}), Status.RUNNING),
     "delete": Transition(frozenset(Status), None),
 }

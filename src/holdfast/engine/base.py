@@ -29,9 +29,9 @@ from holdfast.engine.verbs import Dialect
 from holdfast.errors import (
     AppClosed,
     DatabaseBusy,
-    DatabaseError,
     DatabaseUnavailable,
     HoldfastError,
+    KeyConflict,
     UsedAfterFork,
 )
 from holdfast.ids import floor_id
@@ -137,18 +137,13 @@ class BaseEngine(Engine):
     def retry(self, ids: Sequence[str]) -> list[str]:
         try:
             return self.run(lambda: verbs.retry(self.dialect, ids), write=True)
-        except (DatabaseBusy, DatabaseUnavailable):
-            raise
-        except DatabaseError:
-            # Two of one key in the batch, or a racing enqueue: the index refused them all.
+        except KeyConflict:  # an enqueue of the same key raced, and the index refused the batch
             return [id for id in ids if self._retry_alone(id)]
 
     def _retry_alone(self, id: str) -> bool:
         try:
             return bool(self.run(lambda: verbs.retry(self.dialect, [id]), write=True))
-        except (DatabaseBusy, DatabaseUnavailable):
-            raise
-        except DatabaseError:
+        except KeyConflict:
             return False
 
     def delete(self, ids: Sequence[str]) -> list[str]:

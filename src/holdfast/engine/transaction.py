@@ -54,10 +54,10 @@ async def aunwrap(tx: Any) -> Any:
         case "sqlalchemy.async_scoped_session":
             return await aunwrap(tx())
         case "sqlalchemy.AsyncSession":
-            return await aunwrap(await tx.connection())
+            return await aunwrap(await _abegun(tx.connection))
         case "sqlalchemy.AsyncConnection":
-            await tx.exec_driver_sql("SELECT 1")
-            return (await tx.get_raw_connection()).driver_connection
+            await _abegun(lambda: tx.exec_driver_sql("SELECT 1"))
+            return (await _abegun(tx.get_raw_connection)).driver_connection
         case _:
             return unwrap(tx)
 
@@ -66,9 +66,14 @@ def _begun(begin: Any) -> Any:
     try:
         return begin()
     except Exception as problem:
-        raise TransactionError(
-            f"tx=: the transaction cannot be used ({type(problem).__name__}: {problem})"
-        ) from problem
+        raise unusable(problem) from problem
+
+
+async def _abegun(begin: Any) -> Any:
+    try:
+        return await begin()
+    except Exception as problem:
+        raise unusable(problem) from problem
 
 
 def _django_wrapper(proxy: Any) -> Any:
@@ -76,11 +81,11 @@ def _django_wrapper(proxy: Any) -> Any:
 
 
 def _unwrap_django(wrapper: Any) -> Any:
-    if wrapper.get_autocommit():
+    if _begun(wrapper.get_autocommit):  # refuses by itself where an event loop runs
         raise TransactionError(
             "tx=: Django's connection is in autocommit mode: enqueue inside transaction.atomic()"
         )
-    wrapper.validate_no_broken_transaction()
+    _begun(wrapper.validate_no_broken_transaction)
     return wrapper.connection
 
 
@@ -106,6 +111,13 @@ def outside(how: str) -> TransactionError:
     return TransactionError(
         f"tx=: the connection is outside any transaction, so the job would not commit together with "
         f"your rows: {how}, or leave tx= out"
+    )
+
+
+def unusable(problem: Exception) -> TransactionError:
+    """The error for what its own library refuses to work with."""
+    return TransactionError(
+        f"tx=: the transaction cannot be used ({type(problem).__name__}: {problem})"
     )
 
 

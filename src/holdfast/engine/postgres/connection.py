@@ -80,7 +80,10 @@ def perform(connection: Connection, statements: Statements, run: Run) -> Reply:
     replies: list[Reply] = []
     with connection.cursor(row_factory=tuple_row) as cursor:
         for command in statements.commands(run.name, run.options):
-            cursor.execute(command.pyformat, params)
+            try:
+                cursor.execute(command.pyformat, params)
+            except (OverflowError, UnicodeError) as problem:
+                raise InvalidArguments(f"PostgreSQL cannot store a value: {problem}") from problem
             rows = cursor.fetchall() if command.returns_rows else []
             replies.append(Reply(rows, cursor.rowcount))
     return replies[0]  # the first command is the verb; what follows it are consequences

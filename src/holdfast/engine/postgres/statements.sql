@@ -307,6 +307,13 @@ UPDATE {schema}.jobs
                       AND live.key = jobs.key
                       AND live.status IN ({unfinished})
                       AND live.id <> jobs.id)
+   AND NOT EXISTS (SELECT 1
+                     FROM json_to_recordset(:batch::json) AS beside (job_id uuid)
+                     JOIN {schema}.jobs AS twin ON twin.id = beside.job_id
+                    WHERE twin.type = jobs.type
+                      AND twin.key = jobs.key
+                      AND twin.status IN ({retry})
+                      AND twin.id < jobs.id)
 RETURNING id::text;
 
 -- name: delete

@@ -9,11 +9,21 @@ from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from typing import Any
 
+import psycopg
+from psycopg.rows import tuple_row
+
 from holdfast.engine.postgres.connection import LOCK_TIMEOUT, parameters, translate
 from holdfast.engine.postgres.wakeups import notify_sql
 from holdfast.engine.script import Reply, Run, Script, T, adrive, drive
 from holdfast.engine.statements import Command, Statements, parse
-from holdfast.engine.transaction import broken, foreign, is_async, kind_of, outside
+from holdfast.engine.transaction import (
+    broken,
+    foreign,
+    is_async,
+    kind_of,
+    outside,
+    unusable,
+)
 from holdfast.errors import HoldfastError
 
 _SAVE = parse("SAVEPOINT holdfast")
@@ -24,6 +34,8 @@ _BOUND = parse(
     f" set_config('lock_timeout', '{LOCK_TIMEOUT * 1000:.0f}', true)"
 )
 _UNBOUND = parse("SELECT set_config('lock_timeout', :before::text, true)")
+_FAILED = "25P02"
+_FAILED_ALREADY = "its transaction has failed already"
 _HOW = "begin one (psycopg: leave autocommit off; asyncpg: 'async with conn.transaction()')"
 
 
@@ -40,7 +52,11 @@ class _Scripts:
         return self._statements.commands(run.name, run.options), parameters(run)
 
     def _translated(self, problem: Exception) -> HoldfastError:
-        return problem if isinstance(problem, HoldfastError) else translate(problem, self._where)
+        if isinstance(problem, HoldfastError):
+            return problem
+        if getattr(problem, "sqlstate", None) == _FAILED:  # asyncpg's connection does not tell
+            return broken(_FAILED_ALREADY)
+        return translate(problem, self._where)
 
 
 class SyncTransaction(_Scripts):
@@ -49,7 +65,7 @@ class SyncTransaction(_Scripts):
     is_async = False
 
     def run(self, script: Script[T], *, queues: frozenset[str] = frozenset()) -> T:
-        with self._connection.cursor() as cursor, self._guarded(cursor):
+        with self._cursor() as cursor, self._guarded(cursor):
             result = drive(script, lambda run: self._perform(cursor, run))
             if queues:
                 self._execute(cursor, self._notify, {"queues": json.dumps(sorted(queues))})
@@ -57,6 +73,12 @@ class SyncTransaction(_Scripts):
 
     async def arun(self, script: Script[T], *, queues: frozenset[str] = frozenset()) -> T:
         return self.run(script, queues=queues)
+
+    def _cursor(self) -> Any:
+        """Not by the caller's cursor and row factories, which may be anything."""
+        if isinstance(self._connection, psycopg.Connection):
+            return psycopg.Cursor(self._connection, row_factory=tuple_row)
+        return self._connection.cursor()
 
     @contextmanager
     def _guarded(self, cursor: Any) -> Iterator[None]:
@@ -130,11 +152,9 @@ class AsyncTransaction(_Scripts):
 
 
 async def _execute_psycopg(connection: Any, command: Command, params: Any = None) -> Reply:
-    async with connection.cursor() as cursor:
+    async with psycopg.AsyncCursor(connection, row_factory=tuple_row) as cursor:
         await cursor.execute(command.pyformat, params or {})
-        rows = (
-            [tuple(_values(row)) for row in await cursor.fetchall()] if command.returns_rows else []
-        )
+        rows = await cursor.fetchall() if command.returns_rows else []
         return Reply(rows, cursor.rowcount)
 
 
@@ -148,7 +168,7 @@ async def _execute_asyncpg(connection: Any, command: Command, params: Any = None
 
 
 def _values(row: Any) -> Any:
-    """The columns of a row, whatever row factory the caller's connection has."""
+    """The columns of a row, whatever cursors the caller's psycopg2 connection makes."""
     return row.values() if isinstance(row, dict) else row
 
 
@@ -176,10 +196,7 @@ async def aadopt(
             _check_psycopg(tx)
             return AsyncTransaction(tx, statements, schema, where, execute=_execute_psycopg)
         case "asyncpg.Connection" | "asyncpg.PoolConnectionProxy":
-            if tx.is_closed():
-                raise broken("the connection is closed")
-            if not tx.is_in_transaction():
-                raise outside(_HOW)
+            _check_asyncpg(tx)
             return AsyncTransaction(tx, statements, schema, where, execute=_execute_asyncpg)
         case _:
             return adopt(tx, statements, schema, where)
@@ -190,6 +207,17 @@ def _check_psycopg(tx: Any) -> None:
         raise broken("the connection is closed")
     status = tx.info.transaction_status.name
     if status == "INERROR":
-        raise broken("its transaction has failed already")
+        raise broken(_FAILED_ALREADY)
     if status == "IDLE" and tx.autocommit:
+        raise outside(_HOW)
+
+
+def _check_asyncpg(tx: Any) -> None:
+    try:
+        closed, begun = tx.is_closed(), tx.is_in_transaction()
+    except Exception as problem:  # a connection that was given back to its pool answers nothing
+        raise unusable(problem) from problem
+    if closed:
+        raise broken("the connection is closed")
+    if not begun:
         raise outside(_HOW)

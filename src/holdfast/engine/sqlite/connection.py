@@ -56,6 +56,13 @@ def connect(path: Path, *, busy_timeout: float, synchronous: str) -> sqlite3.Con
 
 def perform(cursor: sqlite3.Cursor, statements: Statements, run: Run) -> Reply:
     """Run one statement of a script: once, or once for each member of its batch."""
+    try:
+        return _perform(cursor, statements, run)
+    except (OverflowError, UnicodeError) as problem:  # not an error of SQLite, but of its driver
+        raise InvalidArguments(f"SQLite cannot store a value: {problem}") from problem
+
+
+def _perform(cursor: sqlite3.Cursor, statements: Statements, run: Run) -> Reply:
     replies: list[Reply] = []
     for command in statements.commands(run.name, run.options):
         if run.batch is None:

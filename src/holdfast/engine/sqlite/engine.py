@@ -32,6 +32,9 @@ BUSY_TIMEOUT = 5.0
 GROUP = 256  # requests that share a commit at the most
 CHECKPOINT_PAGES = 2000  # about 8 MB of log
 PAGES_PER_COMMIT = 6  # of a small one: a leaf of each table and index that it touches
+# The write lock first, before anything is read: a transaction that reads and then writes cannot
+# be upgraded once somebody else has written in between.
+BEGIN = "BEGIN IMMEDIATE"
 
 _Work = Callable[[], Script[Any]]
 
@@ -239,7 +242,7 @@ class SqliteEngine(BaseEngine):
         with self._turns.take():
             before = writer.total_changes
             try:
-                cursor.execute("BEGIN IMMEDIATE")
+                cursor.execute(BEGIN)
                 for request in group:
                     try:
                         answers.append((request, self._member(request.work, alone=len(group) == 1)))

@@ -5,6 +5,8 @@ A savepoint around ours: when a script fails, nothing of it stays and the caller
 
 import os
 import sqlite3
+from collections.abc import Iterable
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -29,18 +31,18 @@ class SqliteTransaction:
 
     def _check(self) -> None:
         try:
-            files = self._connection.execute("PRAGMA database_list").fetchall()
+            with closing(_cursor(self._connection)) as cursor:
+                files = cursor.execute("PRAGMA database_list").fetchall()
             in_transaction = self._connection.in_transaction
         except sqlite3.ProgrammingError as problem:
             raise broken(f"the connection cannot be used ({problem})") from problem
-        if not same_file([tuple(row)[2] for row in files if tuple(row)[1] == "main"], self._path):
+        if not same_file(files, self._path):
             raise foreign(self._connection, f"the SQLite file {os.fspath(self._path)!r}")
-        if not in_transaction and begins_itself(self._connection) is False:
+        if not in_transaction and not begins_itself(self._connection):
             raise outside(_BEGIN_HINT)
 
     def run(self, script: Script[T], *, queues: frozenset[str] = frozenset()) -> T:
-        cursor = self._connection.cursor()
-        cursor.row_factory = None
+        cursor = _cursor(self._connection)
         try:
             # What the module itself would do before the first write, but without the risk of a
             # deferred transaction that cannot be upgraded.
@@ -78,13 +80,17 @@ class AiosqliteTransaction:
         cls, connection: Any, statements: Statements, path: Path
     ) -> "AiosqliteTransaction":
         try:
-            rows = await (await connection.execute("PRAGMA database_list")).fetchall()
+            async with connection.cursor() as cursor:
+                cursor.row_factory = None
+                files = await (await cursor.execute("PRAGMA database_list")).fetchall()
+                # In the thread that owns it: from Python 3.12 on that is checked.
+                begins = await connection._execute(begins_itself, cursor.connection)
             in_transaction = connection.in_transaction
         except (sqlite3.Error, ValueError) as problem:
             raise broken(f"the connection cannot be used ({problem})") from problem
-        if not same_file([tuple(row)[2] for row in rows if tuple(row)[1] == "main"], path):
+        if not same_file(files, path):
             raise foreign(connection, f"the SQLite file {os.fspath(path)!r}")
-        if not in_transaction and connection.isolation_level is None:
+        if not in_transaction and not begins:
             raise outside(_BEGIN_HINT)
         return cls(connection, statements, path)
 
@@ -114,9 +120,11 @@ class AiosqliteTransaction:
         for command in self._statements.commands(run.name, run.options):
             rows: list[Any] = []
             count = 0
-            for params in [run.params] if run.batch is None else run.batch:
-                async with self._connection.execute(command.sql, params) as cursor:
-                    rows += [tuple(row) for row in await cursor.fetchall()]
+            async with self._connection.cursor() as cursor:
+                cursor.row_factory = None
+                for params in [run.params] if run.batch is None else run.batch:
+                    await cursor.execute(command.sql, params)
+                    rows += await cursor.fetchall()
                     count += max(cursor.rowcount, 0)
             replies.append(Reply(rows, len(rows) if command.returns_rows else count))
         return replies[0]
@@ -128,11 +136,21 @@ def begins_itself(connection: sqlite3.Connection) -> bool:
     return connection.isolation_level is not None if autocommit == -1 else not autocommit
 
 
-def same_file(files: list[str], path: Path) -> bool:
+def same_file(files: Iterable[tuple[int, str, str]], path: Path) -> bool:
+    """Is the main one of these, as `PRAGMA database_list` has them, this file?"""
     try:
-        return any(file and os.path.samefile(file, path) for file in files)
+        return any(
+            file and os.path.samefile(file, path) for _, name, file in files if name == "main"
+        )
     except OSError:
         return False
+
+
+def _cursor(connection: sqlite3.Connection) -> sqlite3.Cursor:
+    """A cursor that gives tuples, whatever row factory the caller's connection has."""
+    cursor = connection.cursor()
+    cursor.row_factory = None
+    return cursor
 
 
 def _undo(cursor: sqlite3.Cursor) -> None:

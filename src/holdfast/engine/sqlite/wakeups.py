@@ -17,6 +17,7 @@ from pathlib import Path
 EVERYWHERE = frozenset({"*"})
 _IN_MODIFY, _IN_CREATE, _IN_MOVED_TO = 0x2, 0x100, 0x80
 _POLL = 0.05
+_SHORTEST, _LONGEST = 0.0002, 0.5  # seconds between two looks after an event; then none until the next
 
 
 class SqliteWakeups:
@@ -37,6 +38,7 @@ class SqliteWakeups:
 
     def wait(self, timeout: float) -> frozenset[str]:
         deadline = time.monotonic() + timeout
+        pause = _LONGEST
         while True:
             version = self._version()
             if version != self._seen:
@@ -45,23 +47,29 @@ class SqliteWakeups:
             left = deadline - time.monotonic()
             if left <= 0:
                 return frozenset()
-            if self._sleep(left):
+            written = self._sleep(left if pause >= _LONGEST else min(left, pause))
+            if written is None:
                 return EVERYWHERE
+            # The log is written first, synced, and only then do others see the commit: an event
+            # comes too early, and is followed by looks at growing distances.
+            pause = _SHORTEST if written else pause * 2
 
-    def _sleep(self, seconds: float) -> bool:
-        """Until a hint or the time is up; True when another thread of ours woke us."""
+    def _sleep(self, seconds: float) -> bool | None:
+        """Until the log is written to (True) or the time is up (False); None: a thread of ours woke
+        us."""
         files = [self._read]
         if self._watch is not None:
             files.append(self._watch.file)
         else:
             seconds = min(seconds, _POLL)
         ready, _, _ = select.select(files, [], [], seconds)
-        if self._watch is not None and self._watch.file in ready:
+        written = self._watch is not None and self._watch.file in ready
+        if written and self._watch is not None:
             self._watch.drain()
         if self._read in ready:
             os.read(self._read, 4096)
-            return True
-        return False
+            return None
+        return written
 
     def wake(self) -> None:
         with self._lock:

@@ -1,0 +1,113 @@
+"""`python -m bench`: which cases, and the table of what they gave."""
+
+import argparse
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import AbstractContextManager
+from typing import TypeVar
+
+from rich.console import Console
+from rich.table import Table
+
+from bench import cases, postgres_cases, sqlite_cases
+from bench.cases import Case
+from bench.measure import FULL, QUICK, Pace, Row
+from bench.places import PostgresPlace, SqlitePlace, open_postgres, open_sqlite
+from bench.store import Place
+
+AnyPlace = TypeVar("AnyPlace", bound=Place)
+ENGINES = ("sqlite", "postgres")
+
+
+def parse() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        prog="python -m bench",
+        description="Measure Holdfast against hand-written SQL on the same tables.",
+    )
+    parser.add_argument("engine", nargs="?", choices=[*ENGINES, "all"], default="all")
+    parser.add_argument("--quick", action="store_true", help="less exact, in under two minutes")
+    parser.add_argument(
+        "--only",
+        metavar="NAME",
+        action="append",
+        help="only the cases whose name begins so; may be repeated",
+    )
+    parser.add_argument("--check", action="store_true", help="exit with 1 if a goal is missed")
+    return parser.parse_args()
+
+
+def main() -> int:
+    options = parse()
+    console = Console(width=None if sys.stdout.isatty() else 110)
+    progress = Console(stderr=True)
+    pace = QUICK if options.quick else FULL
+    rows: list[tuple[str, Row]] = []
+    begin = time.monotonic()
+    for engine, found in measure(options.engine, options.only, pace, progress):
+        rows += [(engine, row) for row in found]
+    console.print(table(rows))
+    progress.print(f"{time.monotonic() - begin:.0f} s", style="dim")
+    missed = any(row.passed is False for _, row in rows)
+    return int(options.check and missed)
+
+
+def measure(
+    engine: str, only: list[str] | None, pace: Pace, progress: Console
+) -> Iterator[tuple[str, list[Row]]]:
+    if engine in ("sqlite", "all"):
+        of_sqlite: list[Case[SqlitePlace]] = [*cases.shared(), *sqlite_cases.only_sqlite()]
+        yield from _run("sqlite", open_sqlite(), _chosen(of_sqlite, only), pace, progress)
+    if engine in ("postgres", "all"):
+        of_postgres: list[Case[PostgresPlace]] = [*cases.shared(), *postgres_cases.only_postgres()]
+        yield from _run("postgres", open_postgres(), _chosen(of_postgres, only), pace, progress)
+
+
+def _chosen(known: list[Case[AnyPlace]], only: list[str] | None) -> list[Case[AnyPlace]]:
+    return [case for case in known if not only or case.name.startswith(tuple(only))]
+
+
+def _run(
+    engine: str,
+    opened: AbstractContextManager[AnyPlace],
+    chosen: list[Case[AnyPlace]],
+    pace: Pace,
+    progress: Console,
+) -> Iterator[tuple[str, list[Row]]]:
+    if not chosen:
+        return
+    with opened as place:
+        for case in chosen:
+            progress.print(f"{engine} {case.name}", style="dim")
+            yield engine, case.run(place, pace)
+
+
+def table(rows: list[tuple[str, Row]]) -> Table:
+    shown = Table(title="Holdfast against raw SQL, jobs per second")
+    for heading in ("", "case"):
+        shown.add_column(heading, no_wrap=True)
+    for heading in ("raw or base", "ours", "ratio", "goal", ""):
+        shown.add_column(heading, justify="right", no_wrap=True)
+    last = ""
+    for engine, row in rows:
+        if last and engine != last:
+            shown.add_section()
+        shown.add_row(
+            engine if engine != last else "",
+            row.case,
+            _number(row.base),
+            _number(row.ours),
+            "" if row.ratio is None else f"{row.ratio:.2f}",
+            "" if row.goal is None else str(row.goal),
+            {True: "[green]ok[/]", False: "[red]MISSED[/]", None: ""}[row.passed],
+        )
+        last = engine
+    return shown
+
+
+def _number(rate: float | None) -> str:
+    return "" if rate is None else f"{rate:,.0f}"
+
+
+if __name__ == "__main__":
+    sys.exit(main())

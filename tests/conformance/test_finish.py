@@ -1,0 +1,226 @@
+"""Finishing: the fence, what each outcome writes, chained jobs, and batches that nobody can hold."""
+
+import contextlib
+import dataclasses
+import sqlite3
+from datetime import timedelta
+
+import psycopg
+import pytest
+
+from holdfast import outcome
+from holdfast.clock import FakeClock
+from holdfast.engine import Engine, Filter, Seen
+from holdfast.job import Job
+from holdfast.outcome import Applied
+from tests.conftest import Database
+from tests.support.jobs import WORKER, claim, insert, new, running
+
+APPLIED, LOST, BUSY = Applied.APPLIED, Applied.LOST, Applied.BUSY
+
+
+def result(engine: Engine, finish: outcome.Finish) -> Applied:
+    [answer] = engine.finish([finish]).values()
+    return answer
+
+
+def test_completed(engine: Engine, clock: FakeClock) -> None:
+    job = running(engine)
+    clock.advance(2)
+    assert result(engine, outcome.completed(job, '{"ok":true}', keep=60.0)) is APPLIED
+    after = engine.get([job.id])[0]
+    assert (after.status, after.result, after.error) == ("completed", {"ok": True}, None)
+    assert after.completed_at == clock.now()
+    assert after.keep_until == clock.now() + timedelta(seconds=60)
+    assert (after.worker_id, after.started_at, after.attempts) == (WORKER, job.started_at, 1)
+
+
+def test_retry_later(engine: Engine, clock: FakeClock) -> None:
+    job = running(engine)
+    clock.advance(2)
+    engine.finish([outcome.retry_later(job, "ValueError: no", "Traceback...", delay=5.0)])
+    after = engine.get([job.id])[0]
+    assert (after.status, after.error, after.attempts) == ("retrying", "ValueError: no", 1)
+    assert after.run_at == clock.now() + timedelta(seconds=5)
+    assert (after.worker_id, after.started_at, after.completed_at) == (None, None, None)
+    [kept] = engine.attempts(job.id)
+    assert (kept.attempt, kept.claim_no, kept.worker_id) == (1, 1, WORKER)
+    assert (kept.error, kept.trace, kept.status) == ("ValueError: no", "Traceback...", "retrying")
+    assert (kept.started_at, kept.finished_at) == (job.started_at, clock.now())
+
+
+def test_failed(engine: Engine, clock: FakeClock) -> None:
+    job = running(engine)
+    engine.finish([outcome.failed(job, "ValueError: no", keep=60.0)])
+    after = engine.get([job.id])[0]
+    assert (after.status, after.error) == ("failed", "ValueError: no")
+    assert (after.completed_at, after.worker_id) == (clock.now(), WORKER)
+    assert [kept.status for kept in engine.attempts(job.id)] == ["failed"]
+
+
+@pytest.mark.parametrize("released", [True, False])
+def test_released_and_snoozed_give_the_attempt_back(
+    engine: Engine, clock: FakeClock, released: bool
+) -> None:
+    job = running(engine)
+    clock.advance(1)
+    engine.finish([outcome.released(job) if released else outcome.snoozed(job, delay=9.0)])
+    after = engine.get([job.id])[0]
+    assert (after.attempts, after.claim_no, after.worker_id) == (0, 1, None)
+    if released:
+        assert (after.status, after.run_at) == ("pending", job.run_at)
+    else:
+        assert (after.status, after.run_at) == ("scheduled", clock.now() + timedelta(seconds=9))
+    assert engine.attempts(job.id) == []
+
+
+def test_success_clears_the_error_of_earlier_attempts(engine: Engine, clock: FakeClock) -> None:
+    job = running(engine)
+    engine.finish([outcome.retry_later(job, "E: 1", delay=0.0)])
+    engine.promote(1)
+    [again] = claim(engine)
+    engine.finish([outcome.completed(again, "1", keep=60.0)])
+    after = engine.get([job.id])[0]
+    assert (after.error, after.attempts) == (None, 2)
+    assert [kept.error for kept in engine.attempts(job.id)] == ["E: 1"]
+
+
+def every_finish(job: Job) -> list[outcome.Finish]:
+    return [
+        outcome.completed(job, '"stale"', keep=60.0, enqueue=(new("child"),)),
+        outcome.retry_later(job, "E: stale", delay=1.0),
+        outcome.failed(job, "E: stale", keep=60.0),
+        outcome.snoozed(job, delay=1.0),
+        outcome.stopped(job, keep=60.0),
+        outcome.released(job),
+    ]
+
+
+def test_a_stale_claim_changes_nothing(engine: Engine) -> None:
+    """A worker was declared dead, another runs the job: the first one's word counts no more."""
+    stale = running(engine)
+    engine.sweep([Seen(WORKER, None)], limit=10)
+    rescued = engine.get([stale.id])[0]
+    for finish in every_finish(stale):
+        assert result(engine, finish) is LOST
+    assert engine.get([stale.id])[0] == rescued
+
+    [again] = claim(engine, worker="other")
+    for finish in every_finish(stale):
+        assert result(engine, finish) is LOST
+    assert engine.get([stale.id])[0] == again
+    assert engine.attempts(stale.id) == []
+    assert engine.search(Filter(type="child")).jobs == []
+    assert result(engine, outcome.completed(again, "1", keep=60.0)) is APPLIED
+
+
+def test_a_finish_that_is_sent_again_counts_as_applied_once(engine: Engine) -> None:
+    job = running(engine)
+    finish = outcome.completed(job, "1", keep=60.0, enqueue=(new("child"),))
+    assert [result(engine, finish) for _ in range(3)] == [APPLIED] * 3
+    assert len(engine.search(Filter(type="child")).jobs) == 1
+    other = running(engine)
+    release = outcome.released(other)
+    assert [result(engine, release) for _ in range(2)] == [APPLIED] * 2
+    [again] = claim(engine)
+    assert result(engine, release) is LOST or engine.get([again.id])[0].status == "running"
+
+
+def test_a_row_that_is_gone_is_lost_quietly(engine: Engine) -> None:
+    job = running(engine)
+    engine.delete([job.id])
+    assert result(engine, outcome.completed(job, "1", keep=60.0)) is LOST
+    assert engine.attempts(job.id) == []
+
+
+def test_what_a_job_enqueues_commits_with_its_finish(engine: Engine) -> None:
+    job = running(engine)
+    child = new("child", key="c", payload='{"of":1}')
+    engine.finish([outcome.completed(job, "1", keep=60.0, enqueue=(child, new("child")))])
+    assert [job.payload for job in claim(engine, 5, types=["child"])] == [{"of": 1}, {"n": 1}]
+
+
+@pytest.mark.parametrize("kind", ["retry_later", "snoozed", "released", "stopped"])
+def test_a_job_asked_to_stop_is_cancelled_instead_of_tried_again(
+    engine: Engine, clock: FakeClock, kind: str
+) -> None:
+    job = running(engine)
+    assert engine.cancel([job.id], keep=60.0) == [job.id]
+    assert engine.get([job.id])[0].cancel_requested
+    assert engine.beat(WORKER, "{}").held == [(job.id, 1, True)]
+    engine.finish([finish for finish in every_finish(job) if finish.outcome == kind])
+    after = engine.get([job.id])[0]
+    assert (after.status, after.completed_at) == ("cancelled", clock.now())
+    assert after.keep_until is not None
+
+
+@pytest.mark.parametrize("kind", ["completed", "failed"])
+def test_a_job_that_ended_before_it_could_stop_keeps_its_end(engine: Engine, kind: str) -> None:
+    job = running(engine)
+    engine.cancel([job.id], keep=60.0)
+    engine.finish([finish for finish in every_finish(job) if finish.outcome == kind])
+    assert engine.get([job.id])[0].status == kind
+
+
+def test_the_newest_fifty_attempts_are_kept(engine: Engine) -> None:
+    insert(engine, max_attempts=100)
+    for number in range(60):
+        [job] = claim(engine)
+        engine.finish([outcome.retry_later(job, f"E: {number}", delay=0.0)])
+        engine.promote(1)
+    kept = engine.attempts(job.id)
+    assert [attempt.error for attempt in kept] == [f"E: {n}" for n in range(59, 9, -1)]
+
+
+def test_a_batch_of_all_kinds(engine: Engine) -> None:
+    engine.insert([new() for _ in range(6)])
+    jobs = claim(engine, 6)
+    finishes = [every_finish(job)[number] for number, job in enumerate(jobs)]
+    assert set(engine.finish(finishes).values()) == {APPLIED}
+    statuses = [job.status for job in engine.get([job.id for job in jobs])]
+    assert statuses == ["completed", "retrying", "failed", "scheduled", "cancelled", "pending"]
+
+
+def test_one_bad_member_of_a_batch_harms_no_other(engine: Engine) -> None:
+    """What the database refuses of one finish fails that job, with the reason, and no other."""
+    engine.insert([new() for _ in range(5)])
+    jobs = claim(engine, 5)
+    finishes = [outcome.completed(job, "1", keep=60.0) for job in jobs]
+    poison = new("child", priority=2**70)
+    finishes[2] = dataclasses.replace(finishes[2], enqueue=(new("child"), poison))
+    assert set(engine.finish(finishes).values()) == {APPLIED}
+    after = engine.get([job.id for job in jobs])
+    assert [job.status for job in after] == ["completed", "completed", "failed", *["completed"] * 2]
+    assert "the finish could not be written" in (after[2].error or "")
+    assert engine.search(Filter(type="child")).jobs == []
+
+
+def test_a_transaction_that_holds_one_row_delays_that_finish_only(database: Database) -> None:
+    """PostgreSQL: the others of the batch are written at once, and the held one when it is free.
+    SQLite has one writer: the whole batch waits for it, and is then written."""
+    engine = database.engine()
+    engine.insert([new() for _ in range(5)])
+    jobs = claim(engine, 5)
+    finishes = [outcome.completed(job, "1", keep=60.0) for job in jobs]
+    with contextlib.ExitStack() as stack:
+        if database.kind == "postgres":
+            holder = stack.enter_context(psycopg.connect(database.url))
+            holder.execute(
+                f"SELECT 1 FROM {database.schema}.jobs WHERE id = %s FOR UPDATE", [jobs[2].id]
+            )
+            answers = engine.finish(finishes)
+            assert [answers[job.claim] for job in jobs] == [
+                APPLIED,
+                APPLIED,
+                BUSY,
+                APPLIED,
+                APPLIED,
+            ]
+            assert engine.get([jobs[2].id])[0].status == "running"
+        else:
+            holder = stack.enter_context(contextlib.closing(sqlite3.connect(database.path)))
+            holder.execute("BEGIN IMMEDIATE")
+        holder.rollback()
+        answers = engine.finish(finishes)
+    assert set(answers.values()) == {APPLIED}
+    assert {job.status for job in engine.get([job.id for job in jobs])} == {"completed"}

@@ -1,0 +1,93 @@
+"""Workers: signs of life, death, and what becomes of their jobs."""
+
+from holdfast import outcome
+from holdfast.clock import FakeClock
+from holdfast.engine import Engine, Seen
+from tests.support.jobs import WORKER, claim, execute, insert, new, running
+
+
+def test_beats_are_counted(engine: Engine, clock: FakeClock) -> None:
+    assert engine.beat("w", '{"pid":1}').alive
+    clock.advance(5)
+    assert engine.beat("w", '{"pid":2}').alive
+    [worker] = engine.workers()
+    assert (worker.id, worker.beat_no, worker.info) == ("w", 2, '{"pid":2}')
+    assert (worker.beat_at, worker.died_at) == (clock.now(), None)
+
+
+def test_a_beat_tells_what_the_worker_holds(engine: Engine) -> None:
+    job = running(engine)
+    assert engine.beat(WORKER, "{}").held == [(job.id, 1, False)]
+    engine.finish([outcome.released(job)])
+    assert engine.beat(WORKER, "{}").held == []
+
+
+def test_a_silent_worker_is_buried_and_its_jobs_given_back(engine: Engine) -> None:
+    job = running(engine)
+    [seen] = engine.workers()
+    buried, rescued = engine.sweep([Seen(seen.id, seen.beat_no)], limit=10)
+    assert (buried, [r.id for r in rescued]) == ([WORKER], [job.id])
+    after = engine.get([job.id])[0]
+    assert (after.status, after.attempts, after.claim_no) == ("pending", 0, 1)
+    assert (after.worker_id, after.started_at, after.run_at) == (None, None, job.run_at)
+
+
+def test_a_worker_that_beat_since_it_was_seen_lives(engine: Engine) -> None:
+    running(engine)
+    [seen] = engine.workers()
+    engine.beat(WORKER, "{}")
+    assert engine.sweep([Seen(seen.id, seen.beat_no)], limit=10) == ([], [])
+    assert engine.beat(WORKER, "{}").alive
+
+
+def test_death_is_for_good(engine: Engine) -> None:
+    engine.beat("w", "{}")
+    engine.sweep([Seen("w", None)], limit=1)
+    assert not engine.beat("w", "{}").alive
+    assert engine.sweep([Seen("w", None)], limit=1).buried == []
+
+
+def test_a_claim_that_raced_with_death_is_found_by_the_next_sweep(engine: Engine) -> None:
+    """The claim committed at the same moment as the mark: its row is under a dead worker."""
+    job = running(engine)
+    execute(engine, "UPDATE {workers} SET died_at = beat_at")
+    assert [rescued.id for rescued in engine.sweep([], limit=10).rescued] == [job.id]
+
+
+def test_sweeps_are_bounded_and_go_on(engine: Engine) -> None:
+    engine.insert([new() for _ in range(25)])
+    claim(engine, 25)
+    sizes = [len(engine.sweep([Seen(WORKER, None)], limit=10).rescued) for _ in range(4)]
+    assert sizes == [10, 10, 5, 0]
+
+
+def test_a_job_asked_to_stop_is_not_run_again_after_a_rescue(engine: Engine) -> None:
+    job = running(engine)
+    engine.cancel([job.id], keep=60.0)
+    engine.sweep([Seen(WORKER, None)], limit=10)
+    after = engine.get([job.id])[0]
+    assert after.status == "cancelled"
+    assert after.completed_at is not None
+    assert after.keep_until is not None
+
+
+def test_a_newer_request_outlives_the_worker(engine: Engine) -> None:
+    job = running(engine, key="k")
+    insert(engine, key="k", payload='{"n":2}', on_conflict="replace")
+    engine.sweep([Seen(WORKER, None)], limit=10)
+    after = engine.get([job.id])[0]
+    assert (after.status, after.payload, after.attempts) == ("pending", {"n": 2}, 0)
+    [again] = claim(engine, worker="other")
+    engine.finish([outcome.completed(again, keep=60.0)])
+    assert engine.get([job.id])[0].status == "completed"
+
+
+def test_the_dead_are_forgotten_after_a_day(engine: Engine, clock: FakeClock) -> None:
+    engine.beat("old", "{}")
+    engine.sweep([Seen("old", None)], limit=1)
+    clock.advance(86_000)
+    engine.prune(older_than=0.0, limit=10)
+    assert [worker.id for worker in engine.workers()] == ["old"]
+    clock.advance(500)
+    engine.prune(older_than=0.0, limit=10)
+    assert engine.workers() == []

@@ -1,0 +1,86 @@
+"""The state machine: every verb against every status, on both engines, as `TRANSITIONS` says."""
+
+import pytest
+
+from holdfast import outcome
+from holdfast.clock import FakeClock
+from holdfast.engine import Engine, Seen
+from holdfast.job import TRANSITIONS, Job, Status
+from holdfast.outcome import Outcome
+from tests.support.jobs import WORKER, claim, in_status, new
+
+HOUR = 3600.0
+FINISHES = {
+    Outcome.COMPLETED: lambda job: outcome.completed(job, "1", keep=60.0),
+    Outcome.RETRY_LATER: lambda job: outcome.retry_later(job, "E: no", delay=60.0),
+    Outcome.SNOOZED: lambda job: outcome.snoozed(job, delay=60.0),
+    Outcome.FAILED: lambda job: outcome.failed(job, "E: no", keep=60.0),
+    Outcome.STOPPED: lambda job: outcome.stopped(job, keep=60.0),
+    Outcome.RELEASED: outcome.released,
+}
+
+
+def apply(engine: Engine, clock: FakeClock, verb: str, job: Job) -> None:
+    """Send one verb to one job, as its caller would."""
+    match verb:
+        case "promote":
+            clock.advance(2 * HOUR)
+            engine.promote(10)
+        case "claim":
+            claim(engine, 10)
+        case "rescue":
+            engine.sweep([Seen(WORKER, None)], limit=10)
+        case "prune":
+            clock.advance(2 * HOUR)
+            engine.prune(older_than=-60 * 365 * 24 * HOUR, limit=10)
+        case "cancel" | "request_cancel":
+            engine.cancel([job.id], keep=60.0)
+        case "retry":
+            engine.retry([job.id])
+        case "delete":
+            engine.delete([job.id])
+        case "debounce" | "request_rerun":
+            engine.insert([new(key="k", on_conflict="debounce", delay=60.0, payload="{}")])
+        case _:
+            engine.finish([FINISHES[Outcome(verb)](job)])
+
+
+@pytest.mark.parametrize("status", list(Status))
+@pytest.mark.parametrize("verb", sorted(TRANSITIONS))
+def test_every_verb_on_every_status(
+    engine: Engine, clock: FakeClock, verb: str, status: Status
+) -> None:
+    """Legal: the job goes where the table says. Illegal: nothing of it changes."""
+    job = in_status(engine, status, key="k")
+    before = engine.get([job.id])[0]
+    clock.advance(1)
+    apply(engine, clock, verb, job)
+    after = engine.get([job.id])
+    legal = expected(verb, status)
+    if legal is NOTHING:
+        assert after == [before]
+    elif legal is None:
+        assert after == []
+    else:
+        assert after[0].status is legal
+        assert after[0] != before or legal is status is Status.PENDING
+
+
+NOTHING = object()  # the verb does not concern a job in that status
+TWINS = {"cancel": "request_cancel", "debounce": "request_rerun"}  # one call, two transitions
+
+
+def expected(verb: str, status: Status) -> object:
+    if verb in ("debounce", "request_rerun") and status is Status.BLOCKED:
+        return Status.BLOCKED  # it takes the newer request, and goes on waiting
+    names = {verb, TWINS.get(verb, verb)} | {one for one, two in TWINS.items() if two == verb}
+    for name in names:
+        if status in TRANSITIONS[name].sources:
+            return TRANSITIONS[name].target
+    return NOTHING
+
+
+def test_the_table_leaves_no_way_out_of_a_final_status_but_an_operators() -> None:
+    for verb, (sources, _) in TRANSITIONS.items():
+        if sources & {Status.COMPLETED, Status.FAILED, Status.CANCELLED}:
+            assert verb in {"retry", "delete", "prune"}

@@ -1,0 +1,90 @@
+"""Wake-ups: hints reach those who wait, from this process and from others."""
+
+import threading
+import time
+
+import pytest
+
+from holdfast.engine import Engine, Wakeups
+from tests.conftest import Database
+from tests.support.jobs import claim, insert, new
+
+LONG = 10.0  # a wait that ends by a hint ends long before
+
+
+def woken(wakeups: Wakeups) -> frozenset[str]:
+    began = time.monotonic()
+    hints = wakeups.wait(LONG)
+    assert time.monotonic() - began < LONG / 2, "no hint came"
+    return hints
+
+
+def quiet(wakeups: Wakeups) -> bool:
+    """Nothing more comes: hints of the past are taken first."""
+    while wakeups.wait(0.2):
+        pass
+    return wakeups.wait(0.2) == frozenset()
+
+
+@pytest.mark.parametrize("same", [True, False], ids=["same engine", "another engine"])
+def test_an_insert_wakes_who_waits(database: Database, same: bool) -> None:
+    engine = database.engine()
+    other = engine if same else database.engine()
+    insert(other)
+    wakeups = engine.wakeups()
+    assert quiet(wakeups)
+    insert(other, queue="media")
+    assert woken(wakeups) & {"media", "*"}
+
+
+def test_a_thread_that_already_waits_is_woken(database: Database) -> None:
+    engine, other = database.engine(), database.engine()
+    wakeups = engine.wakeups()
+    assert quiet(wakeups)
+    heard: list[frozenset[str]] = []
+    waiting = threading.Thread(target=lambda: heard.append(woken(wakeups)))
+    waiting.start()
+    insert(other)
+    waiting.join(LONG)
+    assert heard[0] != frozenset()
+
+
+def test_a_burst_is_heard_to_its_end(database: Database) -> None:
+    """Hints of a burst are joined, and one comes after the last insert."""
+    engine, other = database.engine(), database.engine()
+    wakeups = engine.wakeups()
+    claim(engine)
+    for _ in range(200):
+        insert(other)
+    seen = 0
+    deadline = time.monotonic() + LONG
+    while seen < 200 and time.monotonic() < deadline:
+        if wakeups.wait(LONG):
+            seen += len(engine.claim("default", 500, worker="host-1-a", types=["send"]))
+    assert seen == 200
+
+
+def test_wake_ends_the_wait_of_another_thread(engine: Engine) -> None:
+    wakeups = engine.wakeups()
+    assert quiet(wakeups)
+    timer = threading.Timer(0.05, wakeups.wake)
+    timer.start()
+    assert woken(wakeups) == {"*"}
+    timer.join()
+
+
+def test_our_own_claims_do_not_wake_us(database: Database) -> None:
+    engine = database.engine()
+    engine.insert([new() for _ in range(5)])
+    wakeups = engine.wakeups()
+    assert quiet(wakeups)
+    claim(engine)
+    assert wakeups.wait(0.2) == frozenset()
+
+
+def test_closing_twice_is_closing_once(engine: Engine) -> None:
+    wakeups = engine.wakeups()
+    wakeups.close()
+    wakeups.close()
+    wakeups.wake()
+    insert(engine)

@@ -1,0 +1,114 @@
+"""Fixtures: a real PostgreSQL for the session, a fresh database for each test, and a check that
+nothing is left behind. `database` is parametrised: a test that takes it runs on both engines."""
+
+import contextlib
+import threading
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+import psycopg
+import pytest
+
+from holdfast import Holdfast
+from holdfast.clock import Clock, FakeClock
+from holdfast.engine import Engine, open_engine
+from tests.support import audit
+from tests.support.server import PostgresServer
+
+audit.install()
+
+
+@dataclass(frozen=True)
+class Database:
+    """An empty database of one of the engines."""
+
+    kind: str  #: "sqlite" or "postgres"
+    url: str
+    schema: str
+    opened: list[Any]
+
+    @property
+    def path(self) -> Path:
+        return Path(self.url.removeprefix("sqlite:///"))
+
+    def engine(self, clock: Clock | None = None, **options: Any) -> Engine:
+        options = {"auto_migrate": True, "schema": self.schema, **options}
+        engine = open_engine(self.url, clock=clock, **options)
+        self.opened.append(engine)
+        return engine
+
+    def app(self, **options: Any) -> Holdfast:
+        app = Holdfast(self.url, **{"auto_migrate": True, "schema": self.schema, **options})
+        self.opened.append(app)
+        return app
+
+
+@pytest.fixture(scope="session")
+def server() -> Iterator[PostgresServer]:
+    with PostgresServer() as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def postgres_url(server: PostgresServer) -> str:
+    return server.url()
+
+
+@pytest.fixture(params=["sqlite", "postgres"])
+def database(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Database]:
+    if request.param == "sqlite":
+        yield from _closing(Database("sqlite", f"sqlite:///{tmp_path}/jobs.db", "holdfast", []))
+        return
+    schema = f"test_{uuid4().hex[:12]}"
+    url = request.getfixturevalue("postgres_url")
+    try:
+        yield from _closing(Database("postgres", url, schema, []))
+    finally:
+        with psycopg.connect(url, autocommit=True) as connection:
+            connection.execute(f"DROP SCHEMA IF EXISTS {schema} CASCADE")
+
+
+def _closing(database: Database) -> Iterator[Database]:
+    try:
+        yield database
+    finally:
+        for opened in database.opened:
+            opened.close()
+
+
+@pytest.fixture
+def clock() -> FakeClock:
+    return FakeClock()
+
+
+@pytest.fixture
+def engine(database: Database, clock: FakeClock) -> Engine:
+    """An engine whose time moves only by `clock.advance`."""
+    return database.engine(clock)
+
+
+@pytest.fixture
+def app(database: Database) -> Holdfast:
+    return database.app()
+
+
+@pytest.fixture(autouse=True)
+def nothing_left_behind() -> Iterator[None]:
+    """No thread of ours outlives its test."""
+    yield
+    left = [thread.name for thread in threading.enumerate() if thread.name.startswith("holdfast")]
+    assert left == [], f"threads left running: {left}"
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """The audit over the whole suite: no code opened a SQLite file outside SQLite."""
+    if audit.opened:
+        session.exitstatus = pytest.ExitCode.TESTS_FAILED
+        reporter = session.config.pluginmanager.get_plugin("terminalreporter")
+        with contextlib.suppress(Exception):
+            reporter.write_sep("=", "SQLite files were opened outside SQLite", red=True)
+            for place in audit.opened[:5]:
+                reporter.write_line(place)

@@ -1,0 +1,390 @@
+"""What is asked of the engines, and how much each statement may look at for it."""
+
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import timedelta
+from functools import partial
+from typing import Any
+
+from holdfast.clock import FakeClock
+from holdfast.engine import Engine, Filter, Seen
+from holdfast.errors import KeyConflict
+from holdfast.ids import new_id
+from holdfast.job import Claim, Job, NewJob, Status
+from holdfast.outcome import Finish, Outcome
+from tests.plans.world import (
+    DEAD,
+    FORGOTTEN,
+    LIVE,
+    MANY_ATTEMPTS,
+    RUNNING,
+    SILENT,
+    TIRED,
+    TYPES,
+    World,
+)
+
+LIMIT = 20
+SCAN = 20 * LIMIT  # a search whose filter has no index looks at this many
+CAP = 100
+
+# The index that each statement walks; `id` is the primary key. Nothing else may be in its plan.
+INDEXES: dict[str, set[str]] = {
+    "insert": {"id"},
+    "present": {"id"},
+    "holder": {"key"},
+    "replace": {"id"},
+    "claim": {"claim", "id"},
+    "finish": {"id"},
+    "finished": {"id"},
+    "record_attempts": {"attempts"},
+    "promote": {"due", "id"},
+    "next_due": {"due"},
+    "bury": set(),
+    "rescue": {"held", "id"},
+    "prune": {"listed", "id", "attempts"},
+    "prune_edge": {"listed"},
+    "prune_workers": {"held"},
+    "cancel": {"id"},
+    "retry": {"id", "key"},
+    "delete": {"id", "attempts"},
+    "beat": set(),
+    "held": {"held"},
+    "pause": set(),
+    "get": {"id"},
+    "attempts": {"attempts"},
+    "search": {"id"},
+    "search+entity": {"entity"},
+    "search+listed": {"listed"},
+    "search+running": {"held"},
+    "search_edge": {"id"},
+    "search_edge+entity": {"entity"},
+    "search_edge+listed": {"listed"},
+    "search_edge+running": {"held"},
+    "count+listed": {"listed"},
+    "count+running": {"held"},
+    "workers": set(),
+    "queues": {"claim"},
+}
+
+
+def indexes(name: str, options: frozenset[str]) -> set[str]:
+    """What a statement may walk, by the optional lines that choose its index."""
+    choice = options & {"entity", "listed", "running"}
+    return INDEXES["+".join([name, *choice])]
+
+
+@dataclass(frozen=True)
+class Case:
+    name: str
+    act: Callable[[Engine, World], Any]
+    runs: frozenset[str]  #: the statements; a case that stops running one no longer guards it
+    rows: int = 10 * LIMIT  #: of jobs and attempts that one statement may read
+    needs: tuple[str, ...] = ()  #: the indexes without any of which it must be found out
+
+
+CASES: list[Case] = []
+_Act = Callable[[Engine, World], Any]
+
+
+def case(
+    runs: str, *, name: str = "", rows: int = 10 * LIMIT, needs: str = ""
+) -> Callable[[_Act], _Act]:
+    def add(act: _Act) -> _Act:
+        title = name or act.__name__.removeprefix("_").replace("_", "-")
+        CASES.append(Case(title, act, frozenset(runs.split()), rows, tuple(needs.split())))
+        return act
+
+    return add
+
+
+def _new(type: str = "t0", **fields: Any) -> NewJob:
+    return NewJob(id=new_id(), type=type, payload='{"n": 2}', **fields)
+
+
+# enqueue
+
+
+@case("insert")
+def _insert(engine: Engine, world: World) -> None:
+    jobs = [_new(queue="mail", delay=number % 2 * 60.0) for number in range(LIMIT)]
+    engine.insert([*jobs, _new(key="new")], notify=False)
+
+
+@case("insert present get", needs="id")
+def _insert_again(engine: Engine, world: World) -> None:
+    taken = [NewJob(id=id, type="t0", payload="{}") for id in world.ids("pending", LIMIT)]
+    assert len(engine.insert(taken, notify=False)) == LIMIT
+
+
+def _keyed(world: World, status: str, **fields: Any) -> NewJob:
+    start = world.first(status)
+    number = next(n for n in range(start, start + 20) if n % 4 == 0 and n % 5 == 0)
+    return _new(type="t0", key=f"k{number}", **fields)
+
+
+@case("insert present holder get", needs="key id")
+def _key_existing(engine: Engine, world: World) -> None:
+    [job] = engine.insert([_keyed(world, "pending")], notify=False)
+    assert not job.created
+
+
+@case("insert present holder", needs="key id")
+def _key_raise(engine: Engine, world: World) -> None:
+    with suppress(KeyConflict):
+        engine.insert([_keyed(world, "scheduled", on_conflict="raise")], notify=False)
+        raise AssertionError("the key was not live")
+
+
+@case("insert present holder replace get", needs="key id")
+def _key_replace(engine: Engine, world: World) -> None:
+    for status in ("running", "retrying"):
+        for policy in ("replace", "debounce"):
+            job = _keyed(world, status, on_conflict=policy, delay=5.0)
+            assert not engine.insert([job], notify=False)[0].created
+
+
+# workers
+
+
+def _claim(engine: Engine, queue: str, types: tuple[str, ...]) -> list[Job]:
+    return engine.claim(queue, LIMIT, worker=LIVE[0], types=types)
+
+
+_CLAIM_ROWS = 10 * LIMIT + 50 * len(TYPES)
+
+
+@case("claim", rows=_CLAIM_ROWS, needs="claim id")
+def _claim_best(engine: Engine, world: World) -> None:
+    assert len(_claim(engine, "default", TYPES)) == LIMIT
+    assert len(_claim(engine, "default", TYPES)) == LIMIT  # goes on where the first one ended
+    assert len(_claim(engine, "mail", TYPES[:1])) == LIMIT
+
+
+@case("claim", rows=10, needs="claim")
+def _claim_nothing(engine: Engine, world: World) -> None:
+    assert _claim(engine, "default", ("idle", "idler")) == []
+    assert _claim(engine, "nowhere", TYPES) == []
+
+
+@case("claim", rows=10, needs="claim")
+def _claim_when_not_allowed(engine: Engine, world: World) -> None:
+    assert engine.claim("default", LIMIT, worker=DEAD[0], types=TYPES) == []
+
+
+def _held(world: World, worker: int, count: int) -> list[Finish]:
+    """Ends of what `w0`, `w1`... hold: of every three one completes, one is tried again, one fails."""
+    endings = (Outcome.COMPLETED, Outcome.RETRY_LATER, Outcome.FAILED)
+    return [
+        Finish(
+            id=id,
+            claim_no=1,
+            outcome=endings[number % 3],
+            attempt=1,
+            worker_id=f"w{worker}",
+            started_at=world.now,
+            result="1" if number % 3 == 0 else None,
+            error="E: no" if number % 3 else None,
+        )
+        for number, id in enumerate(world.ids("running", count * 8)[worker::8])
+    ]
+
+
+@case("finish finished record_attempts", needs="id attempts")
+def _finish(engine: Engine, world: World) -> None:
+    lost = [
+        Finish(
+            id=id,
+            claim_no=1,
+            outcome=Outcome.COMPLETED,
+            attempt=1,
+            worker_id=LIVE[0],
+            started_at=None,
+        )
+        for id in world.ids("retrying", 3) + [new_id()]
+    ]
+    done = _held(world, 1, LIMIT)
+    results = engine.finish([*done, *lost])
+    assert [results[Claim(f.id, 1)] for f in done] == ["applied"] * LIMIT
+
+
+@case("finish record_attempts", rows=10 * MANY_ATTEMPTS, needs="id attempts")
+def _finish_tired(engine: Engine, world: World) -> None:
+    tired = Finish(
+        id=world.id(TIRED),
+        claim_no=1,
+        outcome=Outcome.RETRY_LATER,
+        attempt=1,
+        worker_id="w7",
+        started_at=None,
+        error="E: no",
+    )
+    engine.finish([tired])
+
+
+@case("promote next_due", needs="due id")
+def _promote(engine: Engine, world: World) -> None:
+    assert engine.promote(LIMIT).moved == LIMIT
+
+
+@case("promote next_due", rows=10, needs="due")
+def _promote_nothing(engine: Engine, world: World) -> None:
+    long_ago = FakeClock(world.now - timedelta(days=400))
+    engine.dialect._clock, kept = long_ago, engine.dialect._clock  # type: ignore[attr-defined]
+    try:
+        assert engine.promote(LIMIT).moved == 0
+    finally:
+        engine.dialect._clock = kept  # type: ignore[attr-defined]
+
+
+@case("bury rescue", rows=4 * RUNNING, needs="held id")
+def _sweep(engine: Engine, world: World) -> None:
+    swept = engine.sweep([Seen(SILENT[0], 1), Seen(LIVE[0], 99)], limit=LIMIT)
+    assert swept.buried == [*SILENT]
+    assert len(swept.rescued) == LIMIT
+
+
+@case("beat held", rows=4 * RUNNING, needs="held")
+def _beat(engine: Engine, world: World) -> None:
+    assert len(engine.beat(LIVE[1], "{}").held) == RUNNING // 8
+
+
+@case("prune_edge prune", rows=24 * LIMIT, needs="listed id attempts")
+def _prune(engine: Engine, world: World) -> None:
+    """Of `cancelled` nothing is over, of `completed` the first look finds enough."""
+    assert engine.prune(older_than=0.0, limit=LIMIT) == LIMIT
+
+
+@case("prune_edge prune prune_workers", rows=24 * LIMIT, needs="listed held")
+def _prune_nothing(engine: Engine, world: World) -> None:
+    assert engine.prune(older_than=1000 * 86400.0, limit=LIMIT) == 0
+
+
+# applications and operators
+
+
+def _some_of_each(world: World) -> list[str]:
+    statuses = ("running", "pending", "scheduled", "retrying", "cancelled", "failed", "completed")
+    return [id for status in statuses for id in world.ids(status, 5)]
+
+
+@case("cancel", needs="id")
+def _cancel(engine: Engine, world: World) -> None:
+    assert len(engine.cancel(_some_of_each(world), keep=60.0)) == 20
+
+
+@case("retry", needs="id key")
+def _retry(engine: Engine, world: World) -> None:
+    ids = world.ids("completed", LIMIT // 2) + world.ids("failed", LIMIT // 2)
+    assert engine.retry(ids)  # of those whose key is not live by now
+
+
+@case("delete", needs="id attempts")
+def _delete(engine: Engine, world: World) -> None:
+    ids = world.ids("failed", LIMIT)
+    assert len(engine.delete(ids)) == LIMIT
+
+
+@case("pause")
+def _pause(engine: Engine, world: World) -> None:
+    engine.pause("default", True)
+
+
+@case("get", needs="id")
+def _get(engine: Engine, world: World) -> None:
+    assert len(engine.get(_some_of_each(world))) == 35
+
+
+@case("attempts", rows=3 * MANY_ATTEMPTS, needs="attempts")
+def _attempts(engine: Engine, world: World) -> None:
+    assert len(engine.attempts(world.id(TIRED))) == MANY_ATTEMPTS
+
+
+@case("workers")
+def _workers(engine: Engine, world: World) -> None:
+    assert len(engine.workers()) == FORGOTTEN + 8
+
+
+@case("count", rows=4 * RUNNING, needs="listed held")
+def _counts(engine: Engine, world: World) -> None:
+    counted = engine.counts(cap=CAP)
+    assert (counted[Status.BLOCKED], counted[Status.PENDING]) == (0, CAP)
+
+
+@case("queues", rows=8 * CAP, needs="claim")
+def _queues(engine: Engine, world: World) -> None:
+    assert [(q.name, q.depth) for q in engine.queues(cap=CAP)] == [("default", CAP), ("mail", CAP)]
+
+
+# searching
+
+
+def _pages(engine: Engine, count: int | None, **fields: Any) -> None:
+    """The first page, the one after it, and one from the middle."""
+    page = engine.search(Filter(**fields), limit=LIMIT)
+    assert count is None or len(page.jobs) == count
+    if page.next is not None:
+        engine.search(Filter(**fields), after=page.next, limit=LIMIT)
+
+
+@case("search")
+def _search(engine: Engine, world: World) -> None:
+    _pages(engine, LIMIT)
+    middle = world.id(world.total // 2)
+    assert len(engine.search(Filter(), after=middle, limit=LIMIT).jobs) == LIMIT
+
+
+def _search_status(engine: Engine, world: World, *, status: Status) -> None:
+    _pages(engine, 0 if status is Status.BLOCKED else LIMIT, status=frozenset({status}))
+    _pages(engine, None, status=frozenset({status}), since=world.hours_ago(48))
+
+
+for _status in Status:
+    if _status is Status.RUNNING:
+        _add = case("search", name="search-running", rows=4 * RUNNING, needs="held")
+    else:
+        _add = case("search", name=f"search-{_status}", needs="listed")
+    _add(partial(_search_status, status=_status))
+
+
+@case("search", rows=4 * RUNNING, needs="listed held")
+def _search_statuses(engine: Engine, world: World) -> None:
+    _pages(engine, LIMIT, status=frozenset(Status))
+    _pages(engine, LIMIT, status=frozenset({Status.PENDING, Status.FAILED}))
+
+
+@case("search", needs="entity")
+def _search_entity(engine: Engine, world: World) -> None:
+    _pages(engine, LIMIT, entity=("tenant", "1"))
+    _pages(engine, None, entity=("order", "3"))
+    _pages(engine, 0, entity=("order", '"none"'))
+    _pages(engine, None, entity=("tenant", "1"), since=world.hours_ago(48))
+
+
+@case("search search_edge", rows=4 * SCAN, needs="entity")
+def _search_entity_filtered(engine: Engine, world: World) -> None:
+    _pages(engine, None, entity=("tenant", "1"), status=frozenset({Status.FAILED}))
+    _pages(engine, None, entity=("tenant", "1"), type="none")
+
+
+@case("search search_edge", rows=4 * SCAN)
+def _search_filtered(engine: Engine, world: World) -> None:
+    """Filters without an index: the look is bounded, whatever it finds."""
+    residues: list[dict[str, Any]] = [
+        {"type": "unknown"},
+        {"prefix": "unk"},
+        {"queue": "nowhere"},
+        {"key": "k-none"},
+        {"worker_id": "w1"},
+        {"queue": "mail", "type": "t0"},
+        {"type": "unknown", "since": world.hours_ago(48), "until": world.hours_ago(1)},
+    ]
+    for residue in residues:
+        _pages(engine, None, **residue)
+
+
+@case("search search_edge", rows=4 * SCAN, needs="listed held")
+def _search_status_filtered(engine: Engine, world: World) -> None:
+    for residue in ({"type": "none"}, {"queue": "nowhere"}, {"worker_id": LIVE[0]}):
+        _pages(engine, None, status=frozenset(Status), **residue)

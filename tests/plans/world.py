@@ -1,0 +1,226 @@
+"""A queue that has been in use for a while, written with bulk SQL; the same rows for both engines.
+
+The order of age is chosen against the planner: what waits is older than everything that ended, so
+that a walk of the primary key (newest first, or oldest first) meets the wrong rows by the hundred
+thousand before the first right one, while the statistics promise one in every dozen.
+"""
+
+import sqlite3
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import psycopg
+
+from holdfast.engine import migrate
+from holdfast.engine.sqlite import engine as sqlite_engine
+
+RUNNING = 200
+QUEUES = ("default", "mail")
+TYPES = ("t0", "t1", "t2", "t3", "t4")
+LIVE, SILENT, DEAD = ("w0", "w1", "w2", "w3"), ("w4",), ("w5", "w6", "w7")
+FORGOTTEN = 100  # workers that died and hold nothing
+STEP = 2000  # milliseconds between the creation of two jobs: 1,200,000 of them are a month
+TIRED = 7  # the number, among the running, of a job that failed often
+MANY_ATTEMPTS = 55
+
+_COLUMNS = (
+    "id, type, queue, status, priority, rank, key, entity_type, entity_id, attempts, max_attempts,"
+    " claim_no, finish_no, worker_id, created_at, updated_at, run_at, started_at, completed_at,"
+    " keep_until, error"
+)
+_ENDED = "'k' || (i % 1000)"  # the keys of finished jobs return again and again
+
+
+@dataclass(frozen=True)
+class Section:
+    """Jobs of one status, one after the other in age. SQL over `i`, the number of a job."""
+
+    status: str
+    start: int
+    count: int
+    type: str = "'t' || (i % 5)"
+    queue: str = "CASE WHEN i / 5 % 2 = 0 THEN 'default' ELSE 'mail' END"
+    rank: str = "0"
+    key: str = "CASE WHEN i % 4 = 0 THEN 'k' || i END"
+    run_at: str = "0"  # microseconds from now
+    worker: str = "NULL"
+    claims: int = 0
+    keep: str | None = None  # microseconds from now
+
+
+@dataclass(frozen=True)
+class World:
+    """The plan of the rows. `size` counts the finished ones; a tenth of it waits, a tenth is pending."""
+
+    size: int
+    made_at: float = field(default_factory=time.time)
+
+    @property
+    def sections(self) -> list[Section]:
+        tenth, sections = self.size // 10, list[Section]()
+
+        def add(status: str, count: int, **fields: object) -> None:
+            start = sections[-1].start + sections[-1].count if sections else 0
+            sections.append(Section(status, start, count, **fields))  # type: ignore[arg-type]
+
+        add("running", RUNNING, worker="'w' || (i % 8)", claims=1)
+        add("pending", tenth // 2)
+        # Of a type that this claimer does not know, and ahead of everything that it does.
+        add("pending", tenth // 2, type="'unknown'", queue="'default'", rank="-5", run_at="-i")
+        add("scheduled", tenth // 2, run_at="(i % 1000 - 500) * 1000000")
+        add("retrying", tenth // 2, run_at="(i % 1000 - 500) * 1000000", claims=1)
+        add("cancelled", self.size // 50, key=_ENDED, keep="86400000000")
+        add("failed", self.size * 3 // 100, key=_ENDED, claims=2, keep="(i % 2) * 100000000000 - 1")
+        add("completed", self.size * 95 // 100, key=_ENDED, claims=1, keep="-1")
+        return sections
+
+    @property
+    def total(self) -> int:
+        return self.sections[-1].start + self.sections[-1].count
+
+    def first(self, status: str) -> int:
+        return next(section.start for section in self.sections if section.status == status)
+
+    def id(self, number: int) -> str:
+        made = self.base + number * STEP
+        return f"{made >> 16:08x}-{made & 0xFFFF:04x}-7000-8000-{number:012x}"
+
+    def ids(self, status: str, count: int, *, every: int = 1) -> list[str]:
+        start = self.first(status)
+        return [self.id(start + number * every) for number in range(count)]
+
+    @property
+    def base(self) -> int:
+        """When the oldest job was made, in milliseconds."""
+        return int(self.made_at * 1000) - (self.total + 1) * STEP
+
+    @property
+    def now(self) -> datetime:
+        return datetime.fromtimestamp(self.made_at, UTC)
+
+    def hours_ago(self, hours: float) -> datetime:
+        return self.now - timedelta(hours=hours)
+
+
+@dataclass(frozen=True)
+class _Words:
+    """How one engine spells what the rows are made of."""
+
+    jobs: str
+    id: str
+    moment: Callable[[str], str]
+    series: Callable[[int, int], str]
+
+
+def _insert(section: Section, base: int, words: _Words, *, payload: bool) -> str:
+    made = words.moment(f"({base} + i * {STEP}) * 1000")
+    now = words.moment(str(base * 1000)) if section.claims else "NULL"
+    ended = now if section.keep else "NULL"
+    due = words.moment(f"{{now}} + ({section.run_at})")
+    keep = "NULL" if section.keep is None else words.moment(f"{{now}} + ({section.keep})")
+    tenant = "'1'" if section.status != "completed" else "'2'"
+    values = [
+        *(words.id, section.type, section.queue, f"'{section.status}'"),
+        *(f"-({section.rank})", section.rank, section.key),
+        "CASE i % 3 WHEN 0 THEN 'order' WHEN 1 THEN 'tenant' END",
+        f"CASE i % 3 WHEN 0 THEN '' || (i % 1000) WHEN 1 THEN {tenant} END",
+        *(str(section.claims), "3", str(section.claims)),
+        str(section.claims if section.keep else 0),
+        *(section.worker, made, made, due, now, ended, keep),
+        "'E: no'" if section.status == "failed" else "NULL",
+    ]
+    last = section.start + section.count - 1
+    more, body = (", payload", ", '{{\"n\": 1}}'") if payload else ("", "")
+    return (
+        f"INSERT INTO {words.jobs} ({_COLUMNS}{more}) "
+        f"SELECT {', '.join(values)}{body} FROM {words.series(section.start, last)}"
+    )
+
+
+def fill_sqlite(path: Path, world: World) -> None:
+    """Migrate with the library's own scripts, then fill; no statistics are gathered."""
+    words = _Words(
+        jobs="holdfast_jobs",
+        id=f"printf('%08x-%04x-7000-8000-%012x', ({world.base} + i * {STEP}) >> 16,"
+        f" ({world.base} + i * {STEP}) & 65535, i)",
+        moment=lambda microseconds: microseconds,
+        series=lambda first, last: (
+            f"(WITH RECURSIVE s (i) AS (SELECT {first} UNION ALL"
+            f" SELECT i + 1 FROM s WHERE i < {last}) SELECT i FROM s)"
+        ),
+    )
+    now = int(world.made_at * 1_000_000)
+    connection = sqlite3.connect(path, isolation_level=None)
+    try:
+        for setting in ("synchronous = OFF", "journal_mode = OFF", "cache_size = -400000"):
+            connection.execute(f"PRAGMA {setting}").fetchall()
+        connection.execute("BEGIN")
+        known = migrate.load(sqlite_engine.PACKAGE, sqlite_engine.WORDS)
+        connection.execute(
+            "CREATE TABLE holdfast_migrations (number INTEGER PRIMARY KEY, title TEXT NOT NULL,"
+            " breaking INTEGER NOT NULL, applied_at INTEGER NOT NULL)"
+        )
+        for migration in known:
+            for command in migrate.commands(migration.sql):
+                connection.execute(command)
+        for section in world.sections:
+            if section.count:
+                sql = _insert(section, world.base, words, payload=False)
+                connection.execute(sql.format(now=now))
+        connection.execute(
+            "INSERT INTO holdfast_bodies (job_id, payload)"
+            " SELECT id, '{\"n\": 1}' FROM holdfast_jobs"
+        )
+        _fill_rest(connection.execute, world, "holdfast_", str(now))
+        connection.execute("COMMIT")
+        connection.execute("PRAGMA journal_mode = WAL").fetchall()
+    finally:
+        connection.close()
+
+
+def fill_postgres(connection: psycopg.Connection, schema: str, world: World) -> None:
+    """Fill the tables that the library's migrations have made; no statistics are gathered."""
+    made = f"{world.base} + i::bigint * {STEP}"
+    words = _Words(
+        jobs=f"{schema}.jobs",
+        id=f"(lpad(to_hex({made}), 12, '0') || '70008000' || lpad(to_hex(i), 12, '0'))::uuid",
+        moment=lambda microseconds: (
+            f"to_timestamp(0) + ({microseconds}) * interval '1 microsecond'"
+        ),
+        series=lambda first, last: f"generate_series({first}::bigint, {last}) AS s (i)",
+    )
+    now = int(world.made_at * 1_000_000)
+    connection.execute("SET synchronous_commit = off")
+    for section in world.sections:
+        if section.count:
+            sql = _insert(section, world.base, words, payload=True)
+            connection.execute(sql.format(now=now))  # type: ignore[call-overload]
+    moment = f"(to_timestamp(0) + {now} * interval '1 microsecond')"
+    _fill_rest(connection.execute, world, f"{schema}.", moment)
+
+
+def _fill_rest(execute: Callable[[str], object], world: World, prefix: str, now: str) -> None:
+    workers = [
+        *[(name, "NULL") for name in (*LIVE, *SILENT)],
+        *[(name, now) for name in (*DEAD, *(f"gone-{number}" for number in range(FORGOTTEN)))],
+    ]
+    execute(
+        f"INSERT INTO {prefix}workers (id, info, beat_no, started_at, beat_at, died_at) VALUES "
+        + ", ".join(f"('{name}', '{{}}', 1, {now}, {now}, {died})" for name, died in workers)
+    )
+    attempts = (
+        f"INSERT INTO {prefix}attempts (job_id, claim_no, attempt, finished_at, status, error)"
+    )
+    for claim_no in (1, 2):
+        execute(
+            f"{attempts} SELECT id, {claim_no}, {claim_no}, {now}, 'retrying', 'E: no'"
+            f" FROM {prefix}jobs WHERE status = 'failed'"
+        )
+    tired = ", ".join(
+        f"('{world.id(TIRED)}', {-number}, 1, {now}, 'retrying', 'E: no')"
+        for number in range(MANY_ATTEMPTS)
+    )
+    execute(f"{attempts} VALUES {tired}")

@@ -1,0 +1,23 @@
+"""Watches the whole suite for code that opens a SQLite file behind SQLite's back.
+
+One `open()` and `close()` of the database drops every POSIX lock that SQLite holds on it in this
+process, and with them the protection from corruption. `sqlite3` itself raises no such event.
+"""
+
+import os
+import sys
+import traceback
+
+SUFFIXES = (".db", ".db-wal", ".db-shm")
+opened: list[str] = []
+
+
+def install() -> None:
+    sys.addaudithook(_hook)
+
+
+def _hook(event: str, args: tuple[object, ...]) -> None:
+    if event == "open" and isinstance(args[0], str | bytes | os.PathLike):
+        path = os.fsdecode(args[0])
+        if path.endswith(SUFFIXES):
+            opened.append(f"{path}\n{''.join(traceback.format_stack(limit=8))}")

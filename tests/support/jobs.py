@@ -1,0 +1,92 @@
+"""Short ways to make jobs, and to bring one into any status."""
+
+import contextlib
+from typing import Any
+
+from holdfast import outcome
+from holdfast.engine import Engine
+from holdfast.ids import new_id
+from holdfast.job import Job, NewJob, Status
+
+WORKER = "host-1-a"
+
+
+def new(type: str = "send", **fields: Any) -> NewJob:
+    return NewJob(id=new_id(), type=type, payload=fields.pop("payload", '{"n":1}'), **fields)
+
+
+def insert(engine: Engine, type: str = "send", **fields: Any) -> Job:
+    return engine.insert([new(type, **fields)])[0]
+
+
+def claim(engine: Engine, limit: int = 1, *, worker: str = WORKER, **options: Any) -> list[Job]:
+    """Claim as a worker that has said hello."""
+    engine.beat(worker, "{}")
+    return engine.claim(
+        options.pop("queue", "default"),
+        limit,
+        worker=worker,
+        types=options.pop("types", ["send"]),
+        **options,
+    )
+
+
+def running(engine: Engine, **fields: Any) -> Job:
+    """A job that runs, as its worker holds it."""
+    made = insert(engine, **fields)
+    held = claim(engine, 100, types=[made.type], queue=made.queue)
+    with contextlib.suppress(StopIteration):
+        return next(job for job in held if job.id == made.id)
+    raise AssertionError(f"{made.id} was not claimed")
+
+
+def in_status(engine: Engine, status: Status, **fields: Any) -> Job:
+    """A job in this status, brought there by the verbs. (None leads to `blocked` yet: see `force`.)"""
+    match status:
+        case Status.PENDING:
+            return insert(engine, **fields)
+        case Status.SCHEDULED:
+            return insert(engine, delay=3600.0, **fields)
+        case Status.RUNNING:
+            return running(engine, **fields)
+        case Status.CANCELLED:
+            job = insert(engine, **fields)
+            engine.cancel([job.id], keep=60.0)
+        case Status.RETRYING:
+            job = running(engine, **fields)
+            engine.finish([outcome.retry_later(job, "E: no", delay=3600.0)])
+        case Status.COMPLETED:
+            job = running(engine, **fields)
+            engine.finish([outcome.completed(job, "1", keep=60.0)])
+        case Status.FAILED:
+            job = running(engine, **fields)
+            engine.finish([outcome.failed(job, "E: no", keep=60.0)])
+        case Status.BLOCKED:
+            job = insert(engine, **fields)
+            force(engine, job.id, "blocked")
+    return engine.get([job.id])[0]
+
+
+def force(engine: Engine, id: str, status: str) -> None:
+    """Write a status past the verbs, for what no verb leads to."""
+    execute(engine, "UPDATE {jobs} SET status = :status WHERE id = :id", id=id, status=status)
+
+
+def execute(engine: Engine, sql: str, **params: Any) -> list[tuple[Any, ...]]:
+    """Plain SQL on a connection of its own; `{jobs}`, `{workers}`... are the tables' names."""
+    tables = ("jobs", "workers", "queues", "attempts", "migrations", "bodies")
+    if hasattr(engine, "path"):
+        import sqlite3
+
+        names = {table: f"holdfast_{table}" for table in tables}
+        with contextlib.closing(sqlite3.connect(engine.path, isolation_level=None)) as connection:
+            return connection.execute(sql.format(**names), params).fetchall()
+    import re
+
+    import psycopg
+
+    names = {table: f"{engine.schema}.{table}" for table in tables}  # type: ignore[attr-defined]
+    text = re.sub(r"(?<!:):([a-z_]+)", r"%(\1)s", sql.format(**names))
+    with psycopg.connect(engine._url, autocommit=True) as connection:  # type: ignore[attr-defined]
+        cursor = connection.execute(text, params)  # type: ignore[call-overload]
+        return list(cursor.fetchall()) if cursor.description else []
