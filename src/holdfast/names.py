@@ -1,7 +1,7 @@
 """What names may look like. They go into statements as parameters, into URLs and onto pages."""
 
 import re
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Any
 from uuid import UUID
 
@@ -59,7 +59,7 @@ def moment(value: object, what: str) -> datetime:
             f"{what}={value!r}: give a datetime with a timezone, e.g. "
             "datetime.now(UTC) + timedelta(hours=1)"
         )
-    return value
+    return value.astimezone(UTC)
 
 
 def _is_text(value: str) -> bool:

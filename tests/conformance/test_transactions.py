@@ -523,9 +523,11 @@ def test_a_read_by_us_is_never_too_early(world: World, kind: Kind) -> None:
     async def body() -> None:
         async with kind.opened(world.database) as caller:
             await kind.call(world.app.jobs, "get", job.id, tx=caller.tx)
-            with closing(sqlite3.connect(world.database.path, timeout=0)) as other:
-                with pytest.raises(sqlite3.OperationalError, match="locked"):
-                    other.execute(world.row("theirs"))
+            with (
+                closing(sqlite3.connect(world.database.path, timeout=0)) as other,
+                pytest.raises(sqlite3.OperationalError, match="locked"),
+            ):
+                other.execute(world.row("theirs"))
             await kind.call(world.send.using(tx=caller.tx), "enqueue", 2)
             await caller.commit()
 

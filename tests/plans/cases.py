@@ -112,7 +112,7 @@ def _insert(engine: Engine, world: World) -> None:
     engine.insert([*jobs, _new(key="new")], notify=False)
 
 
-@case("insert present get", needs="id")
+@case("insert present get")
 def _insert_again(engine: Engine, world: World) -> None:
     taken = [NewJob(id=id, type="t0", payload="{}") for id in world.ids("pending", LIMIT)]
     assert len(engine.insert(taken, notify=False)) == LIMIT
@@ -124,20 +124,20 @@ def _keyed(world: World, status: str, **fields: Any) -> NewJob:
     return _new(type="t0", key=f"k{number}", **fields)
 
 
-@case("insert present holder get", needs="key id")
+@case("insert present holder get")
 def _key_existing(engine: Engine, world: World) -> None:
     [job] = engine.insert([_keyed(world, "pending")], notify=False)
     assert not job.created
 
 
-@case("insert present holder", needs="key id")
+@case("insert present holder")
 def _key_raise(engine: Engine, world: World) -> None:
     with suppress(KeyConflict):
         engine.insert([_keyed(world, "scheduled", on_conflict="raise")], notify=False)
         raise AssertionError("the key was not live")
 
 
-@case("insert present holder replace get", needs="key id")
+@case("insert present holder replace get")
 def _key_replace(engine: Engine, world: World) -> None:
     for status in ("running", "retrying"):
         for policy in ("replace", "debounce"):
@@ -202,7 +202,7 @@ def _finish(engine: Engine, world: World) -> None:
             worker_id=LIVE[0],
             started_at=None,
         )
-        for id in world.ids("retrying", 3) + [new_id()]
+        for id in [*world.ids("retrying", 3), new_id()]
     ]
     done = _held(world, 1, LIMIT)
     results = engine.finish([*done, *lost])

@@ -53,7 +53,7 @@ class Section:
 
 @dataclass(frozen=True)
 class World:
-    """The plan of the rows. `size` counts the finished ones; a tenth of it waits, a tenth is pending."""
+    """The plan of the rows. `size` finished ones; a tenth of that is pending, a tenth waits."""
 
     size: int
     made_at: float = field(default_factory=time.time)
@@ -197,7 +197,7 @@ def fill_postgres(connection: psycopg.Connection, schema: str, world: World) -> 
     for section in world.sections:
         if section.count:
             sql = _insert(section, world.base, words, payload=True)
-            connection.execute(sql.format(now=now))  # type: ignore[call-overload]
+            connection.execute(sql.format(now=now))
     moment = f"(to_timestamp(0) + {now} * interval '1 microsecond')"
     _fill_rest(connection.execute, world, f"{schema}.", moment)
 

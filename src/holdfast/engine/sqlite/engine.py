@@ -124,18 +124,26 @@ class SqliteEngine(BaseEngine):
                 if not self._allow_network:
                     refuse_network(self.path)
                 self._turns = Turns(self.path, timeout=self._busy_timeout)
-                with self._turns.take():
-                    writer = self._connect()
-                    try:
-                        self._prepare(writer)
-                    except BaseException:
-                        writer.close()
-                        self._turns.close()
-                        raise
+                try:
+                    with self._turns.take():
+                        writer = self._prepared()
+                except BaseException:
+                    self._turns.close()
+                    raise
                 self._checkpointer = self._connect()
                 self._cursor = writer.cursor()
                 self._writer = writer
         return self._writer
+
+    def _prepared(self) -> sqlite3.Connection:
+        """A connection to tables that fit this release."""
+        writer = self._connect()
+        try:
+            self._prepare(writer)
+        except BaseException:
+            writer.close()
+            raise
+        return writer
 
     def _connect(self) -> sqlite3.Connection:
         return connect(self.path, busy_timeout=self._busy_timeout, synchronous=self._synchronous)

@@ -17,7 +17,10 @@ from pathlib import Path
 EVERYWHERE = frozenset({"*"})
 _IN_MODIFY, _IN_CREATE, _IN_MOVED_TO = 0x2, 0x100, 0x80
 _POLL = 0.05
-_SHORTEST, _LONGEST = 0.0002, 0.5  # seconds between two looks after an event; then none until the next
+_SHORTEST, _LONGEST = (
+    0.0002,
+    0.5,
+)  # seconds between two looks after an event; then none until the next
 
 
 class SqliteWakeups:

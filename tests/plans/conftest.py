@@ -1,0 +1,116 @@
+"""The filled tables, made once for the session: a large world, and a small one to compare with."""
+
+import contextlib
+import sqlite3
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import psycopg
+import pytest
+
+from holdfast.engine import open_engine
+from tests.plans.cases import CASES
+from tests.plans.explained import Explained
+from tests.plans.postgres_probe import Kept, Params, PostgresProbe, custom
+from tests.plans.world import World, fill_postgres, fill_sqlite
+from tests.support.server import PostgresServer
+
+LARGE, SMALL, TINY = 1_000_000, 50_000, 10
+
+
+@dataclass(frozen=True)
+class SqliteWorld:
+    path: Path
+    world: World
+    statistics: list[tuple[str, str, str]]  #: what ANALYZE found, and was made to forget
+
+
+@pytest.fixture(scope="session")
+def sqlite_worlds(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[int, SqliteWorld]]:
+    worlds = {}
+    for size in (LARGE, SMALL, TINY):
+        world, path = World(size), tmp_path_factory.mktemp("plans") / "jobs.db"
+        fill_sqlite(path, world)
+        with contextlib.closing(sqlite3.connect(path, isolation_level=None)) as connection:
+            connection.execute("ANALYZE")
+            found = connection.execute("SELECT tbl, idx, stat FROM sqlite_stat1").fetchall()
+            connection.execute("DELETE FROM sqlite_stat1")
+        worlds[size] = SqliteWorld(path, world, found)
+    yield worlds
+    for filled in worlds.values():
+        for file in filled.path.parent.iterdir():
+            file.unlink()  # half a gigabyte, which pytest would keep for three runs
+
+
+@dataclass(frozen=True)
+class PostgresWorlds:
+    url: str
+    large: World
+    small: World
+
+
+@pytest.fixture(scope="session")
+def postgres_worlds(server: PostgresServer) -> Iterator[PostgresWorlds]:
+    """Schemas `large` and `small`, with the statistics that autovacuum would have gathered."""
+    url = server.create_database()
+    worlds = PostgresWorlds(url, World(LARGE), World(SMALL))
+    for schema, world in (("large", worlds.large), ("small", worlds.small)):
+        make_tables(url, schema)
+        with psycopg.connect(url, autocommit=True) as connection:
+            fill_postgres(connection, schema, world)
+            for table in ("jobs", "attempts", "workers"):
+                connection.execute(f"VACUUM (ANALYZE) {schema}.{table}")
+    yield worlds
+    server.drop_database(url.rpartition("/")[2])
+
+
+def make_tables(url: str, schema: str) -> None:
+    """By the library's migrations; without autovacuum, which would come when it likes."""
+    with contextlib.closing(open_engine(url, schema=schema, auto_migrate=True)) as engine:
+        engine.migrate()
+    with psycopg.connect(url, autocommit=True) as connection:
+        for table in ("jobs", "attempts", "workers", "queues"):
+            connection.execute(f"ALTER TABLE {schema}.{table} SET (autovacuum_enabled = false)")
+
+
+@dataclass(frozen=True)
+class Grown:
+    """Tables that were empty when every statement was prepared on them, and are full now."""
+
+    kept: PostgresProbe  #: with the plans of that time
+    fresh: PostgresProbe  #: plans now, but no statistics have been gathered yet
+    world: World
+    when_empty: list[Explained]
+
+
+@pytest.fixture(scope="session")
+def grown(postgres_worlds: PostgresWorlds) -> Iterator[Grown]:
+    url, world, plans = postgres_worlds.url, postgres_worlds.small, Kept()
+    make_tables(url, "grown")
+    with (
+        contextlib.closing(PostgresProbe(url, "grown", plans.explain)) as kept,
+        contextlib.closing(PostgresProbe(url, "grown", custom)) as fresh,
+    ):
+        kept.plainly("SET plan_cache_mode = force_generic_plan")
+        when_empty = [
+            plans.prepare(kept.connection, sql.replace("small.", "grown."), params)
+            for sql, params in everything_sent(postgres_worlds).items()
+        ]
+        with psycopg.connect(url, autocommit=True) as connection:
+            fill_postgres(connection, "grown", world)
+        yield Grown(kept, fresh, world, when_empty)
+
+
+def everything_sent(worlds: PostgresWorlds) -> dict[str, Params]:
+    """Every command that the cases send, with the parameters of one time."""
+    sent: dict[str, Params] = {}
+
+    def note(connection: object, sql: str, params: Params) -> dict[str, dict[str, float]]:
+        sent[sql] = params
+        return {"Plan": {"Node Type": "", "Total Cost": 0}}  # type: ignore[dict-item]
+
+    with contextlib.closing(PostgresProbe(worlds.url, "small", note)) as probe:
+        for case in CASES:
+            probe.run_case(case, worlds.small)
+    return sent

@@ -1,0 +1,112 @@
+"""The SQLite engine, made to explain each statement just before it runs it."""
+
+import re
+import sqlite3
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Self
+
+from holdfast.clock import SystemClock
+from holdfast.engine.script import Script, T, drive
+from holdfast.engine.sqlite.connection import connect, perform
+from holdfast.engine.sqlite.engine import PACKAGE, WORDS, SqliteEngine
+from tests.plans.cases import Case
+from tests.plans.explained import Explained, Spied
+from tests.plans.world import World
+
+STRIDE = 10  # steps of SQLite's machine between two looks at the counter
+STEPS_PER_ROW = 60  # to find, sort, return or change one row, with all its indexes
+
+# Statements that sort, and what: never more than they may look at.
+SORTS = {
+    "claim": "the best of each type",
+    "rescue": "what dead workers held",
+    "search": "a page; what runs",
+    "search_edge": "what runs",
+    "queues": "the names of queues",
+}
+# Walked from their first entry: the first is due next; what runs is little.
+SCANNED = ("holdfast_jobs_due", "holdfast_jobs_held")
+JOBS = ("holdfast_jobs", "best", "held", "live")  # and its other names in statements.sql
+GROWING = (*JOBS, "holdfast_attempts", "holdfast_bodies")
+_LINE = re.compile(r"(SCAN|SEARCH) (\S+)(?: USING (?:COVERING )?(?:INDEX (\S+)|(PRIMARY KEY)))?")
+
+
+class SqliteProbe(SqliteEngine):
+    """The library's engine, on one connection whose work is undone."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(path, clock=SystemClock(), auto_migrate=False)
+        self._statements = self.statements = Spied(PACKAGE, WORDS)
+        self.explained: list[Explained] = []
+        self.connection = connect(path, busy_timeout=5.0, synchronous="OFF")
+        self.cursor = _Cursor(self.connection)
+        self.cursor.probe = self
+
+    def run(self, script: Callable[[], Script[T]], *, write: bool) -> T:
+        return drive(script(), lambda run: perform(self.cursor, self._statements, run))
+
+    def close(self) -> None:
+        self.connection.close()
+        super().close()
+
+    def run_case(self, case: Case, world: World, *before: str) -> list[Explained]:
+        self.explained = []
+        self.connection.execute("BEGIN IMMEDIATE")
+        try:
+            for command in before:
+                self.connection.execute(command).fetchall()
+            case.act(self, world)
+        finally:
+            self.connection.set_progress_handler(None, 0)
+            self.connection.execute("ROLLBACK")
+        assert {explained.name for explained in self.explained} == case.runs
+        for explained in self.explained:
+            explained.most_work = STEPS_PER_ROW * (case.rows + 10)
+        return self.explained
+
+    def explain(self, sql: str, params: Any) -> None:
+        """Explain it, and count its steps from now until the next: its rows are fetched later."""
+        self.connection.set_progress_handler(None, 0)
+        lines = self.connection.execute(f"EXPLAIN QUERY PLAN {sql}", params).fetchall()
+        explained = read_lines(*self.statements.asked, sql, [line[3] for line in lines])
+        if self.explained and self.explained[-1].sql == sql:
+            explained = self.explained[-1]  # the next member of a batch
+        else:
+            self.explained.append(explained)
+
+        def count() -> None:
+            explained.work += STRIDE
+
+        self.connection.set_progress_handler(count, STRIDE)
+
+
+class _Cursor(sqlite3.Cursor):
+    probe: SqliteProbe
+
+    def execute(self, sql: str, params: Any = ()) -> Self:
+        self.probe.explain(sql, params)
+        return super().execute(sql, params)
+
+    def executemany(self, sql: str, params: Any) -> Self:
+        self.probe.explain(sql, params[0])
+        return super().executemany(sql, params)
+
+
+def read_lines(name: str, options: frozenset[str], sql: str, lines: list[str]) -> Explained:
+    """What a plan walks. SQLite does not tell how far: that is what the steps are counted for."""
+    found = Explained(name, options, sql, "\n".join(lines))
+    for line in lines:
+        match = _LINE.match(line)
+        if "AUTOMATIC" in line or ("TEMP B-TREE" in line and name not in SORTS):
+            found.scans.append(line)
+        if match is None or match[2] not in GROWING:
+            continue
+        how, table, index, primary = match.groups()
+        if how == "SCAN" and index not in SCANNED:
+            found.scans.append(line)
+        if primary and table in JOBS:
+            found.indexes.add("id")
+        elif index and index.startswith("holdfast_jobs_"):
+            found.indexes.add(index.removeprefix("holdfast_jobs_"))
+    return found

@@ -1,0 +1,53 @@
+"""The two statements.sql say the same things, and nothing that nobody asks for."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+import holdfast
+from holdfast.job import Status
+from tests.plans.cases import CASES
+
+PACKAGE = Path(holdfast.__file__).parent
+ENGINES = ("sqlite", "postgres")
+PYTHON = "\n".join(path.read_text("utf-8") for path in sorted(PACKAGE.rglob("*.py")))
+
+
+def text(engine: str) -> str:
+    return (PACKAGE / "engine" / engine / "statements.sql").read_text("utf-8")
+
+
+def names(engine: str) -> list[str]:
+    return re.findall(r"^-- name: (\w+)$", text(engine), re.MULTILINE)
+
+
+def test_both_engines_have_the_same_statements_in_the_same_order():
+    assert names("sqlite") == names("postgres")
+
+
+def test_every_statement_says_what_it_is_for():
+    for engine in ENGINES:
+        assert re.findall(r"^-- name: (\w+)\n(?!-- \S)", text(engine), re.MULTILINE) == []
+
+
+@pytest.mark.parametrize("name", names("sqlite"))
+def test_every_statement_is_run_by_somebody(name: str):
+    assert re.search(rf'\bRun\(\s*"{name}"', PYTHON)
+
+
+def test_every_statement_that_is_run_exists():
+    assert set(re.findall(r'\bRun\(\s*"(\w+)"', PYTHON)) == set(names("sqlite"))
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_every_option_is_asked_for_by_somebody(engine: str):
+    options = set(re.findall(r"--\? (\w+)$", text(engine), re.MULTILINE))
+    assert {"since", "listed", "running", "entity"} <= options
+    assert [word for word in sorted(options) if f'"{word}"' not in PYTHON] == []
+
+
+def test_every_statement_has_a_case():
+    """Here, so that a new statement cannot come without a look at its plan."""
+    assert set(names("sqlite")) == {name for case in CASES for name in case.runs}
+    assert {f"search-{status}" for status in Status} <= {case.name for case in CASES}

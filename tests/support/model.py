@@ -1,0 +1,216 @@
+"""The queue as a dictionary: what both engines must agree with, written without any SQL.
+
+No index, no lock, no transaction: only the rules. Where this and the engines differ, one is wrong.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+
+from holdfast.clock import FakeClock
+from holdfast.job import FINISHED, TRANSITIONS, NewJob, Status
+from holdfast.outcome import WEEK, Applied, Finish, Outcome
+
+
+@dataclass
+class Row:
+    new: NewJob
+    status: Status
+    run_at: datetime
+    payload: str
+    priority: int
+    attempts: int = 0
+    claim_no: int = 0
+    finish_no: int = 0
+    worker: str | None = None
+    error: str | None = None
+    result: str | None = None
+    completed_at: datetime | None = None
+    keep_until: datetime | None = None
+    rerun_at: datetime | None = None
+    cancel_requested: bool = False
+    failures: list[str] = field(default_factory=list)
+
+    def seen(self) -> tuple[object, ...]:
+        """What a reader can see of it."""
+        return (
+            self.status,
+            self.run_at,
+            self.payload,
+            self.priority,
+            self.attempts,
+            self.claim_no,
+            self.worker,
+            self.error,
+            self.result,
+            self.completed_at,
+            self.keep_until,
+            self.cancel_requested,
+        )
+
+
+class Model:
+    def __init__(self, clock: FakeClock) -> None:
+        self.clock = clock
+        self.rows: dict[str, Row] = {}
+        self.dead: set[str] = set()
+        self.alive: set[str] = set()
+        self.paused: set[str] = set()
+
+    def _due(self, job: NewJob) -> datetime:
+        return job.run_at or self.clock.now() + timedelta(seconds=job.delay)
+
+    def _waiting_status(self, run_at: datetime) -> Status:
+        return Status.SCHEDULED if run_at > self.clock.now() else Status.PENDING
+
+    def _holder(self, job: NewJob) -> tuple[str, Row] | None:
+        for id, row in self.rows.items():
+            same = (row.new.type, row.new.key) == (job.type, job.key)
+            if job.key is not None and same and row.status not in FINISHED:
+                return id, row
+        return None
+
+    def insert(self, job: NewJob) -> tuple[str, bool] | None:
+        """The job's id and whether it was created; None: refused."""
+        held = self._holder(job)
+        if held is None:
+            due = self._due(job)
+            self.rows[job.id] = Row(job, self._waiting_status(due), due, job.payload, job.priority)
+            return job.id, True
+        id, row = held
+        if job.on_conflict == "raise":
+            return None
+        if job.on_conflict != "existing":
+            self._replace(row, job)
+        return id, False
+
+    def _replace(self, row: Row, job: NewJob) -> None:
+        moves = job.on_conflict == "debounce"
+        row.payload, row.priority = job.payload, job.priority
+        if row.status is Status.RUNNING:
+            row.rerun_at = self._due(job) if moves else self.clock.now()
+            return
+        row.attempts = 0
+        if moves:
+            row.run_at = self._due(job)
+            row.status = self._waiting_status(row.run_at)
+
+    def beat(self, worker: str) -> bool:
+        if worker not in self.dead:
+            self.alive.add(worker)
+        return worker not in self.dead
+
+    def claim(self, queue: str, limit: int, worker: str, types: Sequence[str]) -> list[str]:
+        if worker not in self.alive or worker in self.dead or queue in self.paused:
+            return []
+        fit = [
+            (-row.priority, row.run_at, id)
+            for id, row in self.rows.items()
+            if row.status is Status.PENDING and row.new.queue == queue and row.new.type in types
+        ]
+        taken = [id for _, _, id in sorted(fit)[:limit]]
+        for id in taken:
+            row = self.rows[id]
+            row.status, row.worker = Status.RUNNING, worker
+            row.claim_no += 1
+            row.attempts += 1
+        return taken
+
+    def finish(self, finish: Finish) -> Applied:
+        row = self.rows.get(finish.id)
+        if row is None:
+            return Applied.LOST
+        if row.status is not Status.RUNNING or row.claim_no != finish.claim_no:
+            return Applied.APPLIED if row.finish_no == finish.claim_no else Applied.LOST
+        if finish.error is not None:
+            row.failures.append(finish.error)
+        row.finish_no = row.claim_no
+        target = TRANSITIONS[finish.outcome].target
+        assert target is not None
+        self._end(row, finish, target)
+        for job in finish.enqueue:
+            self.insert(job)
+        return Applied.APPLIED
+
+    def _end(self, row: Row, finish: Finish, target: Status) -> None:
+        now = self.clock.now()
+        row.error = None if target is Status.COMPLETED else finish.error or row.error
+        if self._rerun(row):
+            return
+        if finish.outcome in (Outcome.SNOOZED, Outcome.RELEASED):
+            row.attempts -= 1
+        if target in (Status.RETRYING, Status.SCHEDULED):
+            row.run_at = now + timedelta(seconds=finish.delay)
+        if target not in FINISHED:
+            row.worker = None
+            if row.cancel_requested:
+                target = Status.CANCELLED
+        row.status = target
+        if target in FINISHED:
+            row.completed_at = now
+            row.keep_until = now + timedelta(seconds=finish.keep)
+        if target is Status.COMPLETED:
+            row.result = finish.result
+
+    def _rerun(self, row: Row) -> bool:
+        if row.rerun_at is None:
+            return False
+        row.run_at, row.rerun_at = row.rerun_at, None
+        row.status = self._waiting_status(row.run_at)
+        row.attempts, row.worker, row.cancel_requested = 0, None, False
+        return True
+
+    def promote(self, limit: int) -> int:
+        due = sorted(
+            (row.run_at, id)
+            for id, row in self.rows.items()
+            if row.status in TRANSITIONS["promote"].sources and row.run_at <= self.clock.now()
+        )[:limit]
+        for _, id in due:
+            self.rows[id].status = Status.PENDING
+        return len(due)
+
+    def bury(self, worker: str) -> None:
+        if worker in self.alive:
+            self.dead.add(worker)
+        now = self.clock.now()
+        for row in self.rows.values():
+            if row.status is Status.RUNNING and row.worker in self.dead and not self._rerun(row):
+                row.attempts -= 1
+                row.worker = None
+                row.status = Status.CANCELLED if row.cancel_requested else Status.PENDING
+                if row.cancel_requested:
+                    row.completed_at, row.keep_until = now, now + timedelta(seconds=WEEK)
+
+    def cancel(self, id: str, keep: float) -> bool:
+        row = self.rows.get(id)
+        if row is None or row.status in FINISHED:
+            return False
+        row.cancel_requested, row.rerun_at = True, None
+        if row.status is not Status.RUNNING:
+            now = self.clock.now()
+            row.status, row.completed_at = Status.CANCELLED, now
+            row.keep_until = now + timedelta(seconds=keep)
+        return True
+
+    def retry(self, id: str) -> bool:
+        row = self.rows.get(id)
+        if row is None or row.status not in TRANSITIONS["retry"].sources:
+            return False
+        held = self._holder(row.new)
+        if held is not None and held[0] != id:
+            return False
+        row.status, row.attempts, row.run_at = Status.PENDING, 0, self.clock.now()
+        row.error = row.result = row.worker = row.completed_at = row.keep_until = None
+        row.cancel_requested = False
+        return True
+
+    def prune(self) -> int:
+        gone = [
+            id
+            for id, row in self.rows.items()
+            if row.status in FINISHED and row.keep_until and row.keep_until <= self.clock.now()
+        ]
+        for id in gone:
+            del self.rows[id]
+        return len(gone)
