@@ -42,7 +42,7 @@ def test_work_follows_the_batch(opened: Any, postgres_worlds: PostgresWorlds, ca
     less = small.run_case(case, postgres_worlds.small)
     more = large.run_case(case, postgres_worlds.large)
     assert problems(case, more) == []
-    assert growth(less, more, factor=2.0, free=100) == []
+    assert growth(less, more, factor=2.0, free=400) == []
 
 
 @EVERY_CASE
