@@ -99,7 +99,7 @@ def test_by_name_with_and_without_the_code(app: Holdfast, send: Task) -> None:
 
 
 def test_an_unknown_task_names_the_known_ones(app: Holdfast, send: Task) -> None:
-    with pytest.raises(UnknownTask, match="no task named 'sned'.*registered: send"):
+    with pytest.raises(UnknownTask, match=r"no task named 'sned'.*registered: send"):
         app.find_task("sned")
 
 

@@ -1,0 +1,186 @@
+"""What only SQLite has: the log, checkpoints, turns between processes, one file for two programs."""
+
+import sqlite3
+import subprocess
+import sys
+import time
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from holdfast import Holdfast
+from holdfast.engine.sqlite import engine as module
+from holdfast.engine.sqlite.engine import SqliteEngine
+from holdfast.engine.sqlite.turn import Turns
+from holdfast.errors import DatabaseBusy
+from tests.conftest import Database
+from tests.support.jobs import claim, insert, new
+from tests.support.threads import in_threads
+
+pytestmark = pytest.mark.parametrize("database", ["sqlite"], indirect=True)
+
+
+def pragma(connection: sqlite3.Connection, name: str) -> Any:
+    return connection.execute(f"PRAGMA {name}").fetchone()[0]
+
+
+def test_every_connection_is_durable_and_never_checkpoints_by_itself(database: Database) -> None:
+    engine = database.engine()
+    insert(engine)
+    engine.counts()
+    assert isinstance(engine, SqliteEngine)
+    connections = [engine._writer, engine._checkpointer, *engine._readers]
+    assert len(connections) == 3
+    for connection in connections:
+        assert connection is not None
+        assert pragma(connection, "journal_mode") == "wal"
+        assert pragma(connection, "synchronous") == 2  # FULL
+        assert pragma(connection, "wal_autocheckpoint") == 0
+        assert pragma(connection, "journal_size_limit") == 64 * 1024 * 1024
+
+
+def test_synchronous_normal_must_be_asked_for(database: Database) -> None:
+    with closing(
+        module.SqliteEngine.from_url(
+            database.url + "?synchronous=normal", clock=database.engine().clock, auto_migrate=True
+        )
+    ) as engine:
+        insert(engine)
+        assert pragma(engine._open(), "synchronous") == 1
+
+
+def test_the_log_is_moved_into_the_database_and_does_not_grow(database: Database) -> None:
+    """Without checkpoints this would leave a log of tens of megabytes."""
+    engine = database.engine()
+    largest = 0
+    for _ in range(40):
+        engine.insert([new(payload='{"x":"%s"}' % ("x" * 2000)) for _ in range(200)])
+        largest = max(largest, Path(f"{database.path}-wal").stat().st_size)
+    assert database.path.stat().st_size > 15_000_000
+    assert largest < 20_000_000
+
+
+def test_checkpoints_run_while_the_writer_holds_the_lock(
+    database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The WAL-reset bug needs a commit during a checkpoint: none can come from anywhere."""
+    monkeypatch.setattr(module, "CHECKPOINT_PAGES", 1)
+    engine = database.engine()
+    insert(engine)
+    assert isinstance(engine, SqliteEngine)
+    seen: list[str] = []
+
+    class Watched:
+        def execute(self, sql: str) -> Any:
+            with (
+                closing(sqlite3.connect(database.path, timeout=0)) as stranger,
+                pytest.raises(sqlite3.OperationalError, match="locked"),
+            ):
+                stranger.execute("BEGIN IMMEDIATE")
+            seen.append(sql)
+            return real.execute(sql)
+
+        def close(self) -> None:
+            real.close()
+
+    real = engine._checkpointer
+    engine._checkpointer = Watched()  # type: ignore[assignment]
+    insert(engine)
+    assert seen == ["PRAGMA wal_checkpoint(PASSIVE)"]
+
+
+def test_a_held_lock_is_an_error_in_bounded_time_and_passes(database: Database) -> None:
+    app = Holdfast(database.url + "?busy_timeout=0.3")
+    app.enqueue("t")
+    with closing(sqlite3.connect(database.path, isolation_level=None)) as mine:
+        mine.execute("BEGIN IMMEDIATE")
+        began = time.monotonic()
+        with pytest.raises(DatabaseBusy, match=r"task.using\(tx=connection\)"):
+            app.enqueue("t")
+        assert time.monotonic() - began < 3
+        mine.execute("ROLLBACK")
+    app.enqueue("t")
+    assert app.jobs.count() == 2
+    app.close()
+
+
+def test_a_turn_is_taken_by_one_at_a_time(tmp_path: Path, database: Database) -> None:
+    path = tmp_path / "x.db"
+    turns = [Turns(path, timeout=10) for _ in range(4)]
+    inside: list[int] = []
+    most: list[int] = []
+
+    def work(number: int) -> None:
+        for _ in range(50):
+            with turns[number].take():
+                inside.append(number)
+                most.append(len(inside))
+                inside.remove(number)
+
+    in_threads(4, work)
+    assert max(most) == 1
+    for turn in turns:
+        turn.close()
+
+
+def test_a_turn_that_does_not_come_is_an_error(tmp_path: Path, database: Database) -> None:
+    path = tmp_path / "x.db"
+    one, two = Turns(path, timeout=10), Turns(path, timeout=0.2)
+    with one.take(), pytest.raises(DatabaseBusy, match="no turn to write"), two.take():
+        pass
+    with two.take():
+        pass
+    one.close()
+    two.close()
+
+
+WRITER = """
+import sys, time
+from holdfast import Holdfast
+with Holdfast(sys.argv[1]) as app:
+    app.enqueue("warm")
+    print("ready", flush=True)
+    sys.stdin.readline()
+    done = 0
+    while done < 150:
+        app.enqueue("t", {"n": done})
+        done += 1
+print(done)
+"""
+
+
+def test_four_processes_write_to_one_file(database: Database) -> None:
+    """Nobody sees "database is locked", nothing is lost, and the file stays sound."""
+    database.engine().migrate()
+    writers = [
+        subprocess.Popen(
+            [sys.executable, "-c", WRITER, database.url],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        for _ in range(4)
+    ]
+    for writer in writers:
+        assert writer.stdout is not None
+        assert writer.stdout.readline() == "ready\n"
+    results = [writer.communicate("go\n", timeout=60) for writer in writers]
+    assert [out for out, _ in results] == ["150\n"] * 4, [err for _, err in results]
+    engine = database.engine()
+    assert engine.counts()["pending"] == 4 * 151
+    with closing(sqlite3.connect(database.path)) as connection:
+        assert pragma(connection, "integrity_check") == "ok"
+
+
+def test_large_payloads_do_not_travel_with_each_change_of_status(database: Database) -> None:
+    """The row of a job with 20 KB of arguments is as small as any other."""
+    engine = database.engine()
+    job = insert(engine, payload='{"x":"%s"}' % ("x" * 20_000))
+    claim(engine)
+    with closing(sqlite3.connect(database.path)) as connection:
+        columns = [row[1] for row in connection.execute("PRAGMA table_info(holdfast_jobs)")]
+    assert not {"payload", "result"} & set(columns)
+    assert len(engine.get([job.id])[0].payload["x"]) == 20_000

@@ -1,0 +1,141 @@
+"""Group commit: who leads, who waits, and what becomes of failures and interrupts."""
+
+import threading
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+
+from holdfast.engine.group import GroupCommit, Request
+
+
+class Gate:
+    """A writer that can be held, and that remembers the groups it was given."""
+
+    def __init__(self) -> None:
+        self.groups: list[list[Any]] = []
+        self.open = threading.Event()
+        self.entered = threading.Semaphore(0)
+        self.failing: BaseException | None = None
+
+    def write(self, group: Sequence[Request[Any, Any]]) -> None:
+        self.groups.append([request.work for request in group])
+        self.entered.release()
+        self.open.wait(10)
+        if self.failing is not None:
+            raise self.failing
+        for request in group:
+            request.resolve(request.work * 2)
+
+
+def submit_in_threads(group: GroupCommit[Any, Any], works: Sequence[Any]) -> list[Any]:
+    answers: list[Any] = [None] * len(works)
+
+    def run(number: int) -> None:
+        try:
+            answers[number] = group.submit(works[number])
+        except BaseException as error:
+            answers[number] = error
+
+    threads = [threading.Thread(target=run, args=(number,)) for number in range(len(works))]
+    for thread in threads:
+        thread.start()
+    answers.append(threads)
+    return answers
+
+
+def joined(answers: list[Any]) -> list[Any]:
+    for thread in answers.pop():
+        thread.join(10)
+        assert not thread.is_alive()
+    return answers
+
+
+def until_waiting(group: GroupCommit[Any, Any], count: int) -> None:
+    deadline = threading.Event()
+    for _ in range(1000):
+        if len(group._waiting) == count:
+            return
+        deadline.wait(0.005)
+    raise AssertionError("they do not gather")
+
+
+def test_what_gathers_while_one_writes_is_written_together() -> None:
+    gate = Gate()
+    group: GroupCommit[int, int] = GroupCommit(gate.write, largest=100)
+    first = submit_in_threads(group, [1])
+    gate.entered.acquire(timeout=10)
+    rest = submit_in_threads(group, [2, 3, 4])
+    until_waiting(group, 3)
+    gate.open.set()
+    assert joined(first) == [2]
+    assert joined(rest) == [4, 6, 8]
+    assert [sorted(works) for works in gate.groups] == [[1], [2, 3, 4]]
+
+
+def test_groups_are_bounded() -> None:
+    gate = Gate()
+    group: GroupCommit[int, int] = GroupCommit(gate.write, largest=2)
+    first = submit_in_threads(group, [0])
+    gate.entered.acquire(timeout=10)
+    rest = submit_in_threads(group, [1, 2, 3, 4, 5])
+    until_waiting(group, 5)
+    gate.open.set()
+    joined(first)
+    assert sorted(joined(rest)) == [2, 4, 6, 8, 10]
+    assert [len(works) for works in gate.groups] == [1, 2, 2, 1]
+
+
+def test_a_writer_that_fails_fails_its_group_and_no_later_one() -> None:
+    gate = Gate()
+    gate.open.set()
+    gate.failing = ValueError("no")
+    group: GroupCommit[int, int] = GroupCommit(gate.write, largest=100)
+    with pytest.raises(ValueError, match="no"):
+        group.submit(1)
+    gate.failing = None
+    assert group.submit(2) == 4
+
+
+def test_the_leaders_interrupt_is_its_own() -> None:
+    """The others of its group learn that nothing was written."""
+    gate = Gate()
+    gate.open.set()
+    group: GroupCommit[int, int] = GroupCommit(gate.write, largest=100)
+    first = submit_in_threads(group, [0])
+    joined(first)
+    gate.open.clear()
+    leader = submit_in_threads(group, [1])
+    gate.entered.acquire(timeout=10)
+    gate.entered.acquire(timeout=10)
+    rest = submit_in_threads(group, [2, 3])
+    until_waiting(group, 2)
+    gate.failing = KeyboardInterrupt()
+    gate.open.set()
+    answers = joined(leader) + joined(rest)
+    assert isinstance(answers[0], KeyboardInterrupt)
+    kinds = sorted(type(answer).__name__ for answer in answers[1:])
+    assert kinds == ["DatabaseBusy", "KeyboardInterrupt"]
+
+
+def test_an_interrupt_while_waiting_leaves_a_leader() -> None:
+    """The thread that was to lead next is interrupted: the one behind it leads."""
+    gate = Gate()
+    group: GroupCommit[int, int] = GroupCommit(gate.write, largest=1)
+    first = submit_in_threads(group, [1])
+    gate.entered.acquire(timeout=10)
+
+    class Interrupted(Request[int, int]):
+        def wait(self) -> None:
+            raise KeyboardInterrupt
+
+    interrupted = Interrupted(2)
+    with group._lock:
+        group._waiting.append(interrupted)
+    rest = submit_in_threads(group, [3])
+    until_waiting(group, 2)
+    with pytest.raises(KeyboardInterrupt):
+        group._wait(interrupted)
+    gate.open.set()
+    assert joined(first) + joined(rest) == [2, 6]
+    assert group.submit(4) == 8
