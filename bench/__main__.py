@@ -31,7 +31,7 @@ def parse() -> argparse.Namespace:
         "--only",
         metavar="NAME",
         action="append",
-        help="only the cases whose name begins so; may be repeated",
+        help="only this case, or those whose name begins so; may be repeated",
     )
     parser.add_argument("--check", action="store_true", help="exit with 1 if a goal is missed")
     return parser.parse_args()
@@ -64,7 +64,13 @@ def measure(
 
 
 def _chosen(known: list[Case[AnyPlace]], only: list[str] | None) -> list[Case[AnyPlace]]:
-    return [case for case in known if not only or case.name.startswith(tuple(only))]
+    if not only:
+        return known
+    names = {case.name for case in known}
+    begin = tuple(
+        word for word in only if word not in names
+    )  # "claim": all of them; "claim-1": one
+    return [case for case in known if case.name in only or case.name.startswith(begin)]
 
 
 def _run(

@@ -3,6 +3,7 @@
 import json
 import subprocess
 import sys
+from typing import NamedTuple
 
 from bench.cases import Case, Worked
 from bench.measure import Pace, Row, at_least, at_most, compare
@@ -27,14 +28,39 @@ def large(place: SqlitePlace, pace: Pace) -> list[Row]:
 
 
 def processes(place: SqlitePlace, pace: Pace) -> list[Row]:
-    """Nobody may starve: SQLite's own lock lets who writes all the time keep the others out."""
+    """Nobody may starve: SQLite's own lock lets who writes all the time keep the others out. One
+    process alone, before and after, tells what the turns between them cost."""
     url = place.url()
     with Holdfast(url) as app:
         app.migrate()
-    command = [sys.executable, "-m", "bench.writer", url, str(pace.processes)]
+    before = written(url, 1, pace.processes / 2)
+    reports = written(url, PROCESSES, pace.processes)
+    after = written(url, 1, pace.processes / 2)
+    alone = (before[0].commits + after[0].commits) / pace.processes
+    commits = [report.commits for report in reports]
+    total = sum(commits) / pace.processes
+    least, most = min(commits) / pace.processes, max(commits) / pace.processes
+    longest = max(report.longest for report in reports)
+    return [
+        Row(f"{PROCESSES} processes together against one", alone, total, total / alone),
+        Row(f"{PROCESSES} processes, most against least", least, most, most / least, at_most(2.0)),
+        Row(f"{PROCESSES} processes, longest wait in s", None, None, longest, at_most(1.0)),
+    ]
+
+
+class Report(NamedTuple):
+    """What a writer tells when its time is up."""
+
+    commits: int
+    longest: float  #: seconds that one enqueue took
+
+
+def written(url: str, count: int, seconds: float) -> list[Report]:
+    """Let so many processes write at the same time."""
+    command = [sys.executable, "-m", "bench.writer", url, str(seconds)]
     writers = [
         subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
-        for _ in range(PROCESSES)
+        for _ in range(count)
     ]
     try:
         for writer in writers:  # all are ready before any begins
@@ -44,26 +70,8 @@ def processes(place: SqlitePlace, pace: Pace) -> list[Row]:
             assert writer.stdin is not None
             writer.stdin.write("go\n")
             writer.stdin.flush()
-        reports = [json.loads(writer.communicate()[0]) for writer in writers]
+        return [Report(**json.loads(writer.communicate()[0])) for writer in writers]
     finally:
         for writer in writers:
             writer.kill()
             writer.wait()
-    commits = [report["commits"] for report in reports]
-    return [
-        Row(f"{PROCESSES} processes, commits of all", None, sum(commits) / pace.processes, None),
-        Row(
-            f"{PROCESSES} processes, most over least",
-            min(commits) / pace.processes,
-            max(commits) / pace.processes,
-            max(commits) / min(commits),
-            at_most(2.0),
-        ),
-        Row(
-            f"{PROCESSES} processes, longest wait in s",
-            None,
-            None,
-            max(report["longest"] for report in reports),
-            at_most(1.0),
-        ),
-    ]

@@ -12,7 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from holdfast.engine import Engine
+from holdfast.engine import Engine, Transaction
 from holdfast.engine.script import Script
 
 T = TypeVar("T")
@@ -55,7 +55,7 @@ class Runner:
         if tx is None:
             return await self.hop(lambda: self.go(steps))
         # A synchronous transaction runs here: its thread matters.
-        transaction = await self.engine.aadopt(tx)
+        transaction = await self.adopt(tx)
         try:
             step = next(steps)
             while True:
@@ -63,6 +63,10 @@ class Runner:
         except StopIteration as end:
             result: T = end.value
             return result
+
+    async def adopt(self, tx: Any) -> Transaction:
+        await self.hop(self.engine.open)  # the first use may wait for the database
+        return await self.engine.aadopt(tx)
 
     async def hop(self, work: Callable[[], T]) -> T:
         """Run something in a thread of ours."""

@@ -11,6 +11,7 @@ from holdfast.clock import Clock
 from holdfast.codec import encode_json
 from holdfast.duration import Duration, seconds
 from holdfast.engine import Engine, open_engine, verbs
+from holdfast.engine.script import Script
 from holdfast.errors import InvalidArguments, InvalidInput, UnknownTask
 from holdfast.ids import new_id
 from holdfast.job import FINISHED, Job, NewJob, Status
@@ -146,16 +147,17 @@ class Holdfast:
             return []
         if options.tx is None:
             return self.engine.insert(jobs, notify=options.notify)
-        queues = frozenset(job.queue for job in jobs) if options.notify else frozenset()
-        transaction = self.engine.adopt(options.tx)
-        return transaction.run(verbs.insert(self.engine.dialect, jobs), queues=queues)
+        return self.engine.adopt(options.tx).run(self._inserting(jobs, options))
 
     async def ainsert(self, jobs: Sequence[NewJob], options: Options) -> list[Job]:
         if options.tx is None or not jobs:
             return await self._runner.hop(lambda: self.insert(jobs, options))
-        queues = frozenset(job.queue for job in jobs) if options.notify else frozenset()
-        transaction = await self.engine.aadopt(options.tx)
-        return await transaction.arun(verbs.insert(self.engine.dialect, jobs), queues=queues)
+        transaction = await self._runner.adopt(options.tx)
+        return await transaction.arun(self._inserting(jobs, options))
+
+    def _inserting(self, jobs: Sequence[NewJob], options: Options) -> Script[list[Job]]:
+        queues = {job.queue for job in jobs} if options.notify else ()
+        return verbs.insert(self.engine.dialect, jobs, hint=queues)
 
     def find_task(self, name: str) -> Task[Any, Any]:
         try:

@@ -88,3 +88,19 @@ def test_closing_twice_is_closing_once(engine: Engine) -> None:
     wakeups.close()
     wakeups.wake()
     insert(engine)
+
+
+def test_an_operators_retry_and_a_resumed_queue_wake_too(database: Database) -> None:
+    engine, other = database.engine(), database.engine()
+    job = insert(other)
+    other.cancel([job.id], keep=60.0)
+    for waiting in (engine, other):
+        wakeups = waiting.wakeups()
+        assert quiet(wakeups)
+        other.retry([job.id])
+        assert woken(wakeups)
+        assert quiet(wakeups)
+        other.pause("default", False)
+        assert woken(wakeups)
+        wakeups.close()
+        other.cancel([job.id], keep=60.0)

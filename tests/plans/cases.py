@@ -32,6 +32,7 @@ CAP = 100
 # The index that each statement walks; `id` is the primary key. Nothing else may be in its plan.
 INDEXES: dict[str, set[str]] = {
     "insert": {"id"},
+    "wake": set(),
     "present": {"id"},
     "holder": {"key"},
     "replace": {"id"},
@@ -274,7 +275,7 @@ def _cancel(engine: Engine, world: World) -> None:
     assert len(engine.cancel(_some_of_each(world), keep=60.0)) == 20
 
 
-@case("retry", needs="id key")
+@case("retry wake", needs="id key")
 def _retry(engine: Engine, world: World) -> None:
     ids = world.ids("completed", LIMIT // 2) + world.ids("failed", LIMIT // 2)
     assert engine.retry(ids)  # of those whose key is not live by now

@@ -84,7 +84,7 @@ class PostgresProbe(PostgresEngine):
             for command in before:
                 self.plainly(command)
             case.act(self, world)
-        assert {explained.name for explained in self.explained} == case.runs
+        assert case.runs <= {explained.name for explained in self.explained}
         return self.explained
 
     def plainly(self, sql: str) -> None:

@@ -60,7 +60,7 @@ class SqliteProbe(SqliteEngine):
         finally:
             self.connection.set_progress_handler(None, 0)
             self.connection.execute("ROLLBACK")
-        assert {explained.name for explained in self.explained} == case.runs
+        assert case.runs <= {explained.name for explained in self.explained}
         for explained in self.explained:
             explained.most_work = STEPS_PER_ROW * (case.rows + 10)
         return self.explained

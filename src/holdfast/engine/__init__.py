@@ -83,10 +83,10 @@ class Transaction(Protocol):
 
     is_async: bool
 
-    def run(self, script: Script[T], *, queues: frozenset[str] = frozenset()) -> T:
-        """Run a script inside it; `queues` are woken when it commits."""
+    def run(self, script: Script[T]) -> T:
+        """Run a script inside it; whom it hints at is woken when it commits."""
 
-    async def arun(self, script: Script[T], *, queues: frozenset[str] = frozenset()) -> T: ...
+    async def arun(self, script: Script[T]) -> T: ...
 
 
 class Engine(Inspector, Protocol):
@@ -100,6 +100,9 @@ class Engine(Inspector, Protocol):
 
     def migrations_sql(self) -> str:
         """All migrations as SQL text, for those who apply them themselves."""
+
+    def open(self) -> None:
+        """Connect and check the tables, which the first verb would do. Idempotent."""
 
     def close(self) -> None:
         """Release connections and threads; idempotent."""

@@ -2,7 +2,7 @@
 
 import dataclasses
 import json
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from datetime import datetime
 from typing import Any, Protocol
 
@@ -31,7 +31,22 @@ class Dialect(Protocol):
         """A moment, from a column."""
 
 
-def insert(dialect: Dialect, jobs: Sequence[NewJob]) -> Script[list[Job]]:
+def insert(
+    dialect: Dialect, jobs: Sequence[NewJob], *, hint: Iterable[str] = ()
+) -> Script[list[Job]]:
+    """`hint`: the queues to hint at."""
+    made = yield from _insert(dialect, jobs)
+    yield from wake(hint)
+    return made
+
+
+def wake(queues: Iterable[str]) -> Script[None]:
+    """Hint at queues: those who wait for them look again."""
+    if names := sorted(set(queues)):
+        yield Run("wake", {"queues": json.dumps(names)})
+
+
+def _insert(dialect: Dialect, jobs: Sequence[NewJob]) -> Script[list[Job]]:
     now = dialect.now()
     reply = yield Run("insert", {"now": now}, [new_row(dialect, job, now) for job in jobs])
     if reply.changed == len(jobs):
@@ -296,7 +311,9 @@ def cancel(dialect: Dialect, ids: Sequence[str], keep: float) -> Script[list[str
 def retry(dialect: Dialect, ids: Sequence[str]) -> Script[list[str]]:
     now = dialect.now()
     rows = [{"now": now, "job_id": id} for id in sorted(ids)]
-    return [row[0] for row in (yield Run("retry", {"now": now}, rows)).rows]
+    reply = yield Run("retry", {"now": now}, rows)
+    yield from wake(row[1] for row in reply.rows)
+    return [row[0] for row in reply.rows]
 
 
 def delete(dialect: Dialect, ids: Sequence[str]) -> Script[list[str]]:
@@ -306,3 +323,5 @@ def delete(dialect: Dialect, ids: Sequence[str]) -> Script[list[str]]:
 
 def pause(dialect: Dialect, queue: str, paused: bool) -> Script[None]:
     yield Run("pause", {"now": dialect.now(), "name": queue, "paused": paused})
+    if not paused:
+        yield from wake([queue])

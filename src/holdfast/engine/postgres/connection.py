@@ -110,6 +110,8 @@ def translate(problem: BaseException, where: str) -> HoldfastError:
             f"{text}: the tables of Holdfast are not in {where}, or are those of another release; "
             "run 'holdfast migrate', or pass auto_migrate=True"
         )
+    if state == "40001":  # REPEATABLE READ or SERIALIZABLE, in a caller's transaction
+        return DatabaseBusy(f"{where}: {text}; roll the transaction back and try it again")
     if state in ("55P03", "40P01", "57014"):  # lock timeout, deadlock, statement timeout
         return DatabaseBusy(
             f"{where}: {text}; another transaction holds a lock on the same job or key: end it "

@@ -28,9 +28,9 @@ from holdfast.engine.postgres.connection import (
     went_away,
     where_is,
 )
-from holdfast.engine.postgres.wakeups import Herald, PostgresWakeups, notify_sql
+from holdfast.engine.postgres.wakeups import Herald, PostgresWakeups
 from holdfast.engine.script import Script, T, drive
-from holdfast.engine.statements import Statements, parse
+from holdfast.engine.statements import Statements
 from holdfast.engine.transaction import aunwrap, unwrap
 from holdfast.errors import HoldfastError, InvalidInput, InvalidURL, SchemaError
 from holdfast.job import Job, NewJob
@@ -90,7 +90,6 @@ class PostgresEngine(BaseEngine):
         }
         self._words: Mapping[str, str] = words
         self._statements = Statements(PACKAGE, words)
-        self._notify_sql = parse(notify_sql(schema)).pyformat
         self._group: GroupCommit[Sequence[NewJob], list[Job]] = GroupCommit(
             self._insert_group, largest=GROUP
         )
@@ -205,10 +204,6 @@ class PostgresEngine(BaseEngine):
     def _drive(self, connection: Connection, script: Callable[[], Script[T]]) -> T:
         return drive(script(), lambda run: perform(connection, self._statements, run))
 
-    def _notify(self, connection: Connection, queues: Iterable[str]) -> None:
-        if queues:
-            connection.execute(self._notify_sql, {"queues": json.dumps(sorted(queues))})
-
     def _on_connection(self, work: Callable[[Connection], T]) -> T:
         """Do it once more on a new connection if the server went away. Every verb may be repeated:
         an insert by its ids, a finish by its claim, the others because they say what shall be."""
@@ -266,15 +261,11 @@ class PostgresEngine(BaseEngine):
         queues = self._herald.due({job.queue for job in jobs}) if notify else frozenset()
         plain = not queues and all(job.key is None for job in jobs)
 
-        def work(connection: Connection) -> list[Job]:
-            if plain:  # one statement, which commits itself
-                return self._drive(connection, lambda: verbs.insert(self.dialect, jobs))
-            with connection.transaction():
-                inserted = self._drive(connection, lambda: verbs.insert(self.dialect, jobs))
-                self._notify(connection, queues)
-                return inserted
+        def script() -> Script[list[Job]]:
+            return verbs.insert(self.dialect, jobs, hint=queues)
 
-        return self._on_connection(work)
+        # One statement commits itself, without a transaction around it.
+        return self.run(script, write=not plain)
 
     def _copy(self, jobs: Sequence[NewJob], notify: bool) -> list[Job]:
         queues = self._herald.due({job.queue for job in jobs}) if notify else frozenset()
@@ -286,7 +277,7 @@ class PostgresEngine(BaseEngine):
                 with cursor.copy(_COPY.format(schema=self.schema)) as copy:
                     for job in jobs:
                         copy.write_row(_copy_row(job, now))
-                self._notify(connection, queues)
+                self._drive(connection, lambda: verbs.wake(queues))
             return [verbs.new_to_job(self.dialect, job, "pending", now, now) for job in jobs]
 
         try:
@@ -338,18 +329,20 @@ class PostgresEngine(BaseEngine):
 
     # the caller's transaction, and hints
 
+    def open(self) -> None:
+        self._open()
+
     def adopt(self, tx: Any) -> Transaction:
         self._open()
-        return transaction.adopt(unwrap(tx), self._statements, self.schema, self.where)
+        return transaction.adopt(unwrap(tx), self._statements, self.where)
 
     async def aadopt(self, tx: Any) -> Transaction:
         self._open()
         raw = await aunwrap(tx)
-        return await transaction.aadopt(raw, self._statements, self.schema, self.where)
+        return await transaction.aadopt(raw, self._statements, self.where)
 
     def _tell(self, queues: Iterable[str]) -> None:
-        with self._open().connection() as connection:
-            self._notify(connection, queues)
+        self.run(lambda: verbs.wake(queues), write=False)
 
     def wakeups(self) -> PostgresWakeups:
         self._open()

@@ -17,6 +17,11 @@ SELECT id, type, queue,
 ON CONFLICT DO NOTHING
 RETURNING id::text, status, created_at, run_at;
 
+-- name: wake
+-- Hint at queues, when the transaction commits; a name and nothing else.
+SELECT pg_notify('{schema}_wake', queue)
+  FROM json_array_elements_text(:queues::json) AS queue;
+
 -- name: present
 -- Which of these ids exist.
 SELECT id::text
@@ -314,7 +319,7 @@ UPDATE {schema}.jobs
                       AND twin.key = jobs.key
                       AND twin.status IN ({retry})
                       AND twin.id < jobs.id)
-RETURNING id::text;
+RETURNING id::text, queue;
 
 -- name: delete
 -- Remove jobs, whatever they are doing; a run whose row is gone ends quietly.

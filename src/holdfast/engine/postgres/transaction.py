@@ -4,7 +4,6 @@ A savepoint around ours: when a script fails, nothing of it stays and the caller
 wait for somebody else's uncommitted key is bounded, and the caller's own setting put back.
 """
 
-import json
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from typing import Any
@@ -13,7 +12,6 @@ import psycopg
 from psycopg.rows import tuple_row
 
 from holdfast.engine.postgres.connection import LOCK_TIMEOUT, parameters, translate
-from holdfast.engine.postgres.wakeups import notify_sql
 from holdfast.engine.script import Reply, Run, Script, T, adrive, drive
 from holdfast.engine.statements import Command, Statements, parse
 from holdfast.engine.transaction import (
@@ -42,10 +40,9 @@ _HOW = "begin one (psycopg: leave autocommit off; asyncpg: 'async with conn.tran
 class _Scripts:
     """What the sync and the async side share."""
 
-    def __init__(self, connection: Any, statements: Statements, schema: str, where: str) -> None:
+    def __init__(self, connection: Any, statements: Statements, where: str) -> None:
         self._connection = connection
         self._statements = statements
-        self._notify = parse(notify_sql(schema))
         self._where = where
 
     def _commands(self, run: Run) -> tuple[tuple[Command, ...], dict[str, Any]]:
@@ -64,15 +61,12 @@ class SyncTransaction(_Scripts):
 
     is_async = False
 
-    def run(self, script: Script[T], *, queues: frozenset[str] = frozenset()) -> T:
+    def run(self, script: Script[T]) -> T:
         with self._cursor() as cursor, self._guarded(cursor):
-            result = drive(script, lambda run: self._perform(cursor, run))
-            if queues:
-                self._execute(cursor, self._notify, {"queues": json.dumps(sorted(queues))})
-            return result
+            return drive(script, lambda run: self._perform(cursor, run))
 
-    async def arun(self, script: Script[T], *, queues: frozenset[str] = frozenset()) -> T:
-        return self.run(script, queues=queues)
+    async def arun(self, script: Script[T]) -> T:
+        return self.run(script)
 
     def _cursor(self) -> Any:
         """Not by the caller's cursor and row factories, which may be anything."""
@@ -116,16 +110,12 @@ class AsyncTransaction(_Scripts):
         super().__init__(*args)
         self._execute = execute
 
-    def run(self, script: Script[T], *, queues: frozenset[str] = frozenset()) -> T:
+    def run(self, script: Script[T]) -> T:
         raise is_async(self._connection)
 
-    async def arun(self, script: Script[T], *, queues: frozenset[str] = frozenset()) -> T:
+    async def arun(self, script: Script[T]) -> T:
         async with self._guarded():
-            result = await adrive(script, self._perform)
-            if queues:
-                params = {"queues": json.dumps(sorted(queues))}
-                await self._execute(self._connection, self._notify, params)
-            return result
+            return await adrive(script, self._perform)
 
     @asynccontextmanager
     async def _guarded(self) -> AsyncIterator[None]:
@@ -172,7 +162,7 @@ def _values(row: Any) -> Any:
     return row.values() if isinstance(row, dict) else row
 
 
-def adopt(tx: Any, statements: Statements, schema: str, where: str) -> SyncTransaction:
+def adopt(tx: Any, statements: Statements, where: str) -> SyncTransaction:
     match kind_of(tx):
         case "psycopg.Connection":
             _check_psycopg(tx)
@@ -185,21 +175,19 @@ def adopt(tx: Any, statements: Statements, schema: str, where: str) -> SyncTrans
             raise is_async(tx)
         case _:
             raise foreign(tx, where)
-    return SyncTransaction(tx, statements, schema, where)
+    return SyncTransaction(tx, statements, where)
 
 
-async def aadopt(
-    tx: Any, statements: Statements, schema: str, where: str
-) -> SyncTransaction | AsyncTransaction:
+async def aadopt(tx: Any, statements: Statements, where: str) -> SyncTransaction | AsyncTransaction:
     match kind_of(tx):
         case "psycopg.AsyncConnection":
             _check_psycopg(tx)
-            return AsyncTransaction(tx, statements, schema, where, execute=_execute_psycopg)
+            return AsyncTransaction(tx, statements, where, execute=_execute_psycopg)
         case "asyncpg.Connection" | "asyncpg.PoolConnectionProxy":
             _check_asyncpg(tx)
-            return AsyncTransaction(tx, statements, schema, where, execute=_execute_asyncpg)
+            return AsyncTransaction(tx, statements, where, execute=_execute_asyncpg)
         case _:
-            return adopt(tx, statements, schema, where)
+            return adopt(tx, statements, where)
 
 
 def _check_psycopg(tx: Any) -> None:

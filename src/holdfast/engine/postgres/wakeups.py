@@ -24,15 +24,8 @@ _PING = 30.0
 
 
 def channel(schema: str) -> str:
+    """As in statements.sql, `wake`."""
     return f"{schema}_wake"
-
-
-def notify_sql(schema: str) -> str:
-    """A hint for each queue; sent at commit."""
-    return (
-        f"SELECT pg_notify('{channel(schema)}', queue)"  # noqa: S608 (the schema's name is checked)
-        " FROM json_array_elements_text(:queues::json) AS queue"
-    )
 
 
 class Herald:

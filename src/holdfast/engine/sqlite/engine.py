@@ -15,7 +15,7 @@ from holdfast.engine import Transaction, migrate, verbs
 from holdfast.engine.base import BaseEngine
 from holdfast.engine.group import GroupCommit, Request
 from holdfast.engine.inspection import COLUMNS
-from holdfast.engine.script import Script, T, drive
+from holdfast.engine.script import Reply, Run, Script, T, drive
 from holdfast.engine.sqlite import transaction
 from holdfast.engine.sqlite.connection import connect, perform, translate
 from holdfast.engine.sqlite.filesystem import refuse_network
@@ -23,7 +23,7 @@ from holdfast.engine.sqlite.turn import Turns
 from holdfast.engine.sqlite.wakeups import SqliteWakeups
 from holdfast.engine.statements import Statements
 from holdfast.engine.transaction import aunwrap, is_async, kind_of, unwrap
-from holdfast.errors import InvalidURL, SchemaError
+from holdfast.errors import DatabaseBusy, InvalidURL, SchemaError
 from holdfast.job import Job, NewJob
 
 PACKAGE = "holdfast.engine.sqlite"
@@ -83,6 +83,7 @@ class SqliteEngine(BaseEngine):
         self._readers: list[sqlite3.Connection] = []
         self._subscribers: list[SqliteWakeups] = []
         self._log_pages = 0
+        self._hinted = False
         self._migrated: list[str] = []
 
     @classmethod
@@ -160,6 +161,17 @@ class SqliteEngine(BaseEngine):
             self._readers.clear()
             self._writer = None
             self._turns.close()
+
+    def _open_beside(self) -> None:
+        """Open while the caller may hold the write lock; only making the tables would need it."""
+        try:
+            self._open()
+        except DatabaseBusy as problem:
+            raise DatabaseBusy(
+                f"the tables of Holdfast are not in {os.fspath(self.path)!r} yet, and cannot be made "
+                "while your transaction holds its write lock: call app.migrate() when your program "
+                "starts, or run 'holdfast migrate'"
+            ) from problem
 
     # migrations
 
@@ -269,11 +281,20 @@ class SqliteEngine(BaseEngine):
             self._log_pages += PAGES_PER_COMMIT + (writer.total_changes - before) // 2
         for request, answer in answers:
             request.resolve(answer)
+        self._ring()
         if self._log_pages > CHECKPOINT_PAGES:
             self._checkpoint(writer)
 
+    def _ring(self) -> None:
+        """Our own commits do not show in our own `data_version`: tell those who wait here."""
+        if self._hinted:
+            self._hinted = False
+            for subscriber in list(self._subscribers):
+                subscriber.wake()
+
     def _member(self, work: _Work, *, alone: bool) -> Any:
-        def perform_run(run: Any) -> Any:
+        def perform_run(run: Run) -> Reply:
+            self._hinted = self._hinted or run.name == "wake"
             return perform(self._cursor, self._statements, run)
 
         if alone:
@@ -304,21 +325,21 @@ class SqliteEngine(BaseEngine):
     # the verbs that are not only a script
 
     def insert(self, jobs: Sequence[NewJob], *, notify: bool = True) -> list[Job]:
-        inserted = self.run(lambda: verbs.insert(self.dialect, jobs), write=True)
-        if notify:
-            for subscriber in list(self._subscribers):
-                subscriber.wake()
-        return inserted
+        queues = {job.queue for job in jobs} if notify else ()
+        return self.run(lambda: verbs.insert(self.dialect, jobs, hint=queues), write=True)
+
+    def open(self) -> None:
+        self._open_beside()
 
     def adopt(self, tx: Any) -> Transaction:
-        self._open()
+        self._open_beside()
         raw = unwrap(tx)
         if kind_of(raw) == "aiosqlite.Connection":
             raise is_async(tx)
         return transaction.adopt(raw, self._statements, self.path)
 
     async def aadopt(self, tx: Any) -> Transaction:
-        self._open()
+        self._open_beside()
         return await transaction.aadopt(await aunwrap(tx), self._statements, self.path)
 
     def wakeups(self) -> SqliteWakeups:

@@ -17,6 +17,10 @@ SELECT :id, :payload
  WHERE EXISTS (SELECT 1 FROM holdfast_jobs WHERE id = :id)
 ON CONFLICT DO NOTHING;
 
+-- name: wake
+-- Hint at queues. Nothing to send here: the kernel tells of every commit (wakeups.py).
+SELECT :queues;
+
 -- name: present
 -- Which of these ids exist.
 SELECT id
@@ -262,7 +266,7 @@ UPDATE holdfast_jobs
                       AND live.key IS NOT NULL
                       AND live.status IN ({unfinished})
                       AND live.id <> holdfast_jobs.id)
-RETURNING id;
+RETURNING id, queue;
 UPDATE holdfast_bodies
    SET result = NULL
  WHERE job_id = :job_id

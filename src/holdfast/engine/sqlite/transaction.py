@@ -41,7 +41,7 @@ class SqliteTransaction:
         if not in_transaction and not begins_itself(self._connection):
             raise outside(_BEGIN_HINT)
 
-    def run(self, script: Script[T], *, queues: frozenset[str] = frozenset()) -> T:
+    def run(self, script: Script[T]) -> T:
         cursor = _cursor(self._connection)
         try:
             # What the module itself would do before the first write, but without the risk of a
@@ -61,8 +61,8 @@ class SqliteTransaction:
         finally:
             cursor.close()
 
-    async def arun(self, script: Script[T], *, queues: frozenset[str] = frozenset()) -> T:
-        return self.run(script, queues=queues)
+    async def arun(self, script: Script[T]) -> T:
+        return self.run(script)
 
 
 class AiosqliteTransaction:
@@ -94,10 +94,10 @@ class AiosqliteTransaction:
             raise outside(_BEGIN_HINT)
         return cls(connection, statements, path)
 
-    def run(self, script: Script[T], *, queues: frozenset[str] = frozenset()) -> T:
+    def run(self, script: Script[T]) -> T:
         raise NotImplementedError  # never reached: `adopt` refuses asynchronous connections
 
-    async def arun(self, script: Script[T], *, queues: frozenset[str] = frozenset()) -> T:
+    async def arun(self, script: Script[T]) -> T:
         connection = self._connection
         try:
             if not connection.in_transaction:
