@@ -14,7 +14,7 @@ INSERT INTO holdfast_jobs
        (id, type, queue, status, priority, rank, max_attempts, created_at, updated_at, run_at)
 VALUES (?, ?, ?, 'pending', 0, 0, 3, ?, ?, ?)
 """
-_INSERT_BODY = "INSERT INTO holdfast_bodies (job_id, payload) VALUES (?, ?)"
+_INSERT_BODY = "INSERT INTO holdfast_payloads (job_id, payload) VALUES (?, ?)"
 _CLAIM = """
 UPDATE holdfast_jobs
    SET status = 'running', worker_id = ?, claim_no = claim_no + 1, attempts = attempts + 1,
@@ -24,14 +24,17 @@ UPDATE holdfast_jobs
                WHERE status = 'pending' AND queue = ? AND type = ?
                ORDER BY rank, run_at, id
                LIMIT ?)
-RETURNING id, claim_no, attempts, (SELECT payload FROM holdfast_bodies WHERE job_id = id)
+RETURNING id, claim_no, attempts
+"""
+_PAYLOADS = """
+SELECT job_id, payload FROM holdfast_payloads WHERE job_id IN (SELECT value FROM json_each(?))
 """
 _FINISH_JOB = """
 UPDATE holdfast_jobs
    SET status = 'completed', completed_at = ?, keep_until = ?, updated_at = ?, finish_no = claim_no
  WHERE id = ? AND claim_no = ? AND status = 'running'
 """
-_FINISH_BODY = "UPDATE holdfast_bodies SET result = ? WHERE job_id = ?"
+_FINISH_BODY = "INSERT OR REPLACE INTO holdfast_results (result, job_id) VALUES (?, ?)"
 
 Item = tuple[tuple[object, ...], tuple[str, str]]  #: the rows of both tables
 Held = tuple[str, int, int, str]
@@ -70,9 +73,11 @@ class RawSqlite:
         now = _microseconds()
         self._cursor.execute("BEGIN IMMEDIATE")
         self._cursor.execute(_CLAIM, (WORKER, now, now, QUEUE, TYPE, limit))
-        rows: list[Held] = self._cursor.fetchall()
+        rows = self._cursor.fetchall()
+        self._cursor.execute(_PAYLOADS, (json.dumps([row[0] for row in rows]),))
+        payloads = dict(self._cursor.fetchall())
         self._cursor.execute("COMMIT")
-        return rows
+        return [(*row, payloads[row[0]]) for row in rows]
 
     def finish(self, held: Sequence[Held]) -> None:
         now = _microseconds()

@@ -16,7 +16,7 @@ from holdfast.engine import Engine, Transaction
 from holdfast.engine.script import Script
 
 T = TypeVar("T")
-THREADS = 8
+THREADS = 32  # as many enqueues share a commit
 
 
 @dataclass(frozen=True, slots=True)

@@ -46,6 +46,8 @@ class Arguments:
         self.name = name
         self.signature = _signature(name, handler, skip)
         self._shape = _shape(name, handler, self.signature)
+        kinds = {parameter.kind for parameter in self.signature.parameters.values()}
+        self._collects = inspect.Parameter.VAR_KEYWORD in kinds
 
     def encode(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> str:
         """Check a call's arguments against the signature and give the payload."""
@@ -75,10 +77,6 @@ class Arguments:
 
     def json_schema(self) -> dict[str, Any]:
         return self._shape.adapter.json_schema()
-
-    @property
-    def _collects(self) -> bool:
-        return any(p.kind is p.VAR_KEYWORD for p in self.signature.parameters.values())
 
     def _flatten(self, bound: inspect.BoundArguments) -> dict[str, Any]:
         flat: dict[str, Any] = {}

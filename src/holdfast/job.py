@@ -6,12 +6,12 @@ it, the documentation prints it, and the conformance suite tries every status ag
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
 from typing import Any, Literal, NamedTuple
 
 from holdfast.errors import BodyNotLoaded
+from holdfast.value import value
 
 Json = Any  #: what JSON can say: None, bool, int, float, str, lists and dicts of these
 OnConflict = Literal["existing", "replace", "raise", "debounce"]
@@ -63,15 +63,14 @@ TRANSITIONS: Mapping[str, Transition] = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class Body:
+class Body(NamedTuple):
     """Payload and result as stored: JSON text, decoded only when somebody looks."""
 
     payload: str
     result: str | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class Job:
     """One row. The field names are the same in Python, REST and the command's `--json`."""
 
@@ -139,7 +138,7 @@ class Claim(NamedTuple):
     claim_no: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class NewJob:
     """A job to insert: checked and encoded, so that an engine needs no rule of its own."""
 
@@ -157,8 +156,26 @@ class NewJob:
     delay: float = 0.0  #: seconds from now, by the database's clock
     run_at: datetime | None = None  #: wins over `delay`
 
+    def copy(self, *, id: str, payload: str) -> "NewJob":
+        """Another job of the same kind. (`dataclasses.replace` takes four times as long.)"""
+        return NewJob(
+            id=id,
+            type=self.type,
+            payload=payload,
+            queue=self.queue,
+            priority=self.priority,
+            key=self.key,
+            on_conflict=self.on_conflict,
+            entity_type=self.entity_type,
+            entity_id=self.entity_id,
+            max_attempts=self.max_attempts,
+            timeout=self.timeout,
+            delay=self.delay,
+            run_at=self.run_at,
+        )
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+
+@value
 class Attempt:
     """One run that did not succeed, kept with its job."""
 

@@ -4,11 +4,12 @@ The row itself may know better: a job asked to stop, that would have been tried 
 and one whose payload was replaced while it ran goes back to be run again (statements.sql, `finish`).
 """
 
-from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
+from typing import Any
 
 from holdfast.job import Job, NewJob
+from holdfast.value import value
 
 WEEK = (
     7 * 86400.0
@@ -26,7 +27,7 @@ class Outcome(StrEnum):
     RELEASED = "released"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class Finish:
     """The end of one run, addressed to one claim."""
 
@@ -52,7 +53,7 @@ class Applied(StrEnum):
     BUSY = "busy"  #: somebody's transaction holds the row: nothing changed yet, send it again
 
 
-def _finish(job: Job, outcome: Outcome, **fields: object) -> Finish:
+def _finish(job: Job, outcome: Outcome, **fields: Any) -> Finish:
     return Finish(
         id=job.id,
         claim_no=job.claim_no,
@@ -60,7 +61,7 @@ def _finish(job: Job, outcome: Outcome, **fields: object) -> Finish:
         attempt=job.attempts,
         worker_id=job.worker_id,
         started_at=job.started_at,
-        **fields,  # type: ignore[arg-type]
+        **fields,
     )
 
 

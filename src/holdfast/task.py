@@ -104,11 +104,12 @@ class Host(Protocol):
 class Using(Generic[P]):
     """A task with options for the jobs to come: `task.using(priority=5).enqueue(...)`."""
 
-    __slots__ = ("_host", "options", "task")
+    __slots__ = ("_host", "_pattern", "options", "task")
 
     def __init__(self, task: "Task[P, Any]", host: Host, options: Options) -> None:
         self.task = task
         self._host = host
+        self._pattern: NewJob | None = None
         self.options = options
 
     def using(self, **options: Any) -> "Using[P]":
@@ -131,29 +132,22 @@ class Using(Generic[P]):
 
     def _job(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> NewJob:
         payload = self.task.arguments.encode(args, kwargs)
-        return self.options.new_job(self.task.name, payload, self.task.defaults, new_id())
+        if self._pattern is None:  # the options are the same for all its jobs: checked once
+            self._pattern = self.options.new_job(self.task.name, "", self.task.defaults, "")
+        return self._pattern.copy(id=new_id(), payload=payload)
 
     def _jobs(self, calls: Iterable[Mapping[str, Any]]) -> list[NewJob]:
         if self.options.key is not None:
             raise InvalidInput(
                 "key= and enqueue_many: one key cannot serve many jobs; enqueue each"
             )
-        encode = self.task.arguments.encode
-        pattern: NewJob | None = None
         jobs = []
         for number, call in enumerate(calls):
             if not isinstance(call, Mapping):
                 raise InvalidInput(
                     f"enqueue_many: element {number} is {call!r}: give a mapping of arguments"
                 )
-            payload = encode((), call)
-            if pattern is None:  # the options are the same for all: checked once
-                pattern = self.options.new_job(
-                    self.task.name, payload, self.task.defaults, new_id()
-                )
-                jobs.append(pattern)
-            else:
-                jobs.append(dataclasses.replace(pattern, id=new_id(), payload=payload))
+            jobs.append(self._job((), call))
         return jobs
 
 

@@ -10,7 +10,7 @@ import pytest
 
 from holdfast import outcome
 from holdfast.clock import FakeClock
-from holdfast.engine import Engine, Filter, Seen
+from holdfast.engine import Engine, Filter, Seen, verbs
 from holdfast.job import Job
 from holdfast.outcome import Applied
 from tests.conftest import Database
@@ -224,3 +224,27 @@ def test_a_transaction_that_holds_one_row_delays_that_finish_only(database: Data
         answers = engine.finish(finishes)
     assert set(answers.values()) == {APPLIED}
     assert {job.status for job in engine.get([job.id for job in jobs])} == {"completed"}
+
+
+@pytest.mark.parametrize("commits", [True, False])
+def test_a_finish_on_the_callers_transaction(database: Database, commits: bool) -> None:
+    """The caller's row, the finish and what it enqueues are there together, or not at all."""
+    engine = database.engine()
+    job, stale = running(engine), running(engine)
+    engine.sweep([Seen(WORKER, None)], limit=10)
+    [job, _] = claim(engine, 2, worker="other")
+    finish = outcome.completed(job, '"mine"', keep=60.0, enqueue=(new("child"),))
+    connect = psycopg.connect if database.kind == "postgres" else sqlite3.connect
+    target = database.url if database.kind == "postgres" else database.path
+    with contextlib.closing(connect(target)) as mine:
+        transaction = engine.adopt(mine)
+        answers = transaction.run(verbs.finish(engine.dialect, [finish], wait=True))
+        assert answers == {job.claim: APPLIED}
+        lost = verbs.finish(engine.dialect, [outcome.completed(stale, keep=1.0)], wait=True)
+        assert transaction.run(lost) == {stale.claim: LOST}
+        assert engine.get([job.id])[0].status == "running"
+        mine.commit() if commits else mine.rollback()
+    after = engine.get([job.id])[0]
+    assert after.status == ("completed" if commits else "running")
+    assert after.result == ("mine" if commits else None)
+    assert len(engine.search(Filter(type="child")).jobs) == int(commits)

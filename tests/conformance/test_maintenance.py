@@ -68,7 +68,8 @@ def test_prune_deletes_what_has_been_kept_long_enough(engine: Engine, clock: Fak
     assert [job.id for job in engine.search(Filter()).jobs] == [waiting.id]
     assert execute(engine, "SELECT COUNT(*) FROM {attempts}") == [(0,)]
     if hasattr(engine, "path"):
-        assert execute(engine, "SELECT COUNT(*) FROM {bodies}") == [(1,)]
+        assert execute(engine, "SELECT COUNT(*) FROM {payloads}") == [(1,)]
+        assert execute(engine, "SELECT COUNT(*) FROM {results}") == [(0,)]
 
 
 def test_prune_looks_only_at_jobs_old_enough(engine: Engine, clock: FakeClock) -> None:

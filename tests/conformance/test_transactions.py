@@ -189,7 +189,7 @@ def refuse(world: World) -> None:
     """Make the database refuse the payload {"n":13}. On SQLite its job's row is written by then."""
     if world.database.kind == "sqlite":
         refusal = (
-            "CREATE TRIGGER refusal BEFORE INSERT ON holdfast_bodies WHEN NEW.payload LIKE '%13%'"
+            "CREATE TRIGGER refusal BEFORE INSERT ON holdfast_payloads WHEN NEW.payload LIKE '%13%'"
             " BEGIN SELECT RAISE(ABORT, 'refused'); END"
         )
     else:

@@ -32,14 +32,16 @@ CAP = 100
 # The index that each statement walks; `id` is the primary key. Nothing else may be in its plan.
 INDEXES: dict[str, set[str]] = {
     "insert": {"id"},
+    "insert_payloads": set(),
     "wake": set(),
     "present": {"id"},
     "holder": {"key"},
     "replace": {"id"},
     "claim": {"claim", "id"},
+    "payloads": {"id"},
     "finish": {"id"},
     "finished": {"id"},
-    "record_attempts": {"attempts"},
+    "record_attempts": {"attempts", "id"},
     "promote": {"due", "id"},
     "next_due": {"due"},
     "bury": set(),

@@ -1,6 +1,7 @@
 """The filled tables, made once for the session: a large world, and a small one to compare with."""
 
 import contextlib
+import re
 import sqlite3
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -94,7 +95,7 @@ def grown(postgres_worlds: PostgresWorlds) -> Iterator[Grown]:
     ):
         kept.plainly("SET plan_cache_mode = force_generic_plan")
         when_empty = [
-            plans.prepare(kept.connection, sql.replace("small.", "grown."), params)
+            plans.prepare(kept.connection, re.sub(r"\bsmall(?=[._])", "grown", sql), params)
             for sql, params in everything_sent(postgres_worlds).items()
         ]
         with psycopg.connect(url, autocommit=True) as connection:

@@ -28,8 +28,14 @@ SORTS = {
 # Walked from their first entry: the first is due next; what runs is little.
 SCANNED = ("holdfast_jobs_due", "holdfast_jobs_held")
 JOBS = ("holdfast_jobs", "best", "held", "live")  # and its other names in statements.sql
-GROWING = (*JOBS, "holdfast_attempts", "holdfast_bodies")
-_LINE = re.compile(r"(SCAN|SEARCH) (\S+)(?: USING (?:COVERING )?(?:INDEX (\S+)|(PRIMARY KEY)))?")
+# What may be read whole: tables that stay small, parameters, and what a subquery has chosen.
+LITTLE = (
+    *("holdfast_workers", "dead", "holdfast_queues", "kept", "json_each", "wanted", "CONSTANT"),
+    *("seen", "names"),
+)
+_LINE = re.compile(
+    r"(SCAN|SEARCH) (?:TABLE )?(\S+)(?: USING (?:COVERING )?(?:INDEX (\S+)|(PRIMARY KEY)))?"
+)
 
 
 class SqliteProbe(SqliteEngine):
@@ -100,7 +106,7 @@ def read_lines(name: str, options: frozenset[str], sql: str, lines: list[str]) -
         match = _LINE.match(line)
         if "AUTOMATIC" in line or ("TEMP B-TREE" in line and name not in SORTS):
             found.scans.append(line)
-        if match is None or match[2] not in GROWING:
+        if match is None or match[2] in LITTLE or match[2].startswith("("):
             continue
         how, table, index, primary = match.groups()
         if how == "SCAN" and index not in SCANNED:

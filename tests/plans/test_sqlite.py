@@ -6,6 +6,9 @@ from collections.abc import Iterator
 
 import pytest
 
+from holdfast.engine.sqlite.engine import PACKAGE, WORDS
+from holdfast.engine.statements import Statements
+from holdfast.job import Status
 from tests.plans.cases import CASES, Case
 from tests.plans.conftest import LARGE, SMALL, TINY, SqliteWorld
 from tests.plans.explained import Explained, growth, problems
@@ -57,6 +60,13 @@ def test_a_lost_index_is_noticed(sqlite_worlds: Worlds, case: Case, index: str):
             raise
     else:
         assert problems(case, ran) != []
+
+
+def test_every_statement_has_a_case(sqlite_worlds: Worlds):
+    """A new statement cannot come without a look at its plan: some case must run it."""
+    ran = {one.name for case in CASES for one in run(case, sqlite_worlds[SMALL])}
+    assert ran == set(Statements(PACKAGE, WORDS))
+    assert {f"search-{status}" for status in Status} <= {case.name for case in CASES}
 
 
 def test_finish_goes_by_primary_key(sqlite_worlds: Worlds):

@@ -6,8 +6,6 @@ from pathlib import Path
 import pytest
 
 import holdfast
-from holdfast.job import Status
-from tests.plans.cases import CASES
 
 PACKAGE = Path(holdfast.__file__).parent
 ENGINES = ("sqlite", "postgres")
@@ -45,9 +43,3 @@ def test_every_option_is_asked_for_by_somebody(engine: str):
     options = set(re.findall(r"--\? (\w+)$", text(engine), re.MULTILINE))
     assert {"since", "listed", "running", "entity"} <= options
     assert [word for word in sorted(options) if f'"{word}"' not in PYTHON] == []
-
-
-def test_every_statement_has_a_case():
-    """Here, so that a new statement cannot come without a look at its plan."""
-    assert set(names("sqlite")) == {name for case in CASES for name in case.runs}
-    assert {f"search-{status}" for status in Status} <= {case.name for case in CASES}

@@ -170,9 +170,12 @@ def fill_sqlite(path: Path, world: World) -> None:
             if section.count:
                 sql = _insert(section, world.base, words, payload=False)
                 connection.execute(sql.format(now=now))
+        [(payloads,)] = connection.execute(
+            "SELECT t.name FROM sqlite_schema AS t, pragma_table_info(t.name) AS c"
+            " WHERE t.type = 'table' AND c.name = 'payload'"
+        )
         connection.execute(
-            "INSERT INTO holdfast_bodies (job_id, payload)"
-            " SELECT id, '{\"n\": 1}' FROM holdfast_jobs"
+            f"INSERT INTO {payloads} (job_id, payload) SELECT id, '{{}}' FROM holdfast_jobs"
         )
         _fill_rest(connection.execute, world, "holdfast_", str(now))
         connection.execute("COMMIT")

@@ -5,7 +5,7 @@ from uuid import UUID
 
 import pytest
 
-from holdfast import InvalidInput
+from holdfast import Holdfast, InvalidInput
 from holdfast.clock import FakeClock, SystemClock, from_microseconds, to_microseconds
 from holdfast.duration import seconds
 from holdfast.ids import floor_id, new_id, parse_id
@@ -99,3 +99,18 @@ def test_clocks() -> None:
     system = SystemClock()
     assert abs(system.now() - datetime.now(UTC)) < timedelta(seconds=1)
     assert system.monotonic() <= system.monotonic()
+
+
+def test_the_url_comes_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("HOLDFAST_URL", raising=False)
+    assert Holdfast().url == "sqlite:///holdfast.db"
+    monkeypatch.setenv("HOLDFAST_URL", "sqlite:///elsewhere.db")
+    assert Holdfast().url == "sqlite:///elsewhere.db"
+    assert Holdfast("sqlite:///given.db").url == "sqlite:///given.db"
+
+
+def test_retention_is_set_per_final_status() -> None:
+    ages = Holdfast("sqlite:///x.db", retention={"failed": "90d"}).retention
+    assert ages == {"completed": 7 * 86400.0, "failed": 90 * 86400.0, "cancelled": 7 * 86400.0}
+    with pytest.raises(InvalidInput, match="pending is no final status"):
+        Holdfast("sqlite:///x.db", retention={"pending": 1})

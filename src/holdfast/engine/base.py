@@ -4,7 +4,6 @@ An engine adds its connections: `run` (a transaction of our own, repeated where 
 `adopt` (the caller's transaction), `insert` (its quickest way in), wake-ups and migrations.
 """
 
-import json
 import os
 from abc import abstractmethod
 from collections.abc import Callable, Sequence
@@ -66,14 +65,14 @@ class BaseEngine(Engine):
             )
 
     def claim(self, queue: str, limit: int, *, worker: str, types: Sequence[str]) -> list[Job]:
-        names = json.dumps(list(types))
-        return self.run(lambda: verbs.claim(self.dialect, queue, limit, worker, names), write=True)
+        wanted = list(types)
+        return self.run(lambda: verbs.claim(self.dialect, queue, limit, worker, wanted), write=True)
 
     def finish(self, finishes: Sequence[Finish]) -> dict[Claim, Applied]:
         if not finishes:
             return {}
         try:
-            return self.run(lambda: verbs.finish(self.dialect, finishes), write=True)
+            return self._finish(finishes)
         except (DatabaseBusy, DatabaseUnavailable):
             raise
         except HoldfastError:
@@ -82,11 +81,14 @@ class BaseEngine(Engine):
                 results |= self._finish_alone(member)
             return results
 
+    def _finish(self, finishes: Sequence[Finish]) -> dict[Claim, Applied]:
+        return self.run(lambda: verbs.finish(self.dialect, finishes), write=True)
+
     def _finish_alone(self, finish: Finish) -> dict[Claim, Applied]:
         """The path that records a failure cannot itself fail: what the database refuses of a finish
         (a result, a chained job) is left out, and the job fails with the reason."""
         try:
-            return self.run(lambda: verbs.finish(self.dialect, [finish]), write=True)
+            return self._finish([finish])
         except (DatabaseBusy, DatabaseUnavailable):
             raise
         except HoldfastError as problem:
@@ -100,7 +102,7 @@ class BaseEngine(Engine):
                 error=f"the finish could not be written: {problem}"[:1000],
                 keep=finish.keep,
             )
-            return self.run(lambda: verbs.finish(self.dialect, [minimal]), write=True)
+            return self._finish([minimal])
 
     def promote(self, limit: int) -> Promoted:
         return self.run(lambda: verbs.promote(self.dialect, limit), write=True)

@@ -17,6 +17,7 @@ COLUMNS = (
 )
 LAST_ID = "ffffffff-ffff-ffff-ffff-ffffffffffff"
 FIRST_ID = "00000000-0000-0000-0000-000000000000"
+_STATUS = {status.value: status for status in Status}  # four times as quick as Status(...)
 _SCAN = 20  # rows looked at for each row of a page, where a filter has no index
 
 
@@ -33,7 +34,7 @@ def columns_to_job(dialect: Reader, row: Row) -> Job:
         id=row[0],
         type=row[1],
         queue=row[2],
-        status=Status(row[3]),
+        status=_STATUS[row[3]],
         priority=row[4],
         rank=row[5],
         key=row[6],

@@ -20,6 +20,7 @@ class Run:
     params: Mapping[str, Any]
     batch: Sequence[Mapping[str, Any]] | None = None  #: members, for a statement that takes many
     options: frozenset[str] = frozenset()  #: its optional lines
+    tell: str = ""  #: of a batch: answer with this field of the members that changed something
 
 
 class Reply(NamedTuple):

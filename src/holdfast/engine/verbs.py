@@ -30,6 +30,8 @@ class Dialect(Protocol):
     def moment(self, value: Any) -> datetime:
         """A moment, from a column."""
 
+    bodies_apart: bool  #: payloads and results have tables of their own
+
 
 def insert(
     dialect: Dialect, jobs: Sequence[NewJob], *, hint: Iterable[str] = ()
@@ -48,11 +50,14 @@ def wake(queues: Iterable[str]) -> Script[None]:
 
 def _insert(dialect: Dialect, jobs: Sequence[NewJob]) -> Script[list[Job]]:
     now = dialect.now()
-    reply = yield Run("insert", {"now": now}, [new_row(dialect, job, now) for job in jobs])
+    rows = [new_row(dialect, job, now) for job in jobs]
+    reply = yield Run("insert", {"now": now}, rows)
     if reply.changed == len(jobs):
+        yield from _payloads(dialect, rows)
         return _inserted(dialect, jobs, now, reply)
     present = yield Run("present", {"ids": json.dumps([job.id for job in jobs])})
     there = {row[0] for row in present.rows}
+    yield from _payloads(dialect, [row for row in rows if row["id"] in there])
     settled: list[Job] = []
     for job in jobs:
         if job.id in there:
@@ -70,8 +75,10 @@ def _settle(dialect: Dialect, job: NewJob) -> Script[Job]:
         holder = yield Run("holder", {"type": job.type, "key": job.key})
         if not holder.rows:
             now = dialect.now()
-            reply = yield Run("insert", {"now": now}, [new_row(dialect, job, now)])
+            rows = [new_row(dialect, job, now)]
+            reply = yield Run("insert", {"now": now}, rows)
             if reply.changed:
+                yield from _payloads(dialect, rows)
                 return _inserted(dialect, [job], now, reply)[0]
             continue
         id, status = holder.rows[0]
@@ -91,6 +98,11 @@ def _settle(dialect: Dialect, job: NewJob) -> Script[Job]:
         f"the key {job.key!r} of task {job.type!r} changed hands {_TRIES} times while it was "
         "looked at; inside a REPEATABLE READ transaction, enqueue before the first read"
     )
+
+
+def _payloads(dialect: Dialect, rows: Sequence[dict[str, Any]]) -> Script[None]:
+    if dialect.bodies_apart and rows:
+        yield Run("insert_payloads", {}, rows)
 
 
 def new_row(dialect: Dialect, job: NewJob, now: Any) -> dict[str, Any]:
@@ -166,12 +178,23 @@ def new_to_job(dialect: Dialect, job: NewJob, status: Any, now: Any, run_at: Any
     )
 
 
-def claim(dialect: Dialect, queue: str, limit: int, worker: str, types: str) -> Script[list[Job]]:
-    reply = yield Run(
-        "claim",
-        {"now": dialect.now(), "queue": queue, "limit": limit, "worker": worker, "types": types},
-    )
-    jobs = [columns_to_job(dialect, row) for row in reply.rows]
+def claim(
+    dialect: Dialect, queue: str, limit: int, worker: str, types: Sequence[Any]
+) -> Script[list[Job]]:
+    """`types`: their names, or what else the engine's statement takes."""
+    if not types:
+        return []
+    params = {"now": dialect.now(), "queue": queue, "limit": limit, "worker": worker}
+    if len(types) == 1:
+        reply = yield Run("claim", params | {"type": types[0], "types": json.dumps(types)})
+    else:
+        reply = yield Run("claim_types", params | {"types": json.dumps(types)})
+    rows = reply.rows
+    if dialect.bodies_apart and rows:
+        bodies = yield Run("payloads", {"ids": json.dumps([row[0] for row in rows])})
+        payloads: dict[str, str] = dict(bodies.rows)
+        rows = [(*row, payloads[row[0]], None) for row in rows]
+    jobs = [columns_to_job(dialect, row) for row in rows]
     jobs.sort(key=lambda job: (job.rank, job.run_at, job.id))  # RETURNING promises no order
     return jobs
 
@@ -181,21 +204,17 @@ def finish(
 ) -> Script[dict[Claim, Applied]]:
     """`wait`: for a row that another transaction holds; otherwise it is reported busy."""
     now = dialect.now()
-    reply = yield Run(
-        "finish",
-        {"now": now},
-        [_finish_row(finish, now) for finish in finishes],
-        frozenset({"wait" if wait else "skip"}),
-    )
-    status = {row[0]: row[1] for row in reply.rows}
-    applied = [finish for finish in finishes if finish.id in status]
+    rows = [_finish_row(finish, now) for finish in finishes]
+    options = frozenset({"wait" if wait else "skip"})
+    reply = yield Run("finish", {"now": now}, rows, options, tell="id")
+    done = {row[0] for row in reply.rows}
+    applied = [finish for finish in finishes if finish.id in done]
     results = dict.fromkeys((Claim(f.id, f.claim_no) for f in applied), Applied.APPLIED)
-    missing = [finish for finish in finishes if finish.id not in status]
-    if missing:
-        results |= yield from _missing(missing)
+    if len(applied) < len(finishes):
+        results |= yield from _missing([finish for finish in finishes if finish.id not in done])
     failures = [finish for finish in applied if finish.error is not None]
     if failures:
-        rows = [_attempt_row(dialect, finish, status[finish.id], now) for finish in failures]
+        rows = [_attempt_row(dialect, finish, now) for finish in failures]
         yield Run("record_attempts", {"now": now}, rows)
     chained = [job for finish in applied for job in finish.enqueue]
     if chained:
@@ -219,7 +238,7 @@ def _finish_row(finish: Finish, now: Any) -> dict[str, Any]:
     }
 
 
-def _attempt_row(dialect: Dialect, finish: Finish, status: str, now: Any) -> dict[str, Any]:
+def _attempt_row(dialect: Dialect, finish: Finish, now: Any) -> dict[str, Any]:
     return {
         "now": now,
         "id": finish.id,
@@ -227,7 +246,6 @@ def _attempt_row(dialect: Dialect, finish: Finish, status: str, now: Any) -> dic
         "attempt": finish.attempt,
         "worker_id": finish.worker_id,
         "started_at": None if finish.started_at is None else dialect.time(finish.started_at),
-        "status": status,
         "error": finish.error,
         "trace": finish.trace,
     }

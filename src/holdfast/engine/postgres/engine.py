@@ -1,6 +1,5 @@
 """The PostgreSQL engine: a pool of psycopg connections, group commit of enqueues, COPY for many."""
 
-import json
 import re
 import threading
 import time
@@ -29,16 +28,19 @@ from holdfast.engine.postgres.connection import (
     where_is,
 )
 from holdfast.engine.postgres.wakeups import Herald, PostgresWakeups
-from holdfast.engine.script import Script, T, drive
+from holdfast.engine.script import Reply, Run, Script, T, drive
 from holdfast.engine.statements import Statements
 from holdfast.engine.transaction import aunwrap, unwrap
 from holdfast.errors import HoldfastError, InvalidInput, InvalidURL, SchemaError
-from holdfast.job import Job, NewJob
+from holdfast.job import Claim, Job, NewJob
+from holdfast.outcome import Applied, Finish
 
 PACKAGE = "holdfast.engine.postgres"
 GROUP = 200  # enqueues that share a commit at the most
 COPY_FROM = 50  # jobs, from which on COPY is quicker than one JSON parameter
-FULL_LOOK = 1.0  # seconds that a claim may go by its low-water bounds
+LOOK_SHARE = 20  # a look at everything may take a twentieth of the time
+_REQUEUES = frozenset({"promote", "rescue", "retry", "replace"})
+SOONEST_LOOK, LATEST_LOOK = 0.05, 10.0  # seconds between two of them
 _SCHEMA = re.compile(r"[a-z_][a-z0-9_]{0,50}")
 _COPY = (
     "COPY {schema}.jobs (id, type, queue, status, priority, rank, entity_type, entity_id,"
@@ -48,6 +50,8 @@ _COPY = (
 
 class PostgresDialect:
     """Times are the server's, unless a clock rules; as parameters they are ISO text."""
+
+    bodies_apart = False
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
@@ -98,7 +102,7 @@ class PostgresEngine(BaseEngine):
         self._herald = Herald(self._tell)
         self._subscribers: list[PostgresWakeups] = []
         self._low: dict[tuple[str, str], tuple[int, str, str]] = {}
-        self._looked_at = 0.0
+        self._look_at = 0.0
 
     # opening and closing
 
@@ -202,7 +206,16 @@ class PostgresEngine(BaseEngine):
         return self._on_connection(work)
 
     def _drive(self, connection: Connection, script: Callable[[], Script[T]]) -> T:
-        return drive(script(), lambda run: perform(connection, self._statements, run))
+        return drive(script(), lambda run: self._perform(connection, run))
+
+    def _perform(self, connection: Connection, run: Run) -> Reply:
+        reply = perform(connection, self._statements, run)
+        # What goes back in line may belong in front of what was claimed: see `claim`.
+        if run.name in _REQUEUES and reply.rows:
+            self._low.clear()
+        elif run.name == "finish" and any(row[1] == "pending" for row in reply.rows):
+            self._low.clear()
+        return reply
 
     def _on_connection(self, work: Callable[[Connection], T]) -> T:
         """Do it once more on a new connection if the server went away. Every verb may be repeated:
@@ -286,15 +299,18 @@ class PostgresEngine(BaseEngine):
             # An id that is there already: sent before, and the reply was lost. The slow way tells.
             return self.run(lambda: verbs.insert(self.dialect, jobs), write=True)
 
-    # claiming
+    # finishing and claiming
+
+    def _finish(self, finishes: Sequence[Finish]) -> dict[Claim, Applied]:
+        # Nothing to keep or to enqueue: one statement, which commits itself.
+        plain = all(finish.error is None and not finish.enqueue for finish in finishes)
+        return self.run(lambda: verbs.finish(self.dialect, finishes), write=not plain)
 
     def claim(self, queue: str, limit: int, *, worker: str, types: Sequence[str]) -> list[Job]:
         """Dead index entries pile up in front of the pending jobs while somebody holds a snapshot;
-        so a claim begins where the last one ended, and looks at everything once a second, when a
-        hint came, and when it found less than it asked for."""
-        now = time.monotonic()
-        if now - self._looked_at >= FULL_LOOK:
-            self._looked_at = now
+        so a claim begins where the last one ended. It looks at everything when it found less than
+        it asked for, and from time to time: as often as that is cheap."""
+        if time.monotonic() >= self._look_at:
             self._low.clear()
         bounded = any((queue, type) in self._low for type in types)
         jobs = self._claim(queue, limit, worker, types)
@@ -312,13 +328,15 @@ class PostgresEngine(BaseEngine):
         for type in types:
             rank, run_at, id = self._low.get((queue, type), lowest)
             wanted.append({"type": type, "rank": rank, "run_at": run_at, "id": id})
-        names = json.dumps(wanted)
+        began = time.monotonic()
         # One statement, which commits itself: no transaction around it.
-        return self._on_connection(
-            lambda connection: self._drive(
-                connection, lambda: verbs.claim(self.dialect, queue, limit, worker, names)
-            )
+        jobs = self.run(
+            lambda: verbs.claim(self.dialect, queue, limit, worker, wanted), write=False
         )
+        if not self._low:
+            pause = LOOK_SHARE * (time.monotonic() - began)
+            self._look_at = began + min(max(pause, SOONEST_LOOK), LATEST_LOOK)
+        return jobs
 
     def _forget_bounds(self, jobs: Sequence[NewJob]) -> None:
         """A new job that belongs in front of what was claimed must be seen by the next claim."""
@@ -347,9 +365,7 @@ class PostgresEngine(BaseEngine):
     def wakeups(self) -> PostgresWakeups:
         self._open()
         connect = None if self._pooler else self._connect
-        subscriber = PostgresWakeups(
-            connect, self.schema, lambda _: self._low.clear(), self._subscribers.remove
-        )
+        subscriber = PostgresWakeups(connect, self.schema, self._subscribers.remove)
         self._subscribers.append(subscriber)
         return subscriber
 

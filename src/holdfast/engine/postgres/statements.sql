@@ -17,6 +17,10 @@ SELECT id, type, queue,
 ON CONFLICT DO NOTHING
 RETURNING id::text, status, created_at, run_at;
 
+-- name: insert_payloads
+-- Nothing to do: here they are in the row, and TOAST keeps large ones apart.
+SELECT 1;
+
 -- name: wake
 -- Hint at queues, when the transaction commits; a name and nothing else.
 SELECT pg_notify('{schema}_wake', queue)
@@ -64,9 +68,39 @@ UPDATE {schema}.jobs
 RETURNING jobs.id::text;
 
 -- name: claim
--- Take the best pending jobs of the given types in one queue, in the order of running. `shape` looks, without
--- locks, how many of each type belong to the best; then each type's walk locks that many, past those that
--- others hold. The bounds skip what earlier claims left dead in the index.
+-- Take the best pending jobs of one type in one queue, in the order of running, past those that others hold.
+-- The bound skips what earlier claims left dead in the index.
+WITH wanted AS MATERIALIZED (
+    SELECT *
+      FROM json_to_recordset(:types::json) AS wanted (type text, rank bigint, run_at timestamptz, id uuid)
+     WHERE EXISTS (SELECT 1 FROM {schema}.workers WHERE id = :worker::text AND died_at IS NULL)
+       AND NOT EXISTS (SELECT 1 FROM {schema}.queues WHERE name = :queue::text AND paused_at IS NOT NULL)
+)
+UPDATE {schema}.jobs
+   SET status = 'running',
+       worker_id = :worker::text,
+       claim_no = claim_no + 1,
+       attempts = attempts + 1,
+       started_at = {now},
+       updated_at = {now},
+       progress = NULL,
+       message = NULL
+ WHERE id = ANY(ARRAY(SELECT taken.id
+                        FROM wanted
+                  CROSS JOIN LATERAL (SELECT id
+                                        FROM {schema}.jobs
+                                       WHERE status = 'pending'
+                                         AND queue = :queue::text
+                                         AND type = wanted.type
+                                         AND (rank, run_at, id) > (wanted.rank, wanted.run_at, wanted.id)
+                                       ORDER BY rank, run_at, id
+                                       LIMIT :limit::int
+                                         FOR UPDATE SKIP LOCKED) AS taken))
+RETURNING {columns}, payload::text, NULL;
+
+-- name: claim_types
+-- The same for several types: the best of all of them. `shape` looks, without locks, how many of each type
+-- belong to the best; then each type's walk locks that many.
 WITH wanted AS MATERIALIZED (
     SELECT *
       FROM json_to_recordset(:types::json) AS wanted (type text, rank bigint, run_at timestamptz, id uuid)
@@ -110,6 +144,12 @@ UPDATE {schema}.jobs
                                        LIMIT shape.size
                                          FOR UPDATE SKIP LOCKED) AS taken))
 RETURNING {columns}, payload::text, NULL;
+
+-- name: payloads
+-- The payloads of jobs just claimed; here the claim gave them already.
+SELECT id::text, payload::text
+  FROM {schema}.jobs
+ WHERE id = ANY(ARRAY(SELECT json_array_elements_text(:ids::json)::uuid));
 
 -- name: finish
 -- Write how runs ended, each only while its claim holds. The row may know better than the run did:
@@ -164,10 +204,11 @@ SELECT id::text, finish_no, claim_no, status
 -- Keep a failed run with its job; the newest 50 of a job stay.
 INSERT INTO {schema}.attempts
        (job_id, claim_no, attempt, worker_id, started_at, finished_at, status, error, trace)
-SELECT id, claim_no, attempt, worker_id, started_at, {now}, status, error, trace
+SELECT jobs.id, new.claim_no, new.attempt, new.worker_id, new.started_at, {now}, jobs.status, new.error, new.trace
   FROM json_to_recordset(:batch::json)
     AS new (id uuid, claim_no bigint, attempt integer, worker_id text, started_at timestamptz,
-            status text, error text, trace text)
+            error text, trace text)
+  JOIN {schema}.jobs ON jobs.id = new.id
 ON CONFLICT DO NOTHING;
 DELETE FROM {schema}.attempts
  USING json_to_recordset(:batch::json) AS new (id uuid)

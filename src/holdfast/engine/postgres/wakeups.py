@@ -88,12 +88,10 @@ class PostgresWakeups:
         self,
         connect: Callable[[], Connection] | None,
         schema: str,
-        on_hint: Callable[[frozenset[str]], None],
         on_close: Callable[["PostgresWakeups"], None],
     ) -> None:
         self._connect = connect
         self._channel = channel(schema)
-        self._on_hint = on_hint
         self._on_close = on_close
         self._connection: Connection | None = None
         self._retry_at = 0.0
@@ -110,7 +108,6 @@ class PostgresWakeups:
         while True:
             hints = self._heard() or self._slept(max(0.0, deadline - time.monotonic()))
             if hints:
-                self._on_hint(hints)
                 return hints
             if time.monotonic() >= deadline:
                 return frozenset()

@@ -5,13 +5,16 @@ plain `open()`, would drop the locks of every connection of this process (decisi
 """
 
 import os
+import re
 import sqlite3
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import lru_cache
+from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
 from holdfast.engine.script import Reply, Run
-from holdfast.engine.statements import Statements
+from holdfast.engine.statements import Command, Statements
 from holdfast.errors import (
     DatabaseBusy,
     DatabaseError,
@@ -21,6 +24,8 @@ from holdfast.errors import (
     SchemaError,
 )
 
+CHUNK = 50  # rows that one step inserts
+_VALUES = re.compile(r"^VALUES (\(.*\))$(?=\s*^ON CONFLICT DO NOTHING$)", re.MULTILINE | re.DOTALL)
 LOWEST_VERSION = (3, 35, 0)  # RETURNING
 JOURNAL_LIMIT = 64 * 1024 * 1024
 
@@ -63,25 +68,81 @@ def perform(cursor: sqlite3.Cursor, statements: Statements, run: Run) -> Reply:
 
 
 def _perform(cursor: sqlite3.Cursor, statements: Statements, run: Run) -> Reply:
-    replies: list[Reply] = []
-    for command in statements.commands(run.name, run.options):
-        if run.batch is None:
+    # The first command is the verb; what follows it are consequences.
+    verb, *consequences = statements.commands(run.name, run.options)
+    if run.batch is None:
+        reply = _once(cursor, verb, run.params)
+        for command in consequences:
             cursor.execute(command.sql, run.params)
-            rows = cursor.fetchall() if command.returns_rows else []
-        elif command.returns_rows:
-            rows = _each(cursor, command.sql, run.batch)
-        else:
-            cursor.executemany(command.sql, run.batch)
-            rows = []
-        replies.append(Reply(rows, len(rows) if command.returns_rows else cursor.rowcount))
-    return replies[0]  # the first command is the verb; what follows it are consequences
+        return reply
+    if verb.returns_rows or run.tell:
+        reply = _each(cursor, verb, run)
+    else:
+        reply = Reply([], _many(cursor, verb, run.batch))
+    for command in consequences:
+        _many(cursor, command, run.batch)
+    return reply
 
 
-def _each(cursor: sqlite3.Cursor, sql: str, batch: Sequence[Any]) -> list[tuple[Any, ...]]:
-    rows: list[tuple[Any, ...]] = []
-    for member in batch:
-        rows += cursor.execute(sql, member).fetchall()
-    return rows
+def _once(cursor: sqlite3.Cursor, command: Command, params: Mapping[str, Any]) -> Reply:
+    cursor.execute(command.sql, params)
+    rows = cursor.fetchall() if command.returns_rows else []
+    return Reply(rows, len(rows) if command.returns_rows else cursor.rowcount)
+
+
+def _each(cursor: sqlite3.Cursor, command: Command, run: Run) -> Reply:
+    """Member by member: which of them changed something, or what they returned."""
+    rows: list[Any] = []
+    values = _tuples(command)
+    for member in run.batch or ():
+        cursor.execute(command.numbered, values(member))
+        if command.returns_rows:
+            rows += cursor.fetchall()
+        elif cursor.rowcount > 0:
+            rows.append((member[run.tell],))
+    return Reply(rows, len(rows))
+
+
+def _many(cursor: sqlite3.Cursor, command: Command, batch: Sequence[Mapping[str, Any]]) -> int:
+    """The whole batch, in as few steps as can be: each step gives up Python's lock once."""
+    values = _tuples(command)
+    whole = len(batch) - len(batch) % CHUNK if _VALUES.search(command.numbered) else 0
+    changed = 0
+    for start in range(0, whole, CHUNK):
+        flat = [value for member in batch[start : start + CHUNK] for value in values(member)]
+        changed += cursor.execute(_chunked(command), flat).rowcount
+    if whole < len(batch):
+        cursor.executemany(command.numbered, [values(member) for member in batch[whole:]])
+        changed += cursor.rowcount
+    return changed
+
+
+@lru_cache
+def _tuples(command: Command) -> Callable[[Mapping[str, Any]], tuple[Any, ...]]:
+    """A member's parameters in the order of their numbers."""
+    if len(command.names) == 1:
+        name = command.names[0]
+        return lambda member: (member[name],)
+    return itemgetter(*command.names)
+
+
+@lru_cache
+def _chunked(command: Command) -> str:
+    """An INSERT ... VALUES of one row as one of CHUNK rows, the numbers of each row moved on."""
+    width = len(command.names)
+    row = command.numbered[_match(command).start(1) : _match(command).end(1)]
+    rows = [
+        re.sub(r"\?(\d+)", lambda found, by=number * width: f"?{int(found[1]) + by}", row)  # type: ignore[misc]
+        for number in range(CHUNK)
+    ]
+    return command.numbered.replace(row, ",\n".join(rows))
+
+
+def _match(command: Command) -> re.Match[str]:
+    found = _VALUES.search(command.numbered)
+    if found is None:
+        raise ValueError(f"not an INSERT of one row: {command.numbered}")
+    return found
 
 
 def translate(problem: sqlite3.Error, path: Path) -> HoldfastError:

@@ -5,7 +5,9 @@ import sqlite3
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from datetime import datetime
+from functools import partial
 from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qsl, unquote, urlsplit
@@ -23,7 +25,7 @@ from holdfast.engine.sqlite.turn import Turns
 from holdfast.engine.sqlite.wakeups import SqliteWakeups
 from holdfast.engine.statements import Statements
 from holdfast.engine.transaction import aunwrap, is_async, kind_of, unwrap
-from holdfast.errors import DatabaseBusy, InvalidURL, SchemaError
+from holdfast.errors import DatabaseBusy, HoldfastError, InvalidURL, SchemaError
 from holdfast.job import Job, NewJob
 
 PACKAGE = "holdfast.engine.sqlite"
@@ -36,11 +38,19 @@ PAGES_PER_COMMIT = 6  # of a small one: a leaf of each table and index that it t
 # be upgraded once somebody else has written in between.
 BEGIN = "BEGIN IMMEDIATE"
 
-_Work = Callable[[], Script[Any]]
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """One caller's write. Jobs without keys can be inserted together with those of others."""
+
+    script: Callable[[], Script[Any]]
+    jobs: Sequence[NewJob] = ()
 
 
 class SqliteDialect:
     """Times are integers: microseconds since 1970. All processes share the machine's clock."""
+
+    bodies_apart = True
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
@@ -74,7 +84,7 @@ class SqliteEngine(BaseEngine):
         self._busy_timeout = busy_timeout
         self._allow_network = allow_network
         self._statements = Statements(PACKAGE, WORDS)
-        self._group: GroupCommit[_Work, Any] = GroupCommit(self._write, largest=GROUP)
+        self._group: GroupCommit[Work, Any] = GroupCommit(self._write, largest=GROUP)
         self._opening = threading.Lock()
         self._writer: sqlite3.Connection | None = None
         self._checkpointer: sqlite3.Connection
@@ -237,7 +247,7 @@ class SqliteEngine(BaseEngine):
     def run(self, script: Callable[[], Script[T]], *, write: bool) -> T:
         self._open()
         if write:
-            result: T = self._group.submit(script)
+            result: T = self._group.submit(Work(script))
             return result
         return self._read(script)
 
@@ -254,23 +264,15 @@ class SqliteEngine(BaseEngine):
         finally:
             self._readers.append(connection)
 
-    def _write(self, group: Sequence[Request[_Work, Any]]) -> None:
+    def _write(self, group: Sequence[Request[Work, Any]]) -> None:
         """One transaction for the group, a savepoint for each member: one that fails harms no other,
         only a failed COMMIT fails all."""
         writer, cursor = self._open(), self._cursor
-        answers: list[tuple[Request[_Work, Any], Any]] = []
         with self._turns.take():
             before = writer.total_changes
             try:
                 cursor.execute(BEGIN)
-                for request in group:
-                    try:
-                        answers.append((request, self._member(request.work, alone=len(group) == 1)))
-                    except sqlite3.Error as problem:
-                        request.fail(translate(problem, self.path))
-                        request.error.__cause__ = problem  # type: ignore[union-attr]
-                    except Exception as problem:
-                        request.fail(problem)
+                answers = self._answers(group)
                 cursor.execute("COMMIT" if answers else "ROLLBACK")
             except BaseException as problem:
                 with suppress(sqlite3.Error):
@@ -285,6 +287,35 @@ class SqliteEngine(BaseEngine):
         if self._log_pages > CHECKPOINT_PAGES:
             self._checkpoint(writer)
 
+    def _answers(self, group: Sequence[Request[Work, Any]]) -> list[tuple[Request[Work, Any], Any]]:
+        together = [request for request in group if request.work.jobs]
+        if len(together) > 1:
+            try:
+                answers = self._together(together)
+            except (sqlite3.Error, HoldfastError):
+                together, answers = [], []  # one of them is bad: each alone, to tell which
+        else:
+            together, answers = [], []
+        for request in group:
+            if request in together:
+                continue
+            try:
+                answers.append((request, self._member(request.work.script, alone=len(group) == 1)))
+            except sqlite3.Error as problem:
+                request.fail(translate(problem, self.path))
+            except Exception as problem:
+                request.fail(problem)
+        return answers
+
+    def _together(
+        self, group: Sequence[Request[Work, Any]]
+    ) -> list[tuple[Request[Work, Any], Any]]:
+        """One insert for many callers: a savepoint and two statements for all of them."""
+        jobs = [job for request in group for job in request.work.jobs]
+        script = partial(verbs.insert, self.dialect, jobs, hint=["*"])
+        inserted = iter(self._member(script, alone=False))
+        return [(request, [next(inserted) for _ in request.work.jobs]) for request in group]
+
     def _ring(self) -> None:
         """Our own commits do not show in our own `data_version`: tell those who wait here."""
         if self._hinted:
@@ -292,7 +323,7 @@ class SqliteEngine(BaseEngine):
             for subscriber in list(self._subscribers):
                 subscriber.wake()
 
-    def _member(self, work: _Work, *, alone: bool) -> Any:
+    def _member(self, work: Callable[[], Script[Any]], *, alone: bool) -> Any:
         def perform_run(run: Run) -> Reply:
             self._hinted = self._hinted or run.name == "wake"
             return perform(self._cursor, self._statements, run)
@@ -325,8 +356,13 @@ class SqliteEngine(BaseEngine):
     # the verbs that are not only a script
 
     def insert(self, jobs: Sequence[NewJob], *, notify: bool = True) -> list[Job]:
-        queues = {job.queue for job in jobs} if notify else ()
-        return self.run(lambda: verbs.insert(self.dialect, jobs, hint=queues), write=True)
+        self._open()
+        self._log_pages += sum(len(job.payload) for job in jobs) // 4096
+        hint = ["*"] if notify else []
+        plain = notify and all(job.key is None for job in jobs)
+        work = Work(partial(verbs.insert, self.dialect, jobs, hint=hint), jobs if plain else ())
+        inserted: list[Job] = self._group.submit(work)
+        return inserted
 
     def open(self) -> None:
         self._open_beside()

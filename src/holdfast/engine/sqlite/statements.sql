@@ -12,9 +12,11 @@ VALUES (:id, :type, :queue,
         :priority, -:priority, :key, :entity_type, :entity_id,
         :max_attempts, :timeout, {now}, {now}, COALESCE(:run_at, {now} + :delay))
 ON CONFLICT DO NOTHING;
-INSERT INTO holdfast_bodies (job_id, payload)
-SELECT :id, :payload
- WHERE EXISTS (SELECT 1 FROM holdfast_jobs WHERE id = :id)
+
+-- name: insert_payloads
+-- Add the payloads of new jobs.
+INSERT INTO holdfast_payloads (job_id, payload)
+VALUES (:id, :payload)
 ON CONFLICT DO NOTHING;
 
 -- name: wake
@@ -58,13 +60,35 @@ UPDATE holdfast_jobs
  WHERE id = :holder
    AND status IN ({unfinished})
 RETURNING id;
-UPDATE holdfast_bodies
+UPDATE holdfast_payloads
    SET payload = :payload
  WHERE job_id = :holder
    AND EXISTS (SELECT 1 FROM holdfast_jobs WHERE id = :holder AND status IN ({unfinished}));
 
 -- name: claim
--- Take the best pending jobs of the given types in one queue, in the order of running.
+-- Take the best pending jobs of one type in one queue, in the order of running.
+UPDATE holdfast_jobs
+   SET status = 'running',
+       worker_id = :worker,
+       claim_no = claim_no + 1,
+       attempts = attempts + 1,
+       started_at = {now},
+       updated_at = {now},
+       progress = NULL,
+       message = NULL
+ WHERE id IN (SELECT id
+                FROM holdfast_jobs
+               WHERE status = 'pending'
+                 AND queue = :queue
+                 AND type = :type
+                 AND EXISTS (SELECT 1 FROM holdfast_workers WHERE id = :worker AND died_at IS NULL)
+                 AND NOT EXISTS (SELECT 1 FROM holdfast_queues WHERE name = :queue AND paused_at IS NOT NULL)
+               ORDER BY rank, run_at, id
+               LIMIT :limit)
+RETURNING {columns};
+
+-- name: claim_types
+-- The same for several types: the best of all of them.
 UPDATE holdfast_jobs
    SET status = 'running',
        worker_id = :worker,
@@ -88,7 +112,13 @@ UPDATE holdfast_jobs
                  AND NOT EXISTS (SELECT 1 FROM holdfast_queues WHERE name = :queue AND paused_at IS NOT NULL)
                ORDER BY best.rank, best.run_at, best.id
                LIMIT :limit)
-RETURNING {columns}, (SELECT payload FROM holdfast_bodies WHERE job_id = id), NULL;
+RETURNING {columns};
+
+-- name: payloads
+-- The payloads of jobs just claimed. (Through RETURNING they would be copied once more.)
+SELECT job_id, payload
+  FROM holdfast_payloads
+ WHERE job_id IN (SELECT value FROM json_each(:ids));
 
 -- name: finish
 -- Write how runs ended, each only while its claim holds. The row may know better than the run did:
@@ -111,12 +141,10 @@ UPDATE holdfast_jobs
        updated_at = {now}
  WHERE id = :id
    AND claim_no = :claim_no
-   AND status = 'running'
-RETURNING id, status;
-UPDATE holdfast_bodies
-   SET result = :result
- WHERE job_id = :id
-   AND :result IS NOT NULL
+   AND status = 'running';
+INSERT OR REPLACE INTO holdfast_results (job_id, result)
+SELECT :id, :result
+ WHERE :result IS NOT NULL
    AND EXISTS (SELECT 1 FROM holdfast_jobs WHERE id = :id AND finish_no = :claim_no AND status = 'completed');
 
 -- name: finished
@@ -129,7 +157,9 @@ SELECT id, finish_no, claim_no, status
 -- Keep a failed run with its job; the newest 50 of a job stay.
 INSERT INTO holdfast_attempts
        (job_id, claim_no, attempt, worker_id, started_at, finished_at, status, error, trace)
-VALUES (:id, :claim_no, :attempt, :worker_id, :started_at, {now}, :status, :error, :trace)
+SELECT id, :claim_no, :attempt, :worker_id, :started_at, {now}, status, :error, :trace
+  FROM holdfast_jobs
+ WHERE id = :id
 ON CONFLICT DO NOTHING;
 DELETE FROM holdfast_attempts
  WHERE job_id = :id
@@ -267,8 +297,7 @@ UPDATE holdfast_jobs
                       AND live.status IN ({unfinished})
                       AND live.id <> holdfast_jobs.id)
 RETURNING id, queue;
-UPDATE holdfast_bodies
-   SET result = NULL
+DELETE FROM holdfast_results
  WHERE job_id = :job_id
    AND EXISTS (SELECT 1 FROM holdfast_jobs WHERE id = :job_id AND status = 'pending');
 
@@ -307,7 +336,8 @@ ON CONFLICT (name) DO UPDATE
 -- Whole jobs by id.
 SELECT {columns}, payload, result
   FROM holdfast_jobs
-  JOIN holdfast_bodies ON job_id = id
+  JOIN holdfast_payloads ON holdfast_payloads.job_id = id
+  LEFT JOIN holdfast_results ON holdfast_results.job_id = id
  WHERE id IN (SELECT value FROM json_each(:ids));
 
 -- name: attempts

@@ -126,6 +126,8 @@ class AiosqliteTransaction:
                     await cursor.execute(command.sql, params)
                     rows += await cursor.fetchall()
                     count += max(cursor.rowcount, 0)
+                    if run.tell and cursor.rowcount > 0:
+                        rows.append((params[run.tell],))
             replies.append(Reply(rows, len(rows) if command.returns_rows else count))
         return replies[0]
 

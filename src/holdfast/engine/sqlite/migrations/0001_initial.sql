@@ -48,11 +48,15 @@ CREATE UNIQUE INDEX holdfast_jobs_key ON holdfast_jobs (type, key) WHERE key IS 
 
 CREATE INDEX holdfast_jobs_entity ON holdfast_jobs (entity_type, entity_id, id) WHERE entity_type IS NOT NULL;
 
--- Apart from the row: three changes of status would write a payload of 20 KB three times over.
-CREATE TABLE holdfast_bodies (
+-- Apart from the row, and from each other: SQLite writes a row anew when any of it changes.
+CREATE TABLE holdfast_payloads (
     job_id  TEXT NOT NULL PRIMARY KEY,
-    payload TEXT NOT NULL,
-    result  TEXT
+    payload TEXT NOT NULL
+);
+
+CREATE TABLE holdfast_results (
+    job_id TEXT NOT NULL PRIMARY KEY,
+    result TEXT NOT NULL
 );
 
 CREATE TABLE holdfast_attempts (
@@ -71,7 +75,8 @@ CREATE TABLE holdfast_attempts (
 -- A trigger, not a foreign key: it also fires on connections of the application, where foreign keys are off by default.
 CREATE TRIGGER holdfast_jobs_gone AFTER DELETE ON holdfast_jobs
 BEGIN
-    DELETE FROM holdfast_bodies WHERE job_id = OLD.id;
+    DELETE FROM holdfast_payloads WHERE job_id = OLD.id;
+    DELETE FROM holdfast_results WHERE job_id = OLD.id;
     DELETE FROM holdfast_attempts WHERE job_id = OLD.id;
 END;
 
