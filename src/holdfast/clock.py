@@ -6,6 +6,7 @@ that machines with different clocks agree; a clock that is not the system's over
 
 import time
 from datetime import UTC, datetime, timedelta
+from functools import lru_cache
 from typing import Protocol
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -59,5 +60,6 @@ def to_microseconds(moment: datetime) -> int:
     return (moment - EPOCH) // MICROSECOND
 
 
+@lru_cache(maxsize=4096)  # the moments of a batch are mostly the same few
 def from_microseconds(count: int) -> datetime:
     return EPOCH + timedelta(microseconds=count)

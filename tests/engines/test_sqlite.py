@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from holdfast import Holdfast
+from holdfast.engine.sqlite import checkpoint
 from holdfast.engine.sqlite import engine as module
 from holdfast.engine.sqlite.engine import SqliteEngine
 from holdfast.engine.sqlite.turn import Turns
@@ -31,7 +32,7 @@ def test_every_connection_is_durable_and_never_checkpoints_by_itself(database: D
     insert(engine)
     engine.counts()
     assert isinstance(engine, SqliteEngine)
-    connections = [engine._writer, engine._checkpointer, *engine._readers]
+    connections = [engine._writer, engine._checkpoints.connection, *engine._readers]
     assert len(connections) == 3
     for connection in connections:
         assert connection is not None
@@ -66,7 +67,7 @@ def test_checkpoints_run_while_the_writer_holds_the_lock(
     database: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The WAL-reset bug needs a commit during a checkpoint: none can come from anywhere."""
-    monkeypatch.setattr(module, "CHECKPOINT_PAGES", 1)
+    monkeypatch.setattr(checkpoint, "LOG_PAGES", 1)
     engine = database.engine()
     insert(engine)
     assert isinstance(engine, SqliteEngine)
@@ -85,8 +86,8 @@ def test_checkpoints_run_while_the_writer_holds_the_lock(
         def close(self) -> None:
             real.close()
 
-    real = engine._checkpointer
-    engine._checkpointer = Watched()  # type: ignore[assignment]
+    real = engine._checkpoints.connection
+    engine._checkpoints.connection = Watched()  # type: ignore[assignment]
     insert(engine)
     assert seen == ["PRAGMA wal_checkpoint(PASSIVE)"]
 

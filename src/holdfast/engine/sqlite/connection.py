@@ -94,7 +94,10 @@ def _each(cursor: sqlite3.Cursor, command: Command, run: Run) -> Reply:
     """Member by member: which of them changed something, or what they returned."""
     rows: list[Any] = []
     values = _tuples(command)
-    for member in run.batch or ():
+    batch = run.batch or ()
+    if run.tell and len(batch) > 1 and _all_change(cursor, command, batch):
+        return Reply([(member[run.tell],) for member in batch], len(batch))
+    for member in batch:
         cursor.execute(command.numbered, values(member))
         if command.returns_rows:
             rows += cursor.fetchall()
@@ -103,9 +106,22 @@ def _each(cursor: sqlite3.Cursor, command: Command, run: Run) -> Reply:
     return Reply(rows, len(rows))
 
 
+def _all_change(cursor: sqlite3.Cursor, command: Command, batch: Sequence[Any]) -> bool:
+    """Try the whole batch in one call, which is quicker; undone unless every member counted."""
+    cursor.execute("SAVEPOINT whole")
+    cursor.executemany(command.numbered, [_tuples(command)(member) for member in batch])
+    all_changed = cursor.rowcount == len(batch)
+    if not all_changed:
+        cursor.execute("ROLLBACK TO whole")
+    cursor.execute("RELEASE whole")
+    return all_changed
+
+
 def _many(cursor: sqlite3.Cursor, command: Command, batch: Sequence[Mapping[str, Any]]) -> int:
     """The whole batch, in as few steps as can be: each step gives up Python's lock once."""
     values = _tuples(command)
+    if len(batch) == 1:
+        return cursor.execute(command.numbered, values(batch[0])).rowcount
     whole = len(batch) - len(batch) % CHUNK if _VALUES.search(command.numbered) else 0
     changed = 0
     for start in range(0, whole, CHUNK):

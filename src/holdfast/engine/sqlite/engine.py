@@ -19,6 +19,7 @@ from holdfast.engine.group import GroupCommit, Request
 from holdfast.engine.inspection import COLUMNS
 from holdfast.engine.script import Reply, Run, Script, T, drive
 from holdfast.engine.sqlite import transaction
+from holdfast.engine.sqlite.checkpoint import Checkpoints
 from holdfast.engine.sqlite.connection import connect, perform, translate
 from holdfast.engine.sqlite.filesystem import refuse_network
 from holdfast.engine.sqlite.turn import Turns
@@ -32,8 +33,6 @@ PACKAGE = "holdfast.engine.sqlite"
 WORDS: Mapping[str, str] = {"now": ":now", "columns": COLUMNS, "schema": ""}
 BUSY_TIMEOUT = 5.0
 GROUP = 256  # requests that share a commit at the most
-CHECKPOINT_PAGES = 2000  # about 8 MB of log
-PAGES_PER_COMMIT = 6  # of a small one: a leaf of each table and index that it touches
 # The write lock first, before anything is read: a transaction that reads and then writes cannot
 # be upgraded once somebody else has written in between.
 BEGIN = "BEGIN IMMEDIATE"
@@ -87,12 +86,11 @@ class SqliteEngine(BaseEngine):
         self._group: GroupCommit[Work, Any] = GroupCommit(self._write, largest=GROUP)
         self._opening = threading.Lock()
         self._writer: sqlite3.Connection | None = None
-        self._checkpointer: sqlite3.Connection
+        self._checkpoints: Checkpoints
         self._cursor: sqlite3.Cursor
         self._turns: Turns
         self._readers: list[sqlite3.Connection] = []
         self._subscribers: list[SqliteWakeups] = []
-        self._log_pages = 0
         self._hinted = False
         self._migrated: list[str] = []
 
@@ -141,7 +139,7 @@ class SqliteEngine(BaseEngine):
                 except BaseException:
                     self._turns.close()
                     raise
-                self._checkpointer = self._connect()
+                self._checkpoints = Checkpoints(self._connect())
                 self._cursor = writer.cursor()
                 self._writer = writer
         return self._writer
@@ -166,7 +164,7 @@ class SqliteEngine(BaseEngine):
                 return
             for subscriber in list(self._subscribers):
                 subscriber.close()
-            for connection in [*self._readers, self._checkpointer, self._writer]:
+            for connection in [*self._readers, self._checkpoints.connection, self._writer]:
                 connection.close()
             self._readers.clear()
             self._writer = None
@@ -280,12 +278,13 @@ class SqliteEngine(BaseEngine):
                 if isinstance(problem, sqlite3.Error):
                     raise translate(problem, self.path) from problem
                 raise
-            self._log_pages += PAGES_PER_COMMIT + (writer.total_changes - before) // 2
+            self._checkpoints.count(rows=writer.total_changes - before)
         for request, answer in answers:
             request.resolve(answer)
         self._ring()
-        if self._log_pages > CHECKPOINT_PAGES:
-            self._checkpoint(writer)
+        if self._checkpoints.due:
+            with suppress(sqlite3.Error), self._turns.take():  # the next commit tries again
+                self._checkpoints.run(cursor)
 
     def _answers(self, group: Sequence[Request[Work, Any]]) -> list[tuple[Request[Work, Any], Any]]:
         together = [request for request in group if request.work.jobs]
@@ -325,7 +324,9 @@ class SqliteEngine(BaseEngine):
 
     def _member(self, work: Callable[[], Script[Any]], *, alone: bool) -> Any:
         def perform_run(run: Run) -> Reply:
-            self._hinted = self._hinted or run.name == "wake"
+            if run.name == "wake":
+                self._hinted = True
+                return Reply([], 0)
             return perform(self._cursor, self._statements, run)
 
         if alone:
@@ -341,23 +342,11 @@ class SqliteEngine(BaseEngine):
         self._cursor.execute("RELEASE member")
         return answer
 
-    def _checkpoint(self, writer: sqlite3.Connection) -> None:
-        """Move the log into the database. SQLite up to 3.51.2 can corrupt a database when a commit
-        restarts the log during a second checkpoint: so automatic ones are off, and ours run while
-        our writer holds the write lock, which no other checkpoint of ours and no commit can."""
-        self._log_pages = 0
-        with suppress(sqlite3.Error), self._turns.take():
-            self._cursor.execute("BEGIN IMMEDIATE")
-            try:
-                self._checkpointer.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchall()
-            finally:
-                self._cursor.execute("ROLLBACK")
-
     # the verbs that are not only a script
 
     def insert(self, jobs: Sequence[NewJob], *, notify: bool = True) -> list[Job]:
         self._open()
-        self._log_pages += sum(len(job.payload) for job in jobs) // 4096
+        self._checkpoints.count(size=sum(len(job.payload) for job in jobs))
         hint = ["*"] if notify else []
         plain = notify and all(job.key is None for job in jobs)
         work = Work(partial(verbs.insert, self.dialect, jobs, hint=hint), jobs if plain else ())
