@@ -56,8 +56,8 @@ class Lockstep(RuleBasedStateMachine):
         for engine in self.engines:
             for table in ("jobs", "workers", "queues"):
                 execute(engine, f"DELETE FROM {{{table}}}")
-            if hasattr(engine, "_low"):
-                engine._low.clear()
+            if hasattr(engine, "_bounds"):
+                engine._bounds.forget()
         self.model = Model(self.clock)
         self.ids: list[str] = []
         self.claims: list[Job] = []

@@ -101,7 +101,7 @@ def test_a_pooler_sees_no_session_state(database: Database) -> None:
         engine.counts()
     wakeups = engine.wakeups()
     assert isinstance(engine, PostgresEngine)
-    with engine._open().connection() as connection:
+    with engine._open()._take() as connection:
         assert connection.execute("SELECT count(*) FROM pg_prepared_statements").fetchone() == (0,)
         changed = connection.execute(
             "SELECT name FROM pg_settings WHERE source IN ('session', 'client')"
@@ -117,7 +117,7 @@ def test_without_a_pooler_statements_are_prepared_and_bounded(database: Database
     for _ in range(5):
         insert(engine)
     assert isinstance(engine, PostgresEngine)
-    with engine._open().connection() as connection:
+    with engine._open()._take() as connection:
         row = connection.execute("SELECT count(*) FROM pg_prepared_statements").fetchone()
         assert row is not None
         assert row[0] > 0

@@ -38,6 +38,7 @@ INDEXES: dict[str, set[str]] = {
     "holder": {"key"},
     "replace": {"id"},
     "claim": {"claim", "id"},
+    "claim_types": {"claim", "id"},
     "payloads": {"id"},
     "finish": {"id"},
     "finished": {"id"},
@@ -158,22 +159,24 @@ def _claim(engine: Engine, queue: str, types: tuple[str, ...]) -> list[Job]:
 _CLAIM_ROWS = 10 * LIMIT + 50 * len(TYPES)
 
 
-@case("claim", rows=_CLAIM_ROWS, needs="claim id")
+@case("claim claim_types", rows=_CLAIM_ROWS, needs="claim id")
 def _claim_best(engine: Engine, world: World) -> None:
     assert len(_claim(engine, "default", TYPES)) == LIMIT
     assert len(_claim(engine, "default", TYPES)) == LIMIT  # goes on where the first one ended
     assert len(_claim(engine, "mail", TYPES[:1])) == LIMIT
 
 
-@case("claim", rows=10, needs="claim")
+@case("claim claim_types", rows=10, needs="claim")
 def _claim_nothing(engine: Engine, world: World) -> None:
     assert _claim(engine, "default", ("idle", "idler")) == []
     assert _claim(engine, "nowhere", TYPES) == []
+    assert _claim(engine, "default", ("idle",)) == []
 
 
-@case("claim", rows=10, needs="claim")
+@case("claim claim_types", rows=10, needs="claim")
 def _claim_when_not_allowed(engine: Engine, world: World) -> None:
-    assert engine.claim("default", LIMIT, worker=DEAD[0], types=TYPES) == []
+    for types in (TYPES, TYPES[:1]):
+        assert engine.claim("default", LIMIT, worker=DEAD[0], types=types) == []
 
 
 def _held(world: World, worker: int, count: int) -> list[Finish]:
@@ -277,7 +280,7 @@ def _cancel(engine: Engine, world: World) -> None:
     assert len(engine.cancel(_some_of_each(world), keep=60.0)) == 20
 
 
-@case("retry wake", needs="id key")
+@case("retry", needs="id key")
 def _retry(engine: Engine, world: World) -> None:
     ids = world.ids("completed", LIMIT // 2) + world.ids("failed", LIMIT // 2)
     assert engine.retry(ids)  # of those whose key is not live by now

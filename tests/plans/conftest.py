@@ -6,14 +6,15 @@ import sqlite3
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import psycopg
 import pytest
 
 from holdfast.engine import open_engine
-from tests.plans.cases import CASES
+from tests.plans.cases import CASES, Case
 from tests.plans.explained import Explained
-from tests.plans.postgres_probe import Kept, Params, PostgresProbe, custom
+from tests.plans.postgres_probe import Explain, Kept, Params, PostgresProbe, ProbeConnection
 from tests.plans.world import World, fill_postgres, fill_sqlite
 from tests.support.server import PostgresServer
 
@@ -75,43 +76,52 @@ def make_tables(url: str, schema: str) -> None:
             connection.execute(f"ALTER TABLE {schema}.{table} SET (autovacuum_enabled = false)")
 
 
-@dataclass(frozen=True)
 class Grown:
     """Tables that were empty when every statement was prepared on them, and are full now."""
 
-    kept: PostgresProbe  #: with the plans of that time
-    fresh: PostgresProbe  #: plans now, but no statistics have been gathered yet
-    world: World
-    when_empty: list[Explained]
+    def __init__(self, connection: ProbeConnection, world: World) -> None:
+        self._connection = connection
+        self._world = world
+        self._plans = Kept()
+        self.when_empty: list[Explained] = []
+
+    def prepare(self, sent: dict[str, Params]) -> None:
+        for sql, params in sent.items():
+            here = re.sub(r"\bsmall(?=[._])", "grown", sql)
+            self.when_empty.append(self._plans.prepare(self._connection, here, params))
+
+    def with_kept_plans(self, case: Case) -> list[Explained]:
+        return self._run(case, self._plans.explain)
+
+    def without_statistics(self, case: Case, plan: Explain) -> list[Explained]:
+        """Planned now; but nothing has been counted since the tables were empty."""
+        return self._run(case, plan)
+
+    def _run(self, case: Case, plan: Explain) -> list[Explained]:
+        return PostgresProbe(self._connection, "grown", plan).run_case(case, self._world)
 
 
 @pytest.fixture(scope="session")
 def grown(postgres_worlds: PostgresWorlds) -> Iterator[Grown]:
-    url, world, plans = postgres_worlds.url, postgres_worlds.small, Kept()
+    url, world = postgres_worlds.url, postgres_worlds.small
     make_tables(url, "grown")
-    with (
-        contextlib.closing(PostgresProbe(url, "grown", plans.explain)) as kept,
-        contextlib.closing(PostgresProbe(url, "grown", custom)) as fresh,
-    ):
-        kept.plainly("SET plan_cache_mode = force_generic_plan")
-        when_empty = [
-            plans.prepare(kept.connection, re.sub(r"\bsmall(?=[._])", "grown", sql), params)
-            for sql, params in everything_sent(postgres_worlds).items()
-        ]
-        with psycopg.connect(url, autocommit=True) as connection:
-            fill_postgres(connection, "grown", world)
-        yield Grown(kept, fresh, world, when_empty)
+    with contextlib.closing(ProbeConnection.open(url, library=True)) as connection:
+        connection.plainly("SET plan_cache_mode = force_generic_plan")
+        grown = Grown(connection, world)
+        grown.prepare(everything_sent(connection, world))
+        with psycopg.connect(url, autocommit=True) as filling:
+            fill_postgres(filling, "grown", world)
+        yield grown
 
 
-def everything_sent(worlds: PostgresWorlds) -> dict[str, Params]:
+def everything_sent(connection: ProbeConnection, world: World) -> dict[str, Params]:
     """Every command that the cases send, with the parameters of one time."""
     sent: dict[str, Params] = {}
 
-    def note(connection: object, sql: str, params: Params) -> dict[str, dict[str, float]]:
+    def note(connection: object, sql: str, params: Params) -> dict[str, Any]:
         sent[sql] = params
-        return {"Plan": {"Node Type": "", "Total Cost": 0}}  # type: ignore[dict-item]
+        return {"Plan": {"Node Type": "", "Total Cost": 0.0}}
 
-    with contextlib.closing(PostgresProbe(worlds.url, "small", note)) as probe:
-        for case in CASES:
-            probe.run_case(case, worlds.small)
+    for case in CASES:
+        PostgresProbe(connection, "small", note).run_case(case, world)
     return sent

@@ -28,37 +28,25 @@ Explain = Callable[[Connection, str, Params], dict[str, Any]]
 
 
 class PostgresProbe(PostgresEngine):
-    """The library's engine, on one connection whose work is undone. What it sends is explained by
-    running it to its end, with what it writes, and back; then it runs once more, for the script."""
+    """The library's engine, on a connection whose work is undone. What it sends is explained by
+    running it to its end, with what it writes, and back; then it runs once more, for the script.
+    One engine for one case: it remembers where its claims ended."""
 
-    def __init__(self, url: str, schema: str, explain: Explain, *, library: bool = True) -> None:
+    def __init__(self, connection: "ProbeConnection", schema: str, explain: Explain) -> None:
+        url = connection.info.dsn
         super().__init__(url, schema=schema, pooler=False, clock=SystemClock(), auto_migrate=False)
         self._statements = self.statements = Spied(PACKAGE, self._words)
+        self._explain = explain
         self.explained: list[Explained] = []
-        probe = self
-
-        class Cursor(psycopg.Cursor[Any]):
-            def execute(self, query: Any, params: Any = None, **options: Any) -> Any:
-                probe.explain(explain, query, params)
-                return super().execute(query, params, **options)
-
-        # A pooler's connection is one on which nothing was set: the server's own settings.
-        settings = connection_settings(pooler=not library) | {"prepare_threshold": None}
-        self.connection: Connection = psycopg.connect(
-            url, row_factory=tuple_row, cursor_factory=Cursor, **settings
-        )
+        self.connection = connection
 
     def _on_connection(self, work: Callable[[Any], T]) -> T:
         return work(self.connection)
 
-    def close(self) -> None:
-        self.connection.close()
-        super().close()
-
-    def explain(self, explain: Explain, sql: str, params: Params) -> None:
+    def explain(self, sql: str, params: Params) -> None:
         with self.connection.transaction(force_rollback=True):
             before = self._touched()
-            plan = explain(self.connection, sql, params)
+            plan = self._explain(self.connection, sql, params)
             touched = self._touched() - before
         explained = read_plan(*self.statements.asked, sql, plan)
         explained.add(touched)
@@ -77,18 +65,37 @@ class PostgresProbe(PostgresEngine):
         return seen
 
     def run_case(self, case: Case, world: World, *before: str) -> list[Explained]:
-        self.explained = []
-        self._low.clear()
-        self._pruned_to.clear()
+        self.connection.probe = self
         with self.connection.transaction(force_rollback=True):
             for command in before:
-                self.plainly(command)
+                self.connection.plainly(command)
             case.act(self, world)
         assert case.runs <= {explained.name for explained in self.explained}
         return self.explained
 
+
+class ProbeConnection(psycopg.Connection[Any]):
+    """A connection on which every command of the library is explained first."""
+
+    probe: PostgresProbe
+
+    @classmethod
+    def open(cls, url: str, *, library: bool) -> "ProbeConnection":
+        """With the library's session settings, or the server's own, as a pooler would give it."""
+        settings = connection_settings(pooler=not library) | {"prepare_threshold": None}
+        connection = cls.connect(url, row_factory=tuple_row, **settings)
+        connection.cursor_factory = _Cursor
+        return connection
+
     def plainly(self, sql: str) -> None:
-        psycopg.Cursor(self.connection).execute(sql)
+        psycopg.Cursor(self).execute(sql)
+
+
+class _Cursor(psycopg.Cursor[Any]):
+    def execute(self, query: Any, params: Any = None, **options: Any) -> Any:
+        assert isinstance(self.connection, ProbeConnection)
+        self.connection.probe.explain(query, params)
+        return super().execute(query, params, **options)
 
 
 def custom(connection: Connection, sql: str, params: Params) -> dict[str, Any]:

@@ -2,14 +2,11 @@
 
 import re
 import sqlite3
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Self
 
 from holdfast.clock import SystemClock
-from holdfast.engine.script import Script, T, drive
-from holdfast.engine.sqlite.connection import connect, perform
-from holdfast.engine.sqlite.engine import PACKAGE, WORDS, SqliteEngine
+from holdfast.engine.sqlite.engine import BEGIN, PACKAGE, WORDS, SqliteEngine
 from tests.plans.cases import Case
 from tests.plans.explained import Explained, Spied
 from tests.plans.world import World
@@ -19,7 +16,7 @@ STEPS_PER_ROW = 60  # to find, sort, return or change one row, with all its inde
 
 # Statements that sort, and what: never more than they may look at.
 SORTS = {
-    "claim": "the best of each type",
+    "claim_types": "the best of each type",
     "rescue": "what dead workers held",
     "search": "a page; what runs",
     "search_edge": "what runs",
@@ -38,34 +35,32 @@ _LINE = re.compile(
 )
 
 
+_ENDS = {BEGIN: "SAVEPOINT verb", "COMMIT": "RELEASE verb", "ROLLBACK": "ROLLBACK TO verb"}
+
+
 class SqliteProbe(SqliteEngine):
-    """The library's engine, on one connection whose work is undone."""
+    """The library's engine, on one connection whose work is undone: its transactions become
+    savepoints of ours."""
 
     def __init__(self, path: Path) -> None:
         super().__init__(path, clock=SystemClock(), auto_migrate=False)
         self._statements = self.statements = Spied(PACKAGE, WORDS)
         self.explained: list[Explained] = []
-        self.connection = connect(path, busy_timeout=5.0, synchronous="OFF")
-        self.cursor = _Cursor(self.connection)
-        self.cursor.probe = self
+        self.connection = sqlite3.connect(path, isolation_level=None, factory=_Connection)
+        self.connection.probe = self
 
-    def run(self, script: Callable[[], Script[T]], *, write: bool) -> T:
-        return drive(script(), lambda run: perform(self.cursor, self._statements, run))
-
-    def close(self) -> None:
-        self.connection.close()
-        super().close()
+    def _connect(self) -> sqlite3.Connection:
+        return self.connection
 
     def run_case(self, case: Case, world: World, *before: str) -> list[Explained]:
-        self.explained = []
-        self.connection.execute("BEGIN IMMEDIATE")
+        self.connection.plainly("BEGIN IMMEDIATE")
         try:
             for command in before:
-                self.connection.execute(command).fetchall()
+                self.connection.plainly(command)
             case.act(self, world)
         finally:
             self.connection.set_progress_handler(None, 0)
-            self.connection.execute("ROLLBACK")
+            self.connection.plainly("ROLLBACK")
         assert case.runs <= {explained.name for explained in self.explained}
         for explained in self.explained:
             explained.most_work = STEPS_PER_ROW * (case.rows + 10)
@@ -73,8 +68,7 @@ class SqliteProbe(SqliteEngine):
 
     def explain(self, sql: str, params: Any) -> None:
         """Explain it, and count its steps from now until the next: its rows are fetched later."""
-        self.connection.set_progress_handler(None, 0)
-        lines = self.connection.execute(f"EXPLAIN QUERY PLAN {sql}", params).fetchall()
+        lines = self.connection.plainly(f"EXPLAIN QUERY PLAN {sql}", params)
         explained = read_lines(*self.statements.asked, sql, [line[3] for line in lines])
         if self.explained and self.explained[-1].sql == sql:
             explained = self.explained[-1]  # the next member of a batch
@@ -87,15 +81,27 @@ class SqliteProbe(SqliteEngine):
         self.connection.set_progress_handler(count, STRIDE)
 
 
-class _Cursor(sqlite3.Cursor):
+class _Connection(sqlite3.Connection):
     probe: SqliteProbe
 
+    def cursor(self, *_: Any) -> "_Cursor":  # type: ignore[override]
+        return super().cursor(_Cursor)
+
+    def plainly(self, sql: str, params: Any = ()) -> list[Any]:
+        self.set_progress_handler(None, 0)
+        return sqlite3.Cursor(self).execute(sql, params).fetchall()
+
+
+class _Cursor(sqlite3.Cursor):
+    connection: _Connection
+
     def execute(self, sql: str, params: Any = ()) -> Self:
-        self.probe.explain(sql, params)
-        return super().execute(sql, params)
+        if sql.startswith(("SELECT", "INSERT", "UPDATE", "DELETE", "WITH")):
+            self.connection.probe.explain(sql, params)
+        return super().execute(_ENDS.get(sql, sql), params)
 
     def executemany(self, sql: str, params: Any) -> Self:
-        self.probe.explain(sql, params[0])
+        self.connection.probe.explain(sql, params[0])
         return super().executemany(sql, params)
 
 

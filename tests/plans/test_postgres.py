@@ -1,15 +1,19 @@
 """PostgreSQL: every statement walks an index, whatever the settings, with plans of either kind."""
 
 import contextlib
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
+from holdfast.engine.sqlite.engine import PACKAGE, WORDS
+from holdfast.engine.statements import Statements
+from holdfast.job import Status
 from tests.plans.cases import CASES, Case
-from tests.plans.conftest import Grown, PostgresWorlds
+from tests.plans.conftest import SMALL, Grown, PostgresWorlds, SqliteWorld
 from tests.plans.explained import growth, problems
-from tests.plans.postgres_probe import PostgresProbe, custom, generic
+from tests.plans.postgres_probe import Explain, PostgresProbe, ProbeConnection, custom, generic
+from tests.plans.sqlite_probe import SqliteProbe
 
 EVERY_CASE = pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
 MODES = [
@@ -17,38 +21,33 @@ MODES = [
     for library in (True, False)
     for plan in (custom, generic)
 ]
-Open = Callable[[str], PostgresProbe]
 
 
 @pytest.fixture(scope="module", params=MODES)
-def opened(request: pytest.FixtureRequest, postgres_worlds: PostgresWorlds) -> Iterator[Any]:
-    """An engine on the large tables and one on the small: with the library's session settings or
-    the server's own (a pooler, the caller's connection), with plans for the parameters or for any."""
+def mode(
+    request: pytest.FixtureRequest, postgres_worlds: PostgresWorlds
+) -> Iterator[tuple[ProbeConnection, Explain]]:
+    """With the library's session settings or the server's own (a pooler, the caller's connection);
+    with plans for the parameters or for any."""
     library, plan = request.param
-    with (
-        contextlib.closing(
-            PostgresProbe(postgres_worlds.url, "large", plan, library=library)
-        ) as large,
-        contextlib.closing(
-            PostgresProbe(postgres_worlds.url, "small", plan, library=library)
-        ) as small,
-    ):
-        yield large, small
+    with contextlib.closing(ProbeConnection.open(postgres_worlds.url, library=library)) as opened:
+        yield opened, plan
 
 
 @EVERY_CASE
-def test_work_follows_the_batch(opened: Any, postgres_worlds: PostgresWorlds, case: Case):
-    large, small = opened
-    less = small.run_case(case, postgres_worlds.small)
-    more = large.run_case(case, postgres_worlds.large)
+def test_work_follows_the_batch(mode: Any, postgres_worlds: PostgresWorlds, case: Case):
+    connection, plan = mode
+    less = PostgresProbe(connection, "small", plan).run_case(case, postgres_worlds.small)
+    more = PostgresProbe(connection, "large", plan).run_case(case, postgres_worlds.large)
     assert problems(case, more) == []
     assert growth(less, more, factor=2.0, free=400) == []
 
 
 @EVERY_CASE
-def test_plans_without_statistics(grown: Grown, case: Case):
+@pytest.mark.parametrize("plan", [custom, generic], ids=["custom", "generic"])
+def test_plans_without_statistics(grown: Grown, case: Case, plan: Explain):
     """Much was enqueued, and autovacuum has not come yet."""
-    assert problems(case, grown.fresh.run_case(case, grown.world), by_name=False) == []
+    assert problems(case, grown.without_statistics(case, plan), by_name=False) == []
 
 
 def test_plans_made_on_empty_tables_walk_indexes(grown: Grown):
@@ -58,16 +57,22 @@ def test_plans_made_on_empty_tables_walk_indexes(grown: Grown):
 @EVERY_CASE
 def test_plans_made_on_empty_tables_stay_good(grown: Grown, case: Case):
     """A prepared statement keeps the plan that was made before the first job came."""
-    assert problems(case, grown.kept.run_case(case, grown.world), by_name=False) == []
+    assert problems(case, grown.with_kept_plans(case), by_name=False) == []
 
 
-def test_finish_goes_by_primary_key(opened: Any, grown: Grown, postgres_worlds: PostgresWorlds):
+def test_finish_goes_by_primary_key(mode: Any, grown: Grown, postgres_worlds: PostgresWorlds):
     """The index of running rows would be walked past every row that left it since the vacuum."""
     [case] = [case for case in CASES if case.name == "finish"]
-    probes = [(opened[0], postgres_worlds.large), (opened[1], postgres_worlds.small)]
-    for probe, world in [*probes, (grown.kept, grown.world), (grown.fresh, grown.world)]:
-        [finish] = [one for one in probe.run_case(case, world) if one.name == "finish"]
-        assert finish.indexes == {"id"}, finish.plan
+    connection, plan = mode
+    ran = [
+        *PostgresProbe(connection, "large", plan).run_case(case, postgres_worlds.large),
+        *PostgresProbe(connection, "small", plan).run_case(case, postgres_worlds.small),
+        *grown.without_statistics(case, plan),
+        *grown.with_kept_plans(case),
+    ]
+    finishes = [one for one in ran if one.name == "finish"]
+    assert len(finishes) == 4
+    assert [one.plan for one in finishes if one.indexes != {"id"}] == []
 
 
 LOSE = {
@@ -78,17 +83,28 @@ WITHOUT = [(case, index) for case in CASES for index in case.needs]
 
 
 @pytest.fixture(scope="module")
-def small(postgres_worlds: PostgresWorlds) -> Iterator[PostgresProbe]:
-    with contextlib.closing(PostgresProbe(postgres_worlds.url, "small", custom)) as probe:
-        yield probe
+def connection(postgres_worlds: PostgresWorlds) -> Iterator[ProbeConnection]:
+    with contextlib.closing(ProbeConnection.open(postgres_worlds.url, library=True)) as opened:
+        yield opened
 
 
 @pytest.mark.parametrize(
     ("case", "index"), WITHOUT, ids=[f"{case.name} without {index}" for case, index in WITHOUT]
 )
 def test_a_lost_index_is_noticed(
-    small: PostgresProbe, postgres_worlds: PostgresWorlds, case: Case, index: str
+    connection: ProbeConnection, postgres_worlds: PostgresWorlds, case: Case, index: str
 ):
     """The check of the check: without the index that it needs, a case must be found out."""
+    probe = PostgresProbe(connection, "small", custom)
     lose = LOSE.get(index, f"DROP INDEX small.jobs_{index}")
-    assert problems(case, small.run_case(case, postgres_worlds.small, lose)) != []
+    assert problems(case, probe.run_case(case, postgres_worlds.small, lose)) != []
+
+
+def test_every_statement_has_a_case(grown: Grown, sqlite_worlds: dict[int, SqliteWorld]):
+    """A new statement cannot come without a look at its plan: on some engine a case must run it."""
+    ran = {one.name for case in CASES for one in grown.without_statistics(case, custom)}
+    for case in CASES:
+        with contextlib.closing(SqliteProbe(sqlite_worlds[SMALL].path)) as probe:
+            ran |= {one.name for one in probe.run_case(case, sqlite_worlds[SMALL].world)}
+    assert ran == set(Statements(PACKAGE, WORDS))
+    assert {f"search-{status}" for status in Status} <= {case.name for case in CASES}

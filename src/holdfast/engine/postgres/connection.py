@@ -1,14 +1,13 @@
-"""PostgreSQL connections: the pool, what a session is told, and what errors mean."""
+"""PostgreSQL connections: what a session is told, how statements run, what errors mean."""
 
 import json
 from typing import Any
 
 import psycopg
 from psycopg.rows import TupleRow, tuple_row
-from psycopg_pool import ConnectionPool, PoolTimeout
 
 from holdfast.engine.script import Reply, Run
-from holdfast.engine.statements import Statements
+from holdfast.engine.statements import Command, Statements
 from holdfast.errors import (
     DatabaseBusy,
     DatabaseError,
@@ -21,8 +20,6 @@ from holdfast.errors import (
 
 Connection = psycopg.Connection[TupleRow]
 
-POOL_SIZE = 10
-POOL_TIMEOUT = 5.0  # seconds to wait for a free connection, or for a server that is away
 LOCK_TIMEOUT = 2.0
 STATEMENT_TIMEOUT = 30.0
 
@@ -61,26 +58,12 @@ def connection_settings(*, pooler: bool) -> dict[str, Any]:
     return settings
 
 
-def open_pool(url: str, *, pooler: bool) -> ConnectionPool[Connection]:
-    return ConnectionPool(
-        url,
-        kwargs=connection_settings(pooler=pooler),
-        min_size=0,
-        max_size=POOL_SIZE,
-        timeout=POOL_TIMEOUT,
-        num_workers=1,
-        max_idle=300,
-        name="holdfast",
-        open=False,
-    )
-
-
 def perform(connection: Connection, statements: Statements, run: Run) -> Reply:
     """Run one statement of a script; a batch travels as one JSON parameter."""
-    params = parameters(run)
+    sql, params = commands(statements, run)
     replies: list[Reply] = []
     with connection.cursor(row_factory=tuple_row) as cursor:
-        for command in statements.commands(run.name, run.options):
+        for command in sql:
             try:
                 cursor.execute(command.pyformat, params)
             except (OverflowError, UnicodeError) as problem:
@@ -90,22 +73,22 @@ def perform(connection: Connection, statements: Statements, run: Run) -> Reply:
     return replies[0]  # the first command is the verb; what follows it are consequences
 
 
-def parameters(run: Run) -> dict[str, Any]:
-    params = dict(run.params)
-    if run.batch is not None:
+def commands(statements: Statements, run: Run) -> tuple[tuple[Command, ...], dict[str, Any]]:
+    """The SQL of a statement and its parameters."""
+    if run.batch is None:
+        return statements.commands(run.name, run.options), dict(run.params)
+    single = len(run.batch) == 1
+    options = run.options | {"one" if single else "many"}
+    params = {**run.params, **run.batch[0]} if single else dict(run.params)
+    if run.name != "insert" or not single:
         params["batch"] = json.dumps(run.batch)
-    return params
+    return statements.commands(run.name, options), params
 
 
 def translate(problem: BaseException, where: str) -> HoldfastError:
     """Our error for a driver's, with the remedy. Goes by SQLSTATE, which all drivers give."""
     state = getattr(problem, "sqlstate", None) or getattr(problem, "pgcode", None) or ""
     text = str(problem).strip().partition("\n")[0]
-    if isinstance(problem, PoolTimeout):
-        return DatabaseUnavailable(
-            f"no connection to {where} within {POOL_TIMEOUT:g} s: is the server running, and may "
-            "this user connect?"
-        )
     if state in ("42P01", "3F000", "42703"):  # no such table, schema, column
         return SchemaError(
             f"{text}: the tables of Holdfast are not in {where}, or are those of another release; "

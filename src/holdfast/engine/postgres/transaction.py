@@ -11,7 +11,7 @@ from typing import Any
 import psycopg
 from psycopg.rows import tuple_row
 
-from holdfast.engine.postgres.connection import LOCK_TIMEOUT, parameters, translate
+from holdfast.engine.postgres.connection import LOCK_TIMEOUT, commands, translate
 from holdfast.engine.script import Reply, Run, Script, T, adrive, drive
 from holdfast.engine.statements import Command, Statements, parse
 from holdfast.engine.transaction import (
@@ -46,7 +46,7 @@ class _Scripts:
         self._where = where
 
     def _commands(self, run: Run) -> tuple[tuple[Command, ...], dict[str, Any]]:
-        return self._statements.commands(run.name, run.options), parameters(run)
+        return commands(self._statements, run)
 
     def _translated(self, problem: Exception) -> HoldfastError:
         if isinstance(problem, HoldfastError):
