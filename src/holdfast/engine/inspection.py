@@ -135,13 +135,12 @@ def _search_params(filter: Filter) -> dict[str, Any]:
         "worker_id": filter.worker_id,
         "entity_type": entity_type,
         "entity_id": entity_id,
-        "since": None if filter.since is None else floor_id(filter.since),
+        "since": FIRST_ID if filter.since is None else floor_id(filter.since),
     }
 
 
 def _search_options(filter: Filter, status: Status | None) -> tuple[frozenset[str], frozenset[str]]:
     """The lines that choose the walk, and those that filter what it sees."""
-    walk = {"since"} if filter.since is not None else set()
     residue = {
         word
         for word, value in [
@@ -154,19 +153,19 @@ def _search_options(filter: Filter, status: Status | None) -> tuple[frozenset[st
         if value is not None
     }
     if filter.entity is not None:
-        walk.add("entity")
+        walk = "entity"
         if status is not None:
             residue.add("status")
-    elif status is Status.RUNNING:
-        walk.add("running")
-    elif status is not None:
-        walk.add("listed")
-    return frozenset(walk), frozenset(residue)
+    elif status is None:
+        walk = "newest"
+    else:
+        walk = "running" if status is Status.RUNNING else "listed"
+    return frozenset({walk}), frozenset(residue)
 
 
 def count(dialect: Reader, status: Status | None, cap: int) -> Script[int]:
-    options = {"running"} if status is Status.RUNNING else {"listed"} if status else set()
-    params = {"status": status and status.value, "cap": cap}
+    options = {"running" if status is Status.RUNNING else "listed" if status else "newest"}
+    params = {"status": status and status.value, "first": FIRST_ID, "last": LAST_ID, "cap": cap}
     reply = yield Run("count", params, options=frozenset(options))
     total: int = reply.rows[0][0]
     return total

@@ -322,8 +322,9 @@ def prune_workers(dialect: Dialect, age: float) -> Script[None]:
 
 def cancel(dialect: Dialect, ids: Sequence[str], keep: float) -> Script[list[str]]:
     now = dialect.now()
-    rows = [{"now": now, "job_id": id, "keep": round(keep * MICRO)} for id in sorted(ids)]
-    return [row[0] for row in (yield Run("cancel", {"now": now}, rows)).rows]
+    params = {"now": now, "keep": round(keep * MICRO)}
+    rows = [params | {"job_id": id} for id in sorted(ids)]
+    return [row[0] for row in (yield Run("cancel", params, rows)).rows]
 
 
 def retry(dialect: Dialect, ids: Sequence[str]) -> Script[list[str]]:

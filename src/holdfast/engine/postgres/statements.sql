@@ -49,29 +49,26 @@ SELECT id::text, status
 -- name: replace
 -- Give the live holder of a key the newer request: a waiting one takes it over, a running one runs again.
 UPDATE {schema}.jobs
-   SET priority = new.priority,
-       rank = -new.priority,
-       entity_type = new.entity_type,
-       entity_id = new.entity_id,
-       max_attempts = new.max_attempts,
-       timeout = new.timeout,
-       payload = new.payload::json,
-       attempts = CASE WHEN jobs.status = 'running' THEN jobs.attempts ELSE 0 END,
-       status = CASE WHEN NOT new.moves OR jobs.status IN ('blocked', 'running') THEN jobs.status
-                     WHEN COALESCE(new.run_at, {now} + new.delay * interval '1 microsecond') > {now} THEN 'scheduled'
+   SET priority = :priority::bigint,
+       rank = -:priority::bigint,
+       entity_type = :entity_type::text,
+       entity_id = :entity_id::text,
+       max_attempts = :max_attempts::integer,
+       timeout = :timeout::double precision,
+       payload = :payload::text::json,
+       attempts = CASE WHEN status = 'running' THEN attempts ELSE 0 END,
+       status = CASE WHEN NOT :moves::boolean OR status IN ('blocked', 'running') THEN status
+                     WHEN COALESCE(:run_at::text::timestamptz, {now} + :delay::bigint * interval '1 microsecond') > {now} THEN 'scheduled'
                      ELSE 'pending' END,
-       run_at = CASE WHEN NOT new.moves OR jobs.status = 'running' THEN jobs.run_at
-                     ELSE COALESCE(new.run_at, {now} + new.delay * interval '1 microsecond') END,
-       rerun_at = CASE WHEN jobs.status <> 'running' THEN NULL
-                       WHEN new.moves THEN COALESCE(new.run_at, {now} + new.delay * interval '1 microsecond')
+       run_at = CASE WHEN NOT :moves::boolean OR status = 'running' THEN run_at
+                     ELSE COALESCE(:run_at::text::timestamptz, {now} + :delay::bigint * interval '1 microsecond') END,
+       rerun_at = CASE WHEN status <> 'running' THEN NULL
+                       WHEN :moves::boolean THEN COALESCE(:run_at::text::timestamptz, {now} + :delay::bigint * interval '1 microsecond')
                        ELSE {now} END,
        updated_at = {now}
-  FROM json_to_recordset(:batch::json)
-    AS new (holder uuid, moves boolean, priority bigint, entity_type text, entity_id text,
-            max_attempts integer, timeout double precision, run_at timestamptz, delay bigint, payload text)
- WHERE jobs.id = new.holder
-   AND jobs.status IN ({unfinished})
-RETURNING jobs.id::text;
+ WHERE id = :holder::text::uuid
+   AND status IN ({unfinished})
+RETURNING id::text;
 
 -- name: claim
 -- Take the best pending jobs of one type in one queue, in the order of running, past those that others hold.
@@ -210,20 +207,19 @@ SELECT id::text, finish_no, claim_no, status
 -- Keep a failed run with its job; the newest 50 of a job stay.
 INSERT INTO {schema}.attempts
        (job_id, claim_no, attempt, worker_id, started_at, finished_at, status, error, trace)
-SELECT jobs.id, new.claim_no, new.attempt, new.worker_id, new.started_at, {now}, jobs.status, new.error, new.trace
+SELECT id, claim_no, attempt, worker_id, started_at, {now},
+       (SELECT status FROM {schema}.jobs WHERE jobs.id = new.id), error, trace
   FROM json_to_recordset(:batch::json)
     AS new (id uuid, claim_no bigint, attempt integer, worker_id text, started_at timestamptz,
             error text, trace text)
-  JOIN {schema}.jobs ON jobs.id = new.id
 ON CONFLICT DO NOTHING;
 DELETE FROM {schema}.attempts
- USING json_to_recordset(:batch::json) AS new (id uuid)
- WHERE attempts.job_id = new.id
-   AND attempts.claim_no <= (SELECT old.claim_no
-                               FROM {schema}.attempts AS old
-                              WHERE old.job_id = new.id
-                              ORDER BY old.claim_no DESC
-                              LIMIT 1 OFFSET 50);
+ WHERE job_id = ANY(ARRAY(SELECT id FROM json_to_recordset(:batch::json) AS new (id uuid)))
+   AND claim_no <= (SELECT old.claim_no
+                      FROM {schema}.attempts AS old
+                     WHERE old.job_id = attempts.job_id
+                     ORDER BY old.claim_no DESC
+                     LIMIT 1 OFFSET 50);
 
 -- name: promote
 -- Make due jobs pending, the longest due first.
@@ -289,11 +285,10 @@ DELETE FROM {schema}.jobs
                        WHERE old.id = ANY(ARRAY(SELECT id
                                                   FROM (SELECT id, keep_until
                                                           FROM {schema}.jobs
-                                                         WHERE status = :status::text
+                                                         WHERE (status, id) > (:status::text, :after::uuid)
+                                                           AND (status, id) < (:status::text, :before::uuid)
                                                            AND status <> 'running'
-                                                           AND id > :after::uuid
-                                                           AND id < :before::uuid
-                                                         ORDER BY id
+                                                         ORDER BY status, id
                                                          LIMIT :scan::int) AS look
                                                  WHERE keep_until <= {now}
                                                  LIMIT :limit::int))
@@ -306,11 +301,10 @@ RETURNING id::text;
 SELECT max(id::text), count(*)
   FROM (SELECT id
           FROM {schema}.jobs
-         WHERE status = :status::text
+         WHERE (status, id) > (:status::text, :after::uuid)
+           AND (status, id) < (:status::text, :before::uuid)
            AND status <> 'running'
-           AND id > :after::uuid
-           AND id < :before::uuid
-         ORDER BY id
+         ORDER BY status, id
          LIMIT :scan::int) AS look;
 
 -- name: prune_workers
@@ -325,11 +319,10 @@ UPDATE {schema}.jobs
    SET status = CASE WHEN status = 'running' THEN status ELSE 'cancelled' END,
        cancel_requested = true,
        completed_at = CASE WHEN status <> 'running' THEN {now} END,
-       keep_until = CASE WHEN status <> 'running' THEN {now} + keep * interval '1 microsecond' END,
+       keep_until = CASE WHEN status <> 'running' THEN {now} + :keep::bigint * interval '1 microsecond' END,
        rerun_at = NULL,
        updated_at = {now}
-  FROM json_to_recordset(:batch::json) AS new (job_id uuid, keep bigint)
- WHERE id = job_id
+ WHERE id = ANY(ARRAY(SELECT job_id FROM json_to_recordset(:batch::json) AS new (job_id uuid)))
    AND status IN ({cancel}, {request_cancel})
 RETURNING id::text;
 
@@ -350,29 +343,30 @@ UPDATE {schema}.jobs
        cancel_requested = false,
        result = NULL,
        updated_at = {now}
-  FROM json_to_recordset(:batch::json) AS new (job_id uuid)
- WHERE id = job_id
+ WHERE id = ANY(ARRAY(SELECT job_id FROM json_to_recordset(:batch::json) AS new (job_id uuid)))
    AND status IN ({retry})
-   AND NOT EXISTS (SELECT 1
-                     FROM {schema}.jobs AS live
-                    WHERE live.type = jobs.type
-                      AND live.key = jobs.key
-                      AND live.status IN ({unfinished})
-                      AND live.id <> jobs.id)
-   AND NOT EXISTS (SELECT 1
-                     FROM json_to_recordset(:batch::json) AS beside (job_id uuid)
-                     JOIN {schema}.jobs AS twin ON twin.id = beside.job_id
-                    WHERE twin.type = jobs.type
-                      AND twin.key = jobs.key
-                      AND twin.status IN ({retry})
-                      AND twin.id < jobs.id)
+   AND (SELECT live.id
+          FROM {schema}.jobs AS live
+         WHERE live.type = jobs.type
+           AND live.key = jobs.key
+           AND live.status IN ({unfinished})
+           AND live.id <> jobs.id
+         LIMIT 1) IS NULL
+   AND (key IS NULL OR
+        (SELECT twin.id
+           FROM {schema}.jobs AS twin
+          WHERE twin.id = ANY(ARRAY(SELECT job_id FROM json_to_recordset(:batch::json) AS new (job_id uuid)))
+            AND twin.type = jobs.type
+            AND twin.key = jobs.key
+            AND twin.status IN ({retry})
+            AND twin.id < jobs.id
+          LIMIT 1) IS NULL)
 RETURNING id::text, queue;
 
 -- name: delete
 -- Remove jobs, whatever they are doing; a run whose row is gone ends quietly.
 DELETE FROM {schema}.jobs
- USING json_to_recordset(:batch::json) AS new (job_id uuid)
- WHERE id = job_id
+ WHERE id = ANY(ARRAY(SELECT job_id FROM json_to_recordset(:batch::json) AS new (job_id uuid)))
 RETURNING id::text;
 
 -- name: beat
@@ -414,17 +408,28 @@ SELECT job_id::text, claim_no, attempt, worker_id, started_at, finished_at, stat
  ORDER BY claim_no DESC;
 
 -- name: search
--- A page of jobs, the newest first: a bounded walk of one index, filtered. Bodies are not read.
+-- A page of jobs, the newest first: a bounded walk of one index, filtered. Bodies are not read. The comparisons of
+-- whole rows leave the planner one index to choose; by "status = ..." it may walk the primary key and find nothing.
 SELECT {columns}
   FROM (SELECT *
-          FROM {schema}.jobs
-         WHERE id < :before::uuid
-           AND id >= :since::uuid                                           --? since
-           AND status = :status::text AND status <> 'running'               --? listed
-           AND status = 'running'                                           --? running
-           AND entity_type = :entity_type::text                             --? entity
-           AND entity_id = :entity_id::text                                 --? entity
-         ORDER BY id DESC
+          FROM {schema}.jobs                                                --? newest
+          FROM {schema}.jobs                                                --? listed
+          FROM {schema}.jobs                                                --? entity
+          FROM (SELECT * FROM {schema}.jobs WHERE status = 'running' OFFSET 0) AS jobs --? running
+         WHERE id < :before::uuid                                                       --? newest
+           AND id >= :since::uuid                                                       --? newest
+         WHERE id < :before::uuid                                                       --? running
+           AND id >= :since::uuid                                                       --? running
+         WHERE (status, id) < (:status::text, :before::uuid)                            --? listed
+           AND (status, id) >= (:status::text, :since::uuid)                            --? listed
+           AND status <> 'running'                                                      --? listed
+         WHERE (entity_type, entity_id, id) < (:entity_type::text, :entity_id::text, :before::uuid)   --? entity
+           AND (entity_type, entity_id, id) >= (:entity_type::text, :entity_id::text, :since::uuid)   --? entity
+           AND entity_type IS NOT NULL                                                  --? entity
+         ORDER BY id DESC                                                               --? newest
+         ORDER BY id DESC                                                               --? running
+         ORDER BY status DESC, id DESC                                                  --? listed
+         ORDER BY entity_type DESC, entity_id DESC, id DESC                             --? entity
          LIMIT :scan::int) AS jobs
  WHERE TRUE
    AND status = :status::text                                               --? status
@@ -440,14 +445,24 @@ SELECT {columns}
 -- How far that walk went: the last id, and how many rows it saw.
 SELECT min(id::text), count(*)
   FROM (SELECT id
-          FROM {schema}.jobs
-         WHERE id < :before::uuid
-           AND id >= :since::uuid                                           --? since
-           AND status = :status::text AND status <> 'running'               --? listed
-           AND status = 'running'                                           --? running
-           AND entity_type = :entity_type::text                             --? entity
-           AND entity_id = :entity_id::text                                 --? entity
-         ORDER BY id DESC
+          FROM {schema}.jobs                                                --? newest
+          FROM {schema}.jobs                                                --? listed
+          FROM {schema}.jobs                                                --? entity
+          FROM (SELECT * FROM {schema}.jobs WHERE status = 'running' OFFSET 0) AS jobs --? running
+         WHERE id < :before::uuid                                                       --? newest
+           AND id >= :since::uuid                                                       --? newest
+         WHERE id < :before::uuid                                                       --? running
+           AND id >= :since::uuid                                                       --? running
+         WHERE (status, id) < (:status::text, :before::uuid)                            --? listed
+           AND (status, id) >= (:status::text, :since::uuid)                            --? listed
+           AND status <> 'running'                                                      --? listed
+         WHERE (entity_type, entity_id, id) < (:entity_type::text, :entity_id::text, :before::uuid)   --? entity
+           AND (entity_type, entity_id, id) >= (:entity_type::text, :entity_id::text, :since::uuid)   --? entity
+           AND entity_type IS NOT NULL                                                  --? entity
+         ORDER BY id DESC                                                               --? newest
+         ORDER BY id DESC                                                               --? running
+         ORDER BY status DESC, id DESC                                                  --? listed
+         ORDER BY entity_type DESC, entity_id DESC, id DESC                             --? entity
          LIMIT :scan::int) AS look;
 
 -- name: count
@@ -456,7 +471,9 @@ SELECT count(*)
   FROM (SELECT 1
           FROM {schema}.jobs
          WHERE TRUE
-           AND status = :status::text AND status <> 'running'               --? listed
+           AND (status, id) >= (:status::text, :first::uuid)                --? listed
+           AND (status, id) <= (:status::text, :last::uuid)                 --? listed
+           AND status <> 'running'                                          --? listed
            AND status = 'running'                                           --? running
          LIMIT :cap::int) AS counted;
 

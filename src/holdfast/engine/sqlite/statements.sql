@@ -1,6 +1,7 @@
 -- The SQL of the SQLite engine. The same names, in the same order, as ../postgres/statements.sql.
 -- A statement given a batch runs once for each member. Times are microseconds; {now} is the moment
 -- of the call. Every write runs after BEGIN IMMEDIATE, so nothing moves between two statements.
+-- INDEXED BY, because the application may have run ANALYZE while the tables were small.
 
 -- name: insert
 -- Add jobs; one whose id is there, or whose key is live, is left out.
@@ -77,14 +78,14 @@ UPDATE holdfast_jobs
        progress = NULL,
        message = NULL
  WHERE id IN (SELECT id
-                FROM holdfast_jobs
+                FROM holdfast_jobs INDEXED BY holdfast_jobs_claim
                WHERE status = 'pending'
                  AND queue = :queue
                  AND type = :type
-                 AND EXISTS (SELECT 1 FROM holdfast_workers WHERE id = :worker AND died_at IS NULL)
-                 AND NOT EXISTS (SELECT 1 FROM holdfast_queues WHERE name = :queue AND paused_at IS NOT NULL)
                ORDER BY rank, run_at, id
-               LIMIT :limit)
+               LIMIT CASE WHEN EXISTS (SELECT 1 FROM holdfast_workers WHERE id = :worker AND died_at IS NULL)
+                           AND NOT EXISTS (SELECT 1 FROM holdfast_queues WHERE name = :queue AND paused_at IS NOT NULL)
+                          THEN :limit ELSE 0 END)
 RETURNING {columns};
 
 -- name: claim_types
@@ -102,14 +103,14 @@ UPDATE holdfast_jobs
                 FROM json_each(:types) AS wanted
           CROSS JOIN holdfast_jobs AS best
                WHERE best.id IN (SELECT id
-                                   FROM holdfast_jobs
+                                   FROM holdfast_jobs INDEXED BY holdfast_jobs_claim
                                   WHERE status = 'pending'
                                     AND queue = :queue
                                     AND type = wanted.value
                                   ORDER BY rank, run_at, id
-                                  LIMIT :limit)
-                 AND EXISTS (SELECT 1 FROM holdfast_workers WHERE id = :worker AND died_at IS NULL)
-                 AND NOT EXISTS (SELECT 1 FROM holdfast_queues WHERE name = :queue AND paused_at IS NOT NULL)
+                                  LIMIT CASE WHEN EXISTS (SELECT 1 FROM holdfast_workers WHERE id = :worker AND died_at IS NULL)
+                           AND NOT EXISTS (SELECT 1 FROM holdfast_queues WHERE name = :queue AND paused_at IS NOT NULL)
+                          THEN :limit ELSE 0 END)
                ORDER BY best.rank, best.run_at, best.id
                LIMIT :limit)
 RETURNING {columns};
@@ -175,7 +176,7 @@ UPDATE holdfast_jobs
    SET status = 'pending',
        updated_at = {now}
  WHERE id IN (SELECT id
-                FROM holdfast_jobs
+                FROM holdfast_jobs INDEXED BY holdfast_jobs_due
                WHERE status IN ({promote})
                  AND run_at <= {now}
                ORDER BY run_at, id
@@ -185,7 +186,7 @@ RETURNING queue;
 -- name: next_due
 -- Microseconds until the next job is due; not positive: now.
 SELECT run_at - {now}
-  FROM holdfast_jobs
+  FROM holdfast_jobs INDEXED BY holdfast_jobs_due
  WHERE status IN ({promote})
  ORDER BY run_at, id
  LIMIT 1;
@@ -216,7 +217,7 @@ UPDATE holdfast_jobs
        updated_at = {now}
  WHERE id IN (SELECT held.id
                 FROM holdfast_workers AS dead
-          CROSS JOIN holdfast_jobs AS held
+          CROSS JOIN holdfast_jobs AS held INDEXED BY holdfast_jobs_held
                WHERE dead.died_at IS NOT NULL
                  AND held.worker_id = dead.id
                  AND held.status = 'running'
@@ -229,7 +230,7 @@ RETURNING {columns};
 DELETE FROM holdfast_jobs
  WHERE id IN (SELECT id
                 FROM (SELECT id, keep_until
-                        FROM holdfast_jobs
+                        FROM holdfast_jobs INDEXED BY holdfast_jobs_listed
                        WHERE status = :status
                          AND status <> 'running'
                          AND id > :after
@@ -244,7 +245,7 @@ RETURNING id;
 -- How far that look went: the last id, and how many rows it saw.
 SELECT MAX(id), COUNT(*)
   FROM (SELECT id
-          FROM holdfast_jobs
+          FROM holdfast_jobs INDEXED BY holdfast_jobs_listed
          WHERE status = :status
            AND status <> 'running'
            AND id > :after
@@ -321,7 +322,7 @@ RETURNING beat_no;
 -- name: held
 -- What a worker holds, by the database's word.
 SELECT id, claim_no, cancel_requested
-  FROM holdfast_jobs
+  FROM holdfast_jobs INDEXED BY holdfast_jobs_held
  WHERE status = 'running'
    AND worker_id = :worker;
 
@@ -351,13 +352,16 @@ SELECT job_id, claim_no, attempt, worker_id, started_at, finished_at, status, er
 -- A page of jobs, the newest first: a bounded walk of one index, filtered. Bodies are not read.
 SELECT {columns}
   FROM (SELECT *
-          FROM holdfast_jobs
+          FROM holdfast_jobs                                    --? newest
+          FROM holdfast_jobs INDEXED BY holdfast_jobs_listed    --? listed
+          FROM holdfast_jobs INDEXED BY holdfast_jobs_held      --? running
+          FROM holdfast_jobs INDEXED BY holdfast_jobs_entity    --? entity
          WHERE id < :before
-           AND id >= :since                                     --? since
+           AND id >= :since
            AND status = :status AND status <> 'running'         --? listed
-           AND status = 'running'                               --? running
+           AND status = 'running' AND worker_id IS NOT NULL     --? running
            AND entity_type = :entity_type                       --? entity
-           AND entity_id = :entity_id                           --? entity
+           AND entity_id = :entity_id AND entity_type IS NOT NULL --? entity
          ORDER BY id DESC
          LIMIT :scan)
  WHERE TRUE
@@ -374,13 +378,16 @@ SELECT {columns}
 -- How far that walk went: the last id, and how many rows it saw.
 SELECT MIN(id), COUNT(*)
   FROM (SELECT id
-          FROM holdfast_jobs
+          FROM holdfast_jobs                                    --? newest
+          FROM holdfast_jobs INDEXED BY holdfast_jobs_listed    --? listed
+          FROM holdfast_jobs INDEXED BY holdfast_jobs_held      --? running
+          FROM holdfast_jobs INDEXED BY holdfast_jobs_entity    --? entity
          WHERE id < :before
-           AND id >= :since                                     --? since
+           AND id >= :since
            AND status = :status AND status <> 'running'         --? listed
-           AND status = 'running'                               --? running
+           AND status = 'running' AND worker_id IS NOT NULL     --? running
            AND entity_type = :entity_type                       --? entity
-           AND entity_id = :entity_id                           --? entity
+           AND entity_id = :entity_id AND entity_type IS NOT NULL --? entity
          ORDER BY id DESC
          LIMIT :scan);
 
@@ -388,7 +395,9 @@ SELECT MIN(id), COUNT(*)
 -- How many jobs have a status, counted up to a cap.
 SELECT COUNT(*)
   FROM (SELECT 1
-          FROM holdfast_jobs
+          FROM holdfast_jobs                                    --? newest
+          FROM holdfast_jobs INDEXED BY holdfast_jobs_listed    --? listed
+          FROM holdfast_jobs INDEXED BY holdfast_jobs_held      --? running
          WHERE TRUE
            AND status = :status AND status <> 'running'         --? listed
            AND status = 'running'                               --? running
@@ -403,15 +412,15 @@ SELECT id, info, beat_no, started_at, beat_at, died_at
 -- name: queues
 -- Queues that hold pending jobs or were ever paused; depth is counted up to a cap.
 WITH RECURSIVE seen (name) AS (
-    SELECT MIN(queue) FROM holdfast_jobs WHERE status = 'pending'
+    SELECT MIN(queue) FROM holdfast_jobs INDEXED BY holdfast_jobs_claim WHERE status = 'pending'
      UNION ALL
-    SELECT (SELECT MIN(queue) FROM holdfast_jobs WHERE status = 'pending' AND queue > seen.name)
+    SELECT (SELECT MIN(queue) FROM holdfast_jobs INDEXED BY holdfast_jobs_claim WHERE status = 'pending' AND queue > seen.name)
       FROM seen
      WHERE seen.name IS NOT NULL
 )
 SELECT names.name,
        kept.paused_at,
-       (SELECT COUNT(*) FROM (SELECT 1 FROM holdfast_jobs WHERE status = 'pending' AND queue = names.name LIMIT :cap))
+       (SELECT COUNT(*) FROM (SELECT 1 FROM holdfast_jobs INDEXED BY holdfast_jobs_claim WHERE status = 'pending' AND queue = names.name LIMIT :cap))
   FROM (SELECT name FROM seen WHERE name IS NOT NULL UNION SELECT name FROM holdfast_queues) AS names
   LEFT JOIN holdfast_queues AS kept ON kept.name = names.name
  ORDER BY names.name;
