@@ -41,5 +41,5 @@ def test_every_statement_that_is_run_exists():
 @pytest.mark.parametrize("engine", ENGINES)
 def test_every_option_is_asked_for_by_somebody(engine: str):
     options = set(re.findall(r"--\? (\w+)$", text(engine), re.MULTILINE))
-    assert {"since", "listed", "running", "entity"} <= options
+    assert {"listed", "running", "entity"} <= options
     assert [word for word in sorted(options) if f'"{word}"' not in PYTHON] == []

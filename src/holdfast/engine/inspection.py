@@ -165,7 +165,7 @@ def _search_options(filter: Filter, status: Status | None) -> tuple[frozenset[st
 
 def count(dialect: Reader, status: Status | None, cap: int) -> Script[int]:
     options = {"running" if status is Status.RUNNING else "listed" if status else "newest"}
-    params = {"status": status and status.value, "first": FIRST_ID, "last": LAST_ID, "cap": cap}
+    params = {"status": status and status.value, "cap": cap}
     reply = yield Run("count", params, options=frozenset(options))
     total: int = reply.rows[0][0]
     return total

@@ -41,6 +41,7 @@ _SESSION = {
     "idle_in_transaction_session_timeout": "60000",
     "timezone": "UTC",
     "enable_seqscan": "off",
+    "enable_bitmapscan": "off",
     "plan_cache_mode": "force_generic_plan",  # planning a claim costs more than running one
     "jit": "off",
 }

@@ -214,12 +214,13 @@ SELECT id, claim_no, attempt, worker_id, started_at, {now},
             error text, trace text)
 ON CONFLICT DO NOTHING;
 DELETE FROM {schema}.attempts
- WHERE job_id = ANY(ARRAY(SELECT id FROM json_to_recordset(:batch::json) AS new (id uuid)))
-   AND claim_no <= (SELECT old.claim_no
-                      FROM {schema}.attempts AS old
-                     WHERE old.job_id = attempts.job_id
-                     ORDER BY old.claim_no DESC
-                     LIMIT 1 OFFSET 50);
+ USING json_to_recordset(:batch::json) AS new (id uuid)
+ WHERE attempts.job_id = new.id
+   AND attempts.claim_no <= (SELECT old.claim_no
+                               FROM {schema}.attempts AS old
+                              WHERE old.job_id = new.id
+                              ORDER BY old.claim_no DESC
+                              LIMIT 1 OFFSET 50);
 
 -- name: promote
 -- Make due jobs pending, the longest due first.
@@ -285,9 +286,10 @@ DELETE FROM {schema}.jobs
                        WHERE old.id = ANY(ARRAY(SELECT id
                                                   FROM (SELECT id, keep_until
                                                           FROM {schema}.jobs
-                                                         WHERE (status, id) > (:status::text, :after::uuid)
-                                                           AND (status, id) < (:status::text, :before::uuid)
+                                                         WHERE status = ANY(ARRAY[:status::text])
                                                            AND status <> 'running'
+                                                           AND id > :after::uuid
+                                                           AND id < :before::uuid
                                                          ORDER BY status, id
                                                          LIMIT :scan::int) AS look
                                                  WHERE keep_until <= {now}
@@ -301,9 +303,10 @@ RETURNING id::text;
 SELECT max(id::text), count(*)
   FROM (SELECT id
           FROM {schema}.jobs
-         WHERE (status, id) > (:status::text, :after::uuid)
-           AND (status, id) < (:status::text, :before::uuid)
+         WHERE status = ANY(ARRAY[:status::text])
            AND status <> 'running'
+           AND id > :after::uuid
+           AND id < :before::uuid
          ORDER BY status, id
          LIMIT :scan::int) AS look;
 
@@ -327,7 +330,13 @@ UPDATE {schema}.jobs
 RETURNING id::text;
 
 -- name: retry
--- Run again, from the beginning, unless another live job holds the key by now.
+-- Run again, from the beginning, unless another live job holds the key by now; of several with one key, the first.
+WITH asked AS MATERIALIZED (
+    SELECT id, key, row_number() OVER (PARTITION BY type, key ORDER BY id) AS place
+      FROM {schema}.jobs
+     WHERE id = ANY(ARRAY(SELECT job_id FROM json_to_recordset(:batch::json) AS new (job_id uuid)))
+       AND COALESCE(status, '') IN ({retry})
+)
 UPDATE {schema}.jobs
    SET status = 'pending',
        attempts = 0,
@@ -343,24 +352,15 @@ UPDATE {schema}.jobs
        cancel_requested = false,
        result = NULL,
        updated_at = {now}
- WHERE id = ANY(ARRAY(SELECT job_id FROM json_to_recordset(:batch::json) AS new (job_id uuid)))
-   AND status IN ({retry})
-   AND (SELECT live.id
-          FROM {schema}.jobs AS live
-         WHERE live.type = jobs.type
-           AND live.key = jobs.key
-           AND live.status IN ({unfinished})
-           AND live.id <> jobs.id
-         LIMIT 1) IS NULL
-   AND (key IS NULL OR
-        (SELECT twin.id
-           FROM {schema}.jobs AS twin
-          WHERE twin.id = ANY(ARRAY(SELECT job_id FROM json_to_recordset(:batch::json) AS new (job_id uuid)))
-            AND twin.type = jobs.type
-            AND twin.key = jobs.key
-            AND twin.status IN ({retry})
-            AND twin.id < jobs.id
-          LIMIT 1) IS NULL)
+ WHERE id = ANY(ARRAY(SELECT id FROM asked WHERE place = 1 OR key IS NULL))
+   AND COALESCE(status, '') IN ({retry})
+   AND NOT EXISTS (SELECT 1
+                     FROM {schema}.jobs AS live
+                    WHERE live.type = jobs.type
+                      AND live.key = jobs.key
+                      AND live.status IN ({unfinished})
+                      AND live.id <> jobs.id
+                   OFFSET 0)
 RETURNING id::text, queue;
 
 -- name: delete
@@ -408,28 +408,23 @@ SELECT job_id::text, claim_no, attempt, worker_id, started_at, finished_at, stat
  ORDER BY claim_no DESC;
 
 -- name: search
--- A page of jobs, the newest first: a bounded walk of one index, filtered. Bodies are not read. The comparisons of
--- whole rows leave the planner one index to choose; by "status = ..." it may walk the primary key and find nothing.
+-- A page of jobs, the newest first: a bounded walk of one index, filtered. Bodies are not read. "= ANY" and the order
+-- leave the planner one index to choose: by a plain "status = ..." it may walk the primary key, and find nothing.
 SELECT {columns}
   FROM (SELECT *
           FROM {schema}.jobs                                                --? newest
           FROM {schema}.jobs                                                --? listed
           FROM {schema}.jobs                                                --? entity
           FROM (SELECT * FROM {schema}.jobs WHERE status = 'running' OFFSET 0) AS jobs --? running
-         WHERE id < :before::uuid                                                       --? newest
-           AND id >= :since::uuid                                                       --? newest
-         WHERE id < :before::uuid                                                       --? running
-           AND id >= :since::uuid                                                       --? running
-         WHERE (status, id) < (:status::text, :before::uuid)                            --? listed
-           AND (status, id) >= (:status::text, :since::uuid)                            --? listed
-           AND status <> 'running'                                                      --? listed
-         WHERE (entity_type, entity_id, id) < (:entity_type::text, :entity_id::text, :before::uuid)   --? entity
-           AND (entity_type, entity_id, id) >= (:entity_type::text, :entity_id::text, :since::uuid)   --? entity
-           AND entity_type IS NOT NULL                                                  --? entity
-         ORDER BY id DESC                                                               --? newest
-         ORDER BY id DESC                                                               --? running
-         ORDER BY status DESC, id DESC                                                  --? listed
-         ORDER BY entity_type DESC, entity_id DESC, id DESC                             --? entity
+         WHERE id < :before::uuid
+           AND id >= :since::uuid
+           AND status = ANY(ARRAY[:status::text]) AND status <> 'running'   --? listed
+           AND entity_type = ANY(ARRAY[:entity_type::text])                 --? entity
+           AND entity_id = :entity_id::text AND entity_type IS NOT NULL     --? entity
+         ORDER BY
+               status DESC,                                                 --? listed
+               entity_type DESC,                                            --? entity
+               id DESC
          LIMIT :scan::int) AS jobs
  WHERE TRUE
    AND status = :status::text                                               --? status
@@ -449,20 +444,15 @@ SELECT min(id::text), count(*)
           FROM {schema}.jobs                                                --? listed
           FROM {schema}.jobs                                                --? entity
           FROM (SELECT * FROM {schema}.jobs WHERE status = 'running' OFFSET 0) AS jobs --? running
-         WHERE id < :before::uuid                                                       --? newest
-           AND id >= :since::uuid                                                       --? newest
-         WHERE id < :before::uuid                                                       --? running
-           AND id >= :since::uuid                                                       --? running
-         WHERE (status, id) < (:status::text, :before::uuid)                            --? listed
-           AND (status, id) >= (:status::text, :since::uuid)                            --? listed
-           AND status <> 'running'                                                      --? listed
-         WHERE (entity_type, entity_id, id) < (:entity_type::text, :entity_id::text, :before::uuid)   --? entity
-           AND (entity_type, entity_id, id) >= (:entity_type::text, :entity_id::text, :since::uuid)   --? entity
-           AND entity_type IS NOT NULL                                                  --? entity
-         ORDER BY id DESC                                                               --? newest
-         ORDER BY id DESC                                                               --? running
-         ORDER BY status DESC, id DESC                                                  --? listed
-         ORDER BY entity_type DESC, entity_id DESC, id DESC                             --? entity
+         WHERE id < :before::uuid
+           AND id >= :since::uuid
+           AND status = ANY(ARRAY[:status::text]) AND status <> 'running'   --? listed
+           AND entity_type = ANY(ARRAY[:entity_type::text])                 --? entity
+           AND entity_id = :entity_id::text AND entity_type IS NOT NULL     --? entity
+         ORDER BY
+               status DESC,                                                 --? listed
+               entity_type DESC,                                            --? entity
+               id DESC
          LIMIT :scan::int) AS look;
 
 -- name: count
@@ -471,10 +461,12 @@ SELECT count(*)
   FROM (SELECT 1
           FROM {schema}.jobs
          WHERE TRUE
-           AND (status, id) >= (:status::text, :first::uuid)                --? listed
-           AND (status, id) <= (:status::text, :last::uuid)                 --? listed
-           AND status <> 'running'                                          --? listed
+           AND status = ANY(ARRAY[:status::text]) AND status <> 'running'   --? listed
            AND status = 'running'                                           --? running
+         ORDER BY
+               status,                                                      --? listed
+               worker_id,                                                   --? running
+               id
          LIMIT :cap::int) AS counted;
 
 -- name: workers
@@ -494,7 +486,7 @@ WITH RECURSIVE seen (name) AS (
 )
 SELECT names.name,
        kept.paused_at,
-       (SELECT count(*) FROM (SELECT 1 FROM {schema}.jobs WHERE status = 'pending' AND queue = names.name LIMIT :cap::int) AS counted)
+       (SELECT count(*) FROM (SELECT 1 FROM {schema}.jobs WHERE status = 'pending' AND queue = names.name ORDER BY type, rank, run_at, id LIMIT :cap::int) AS counted)
   FROM (SELECT name FROM seen WHERE name IS NOT NULL UNION SELECT name FROM {schema}.queues) AS names
   LEFT JOIN {schema}.queues AS kept ON kept.name = names.name
  ORDER BY names.name;
