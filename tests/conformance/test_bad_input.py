@@ -3,6 +3,7 @@
 import multiprocessing
 import os
 import re
+import sys
 import time
 from collections.abc import Callable
 from datetime import datetime
@@ -218,6 +219,14 @@ def test_two_tasks_of_one_name() -> None:
 def test_a_url_that_cannot_be_understood(url: str, words: str) -> None:
     with pytest.raises(InvalidURL, match=words):
         Holdfast(url)
+
+
+def test_a_driver_that_is_not_installed(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in [name for name in sys.modules if name.startswith("holdfast.engine.postgres")]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setitem(sys.modules, "psycopg", None)
+    with pytest.raises(InvalidURL, match=r"pip install 'holdfast\[postgres\]'"):
+        Holdfast("postgresql://localhost/x")
 
 
 def test_a_schema_that_is_no_identifier() -> None:

@@ -35,13 +35,14 @@ def test_the_fence(database: Database) -> None:
     assert not stale_finish_is_accepted(database.engine())
 
 
-def test_without_the_fence_a_stale_finish_is_accepted(database: Database) -> None:
+@pytest.mark.parametrize("statement", ["complete", "finish"])
+def test_without_the_fence_a_stale_finish_is_accepted(database: Database, statement: str) -> None:
     engine = database.engine()
     fence = {
         "sqlite": "   AND claim_no = :claim_no\n",
         "postgres": "   AND jobs.claim_no = new.claim_no\n",
     }[database.kind]
-    mutate(engine, "finish", fence, "")
+    mutate(engine, statement, fence, "")
     assert stale_finish_is_accepted(engine)
 
 

@@ -175,7 +175,13 @@ def open_engine(
 
         return SqliteEngine.from_url(url, clock=clock, auto_migrate=auto_migrate is not False)
     if scheme in ("postgresql", "postgres"):
-        from holdfast.engine.postgres.engine import PostgresEngine
+        try:
+            from holdfast.engine.postgres.engine import PostgresEngine
+        except ModuleNotFoundError as problem:
+            raise InvalidURL(
+                f"PostgreSQL needs the driver that is not installed ({problem}): "
+                "pip install 'holdfast[postgres]'"
+            ) from problem
 
         return PostgresEngine(
             url, schema=schema, pooler=pooler, clock=clock, auto_migrate=bool(auto_migrate)

@@ -27,7 +27,7 @@ class Reader(Protocol):
     def moment(self, value: Any) -> datetime: ...
 
 
-def columns_to_job(dialect: Reader, row: Row) -> Job:
+def columns_to_job(dialect: Reader, row: Row, body: Body | None = None) -> Job:
     """A job from the columns above, with its body if two more follow."""
     moment = dialect.moment
     return Job(
@@ -56,7 +56,7 @@ def columns_to_job(dialect: Reader, row: Row) -> Job:
         progress=row[22],
         message=row[23],
         cancel_requested=bool(row[24]),
-        body=Body(row[25], row[26]) if len(row) > 25 else None,
+        body=Body(row[25], row[26]) if len(row) > 25 else body,
     )
 
 

@@ -189,14 +189,18 @@ def claim(
         reply = yield Run("claim", params | {"type": types[0], "types": json.dumps(types)})
     else:
         reply = yield Run("claim_types", params | {"types": json.dumps(types)})
-    rows = reply.rows
-    if dialect.bodies_apart and rows:
-        bodies = yield Run("payloads", {"ids": json.dumps([row[0] for row in rows])})
-        payloads: dict[str, str] = dict(bodies.rows)
-        rows = [(*row, payloads[row[0]], None) for row in rows]
-    jobs = [columns_to_job(dialect, row) for row in rows]
-    jobs.sort(key=lambda job: (job.rank, job.run_at, job.id))  # RETURNING promises no order
+    if dialect.bodies_apart and reply.rows:
+        ids = json.dumps([row[0] for row in reply.rows])
+        payloads: dict[str, str] = dict((yield Run("payloads", {"ids": ids})).rows)
+        jobs = [columns_to_job(dialect, row, Body(payloads[row[0]])) for row in reply.rows]
+    else:
+        jobs = [columns_to_job(dialect, row) for row in reply.rows]
+    jobs.sort(key=order_of_running)  # RETURNING promises no order
     return jobs
+
+
+def order_of_running(job: Job) -> tuple[int, datetime, str]:
+    return job.rank, job.run_at, job.id
 
 
 def finish(
@@ -204,14 +208,23 @@ def finish(
 ) -> Script[dict[Claim, Applied]]:
     """`wait`: for a row that another transaction holds; otherwise it is reported busy."""
     now = dialect.now()
-    rows = [_finish_row(finish, now) for finish in finishes]
     options = frozenset({"wait" if wait else "skip"})
-    reply = yield Run("finish", {"now": now}, rows, options, tell="id")
-    done = {row[0] for row in reply.rows}
+    done: set[str] = set()
+    completed = [finish for finish in finishes if finish.outcome is Outcome.COMPLETED]
+    if completed:
+        rows = [_finish_row(finish, now) for finish in completed]
+        done = {row[0] for row in (yield Run("complete", {"now": now}, rows, options, "id")).rows}
+    if len(done) < len(finishes):
+        rows = [_finish_row(finish, now) for finish in finishes if finish.id not in done]
+        done |= {row[0] for row in (yield Run("finish", {"now": now}, rows, options, "id")).rows}
     applied = [finish for finish in finishes if finish.id in done]
     results = dict.fromkeys((Claim(f.id, f.claim_no) for f in applied), Applied.APPLIED)
     if len(applied) < len(finishes):
         results |= yield from _missing([finish for finish in finishes if finish.id not in done])
+    if dialect.bodies_apart:
+        bodies = [{"id": f.id, "result": f.result} for f in applied if f.result is not None]
+        if bodies:
+            yield Run("insert_results", {}, bodies)
     failures = [finish for finish in applied if finish.error is not None]
     if failures:
         rows = [_attempt_row(dialect, finish, now) for finish in failures]

@@ -25,57 +25,81 @@ _PATIENCE = 30.0  # seconds to wait for one of them
 class Connections:
     def __init__(self, connect: Callable[[], Connection]) -> None:
         self._connect = connect
-        self._room = threading.Semaphore(MOST)
         self._idle: list[Connection] = []
+        self._changed = threading.Condition()
+        self._made = 0
+        self._waiting = 0
         self._closed = False
 
     def use(self, work: Callable[[Connection], T]) -> T:
         """Do it, and once more on a new connection if the server went away meanwhile. Every verb may
         be repeated: an insert by its ids, a finish by its claim, the rest by what it says."""
-        if not self._room.acquire(timeout=_PATIENCE):
-            raise DatabaseBusy(
-                f"all {MOST} connections of this engine were in use for {_PATIENCE:g} s"
-            )
         try:
-            connection = self._take()
-            try:
-                return work(connection)
-            except (psycopg.Error, OSError) as problem:
-                if not went_away(problem):
-                    raise
-                self._drop(connection)
-                connection = self._connect()
-                return work(connection)
-            finally:
-                self._give(connection)
+            return self._once(work)
+        except (psycopg.Error, OSError) as problem:
+            if not went_away(problem):
+                raise
+        self._drop_idle()  # what happened to one has happened to all that are idle
+        return self._once(work)
+
+    def _once(self, work: Callable[[Connection], T]) -> T:
+        connection = self._take()
+        try:
+            return work(connection)
         finally:
-            self._room.release()
+            self._give(connection)
 
     def _take(self) -> Connection:
         try:
-            return self._idle.pop()
+            return self._idle.pop()  # no lock on the way of most
         except IndexError:
+            pass
+        with self._changed:
+            # First counted as waiting, then a look: who gives back later is sure to notice.
+            self._waiting += 1
+            try:
+                found = self._changed.wait_for(lambda: self._idle or self._made < MOST, _PATIENCE)
+                if not found:
+                    raise DatabaseBusy(
+                        f"all {MOST} connections of this engine were in use for {_PATIENCE:g} s"
+                    )
+                if self._idle:
+                    return self._idle.pop()
+                self._made += 1
+            finally:
+                self._waiting -= 1
+        try:
             return self._connect()
+        except BaseException:
+            self._forget()
+            raise
 
     def _give(self, connection: Connection) -> None:
         sound = not connection.closed and (
             connection.pgconn.transaction_status == TransactionStatus.IDLE
         )
-        if sound and not self._closed:
-            self._idle.append(connection)
-        else:
+        if not sound or self._closed:
             _close(connection)
+            self._forget()
+            return
+        self._idle.append(connection)
+        if self._waiting:
+            with self._changed:
+                self._changed.notify()
 
-    def _drop(self, broken: Connection) -> None:
-        """What happened to one has happened to all that are idle."""
-        _close(broken)
+    def _forget(self) -> None:
+        with self._changed:
+            self._made -= 1
+            self._changed.notify()
+
+    def _drop_idle(self) -> None:
         while self._idle:
             _close(self._idle.pop())
+            self._forget()
 
     def close(self) -> None:
         self._closed = True
-        while self._idle:
-            _close(self._idle.pop())
+        self._drop_idle()
 
 
 def _close(connection: Connection) -> None:

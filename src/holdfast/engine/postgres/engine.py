@@ -30,7 +30,15 @@ from holdfast.engine.postgres.wakeups import Herald, PostgresWakeups
 from holdfast.engine.script import Reply, Run, Script, T, drive
 from holdfast.engine.statements import Statements
 from holdfast.engine.transaction import aunwrap, unwrap
-from holdfast.errors import HoldfastError, InvalidInput, InvalidURL, SchemaError
+from holdfast.errors import (
+    DatabaseBusy,
+    DatabaseUnavailable,
+    HoldfastError,
+    InvalidInput,
+    InvalidURL,
+    KeyConflict,
+    SchemaError,
+)
 from holdfast.job import Claim, Job, NewJob
 from holdfast.outcome import Applied, Finish
 
@@ -82,7 +90,7 @@ class PostgresEngine(BaseEngine):
         self.schema = schema
         self.where = where_is(url)
         self._url = url
-        self._connectionser = pooler
+        self._pooler = pooler
         self._auto_migrate = auto_migrate
         words = {
             "schema": schema,
@@ -118,7 +126,7 @@ class PostgresEngine(BaseEngine):
 
     def _connect(self) -> Connection:
         return psycopg.connect(
-            self._url, row_factory=tuple_row, **connection_settings(pooler=self._connectionser)
+            self._url, row_factory=tuple_row, **connection_settings(pooler=self._pooler)
         )
 
     def close(self) -> None:
@@ -236,6 +244,8 @@ class PostgresEngine(BaseEngine):
         jobs = [job for request in group for job in request.work]
         try:
             inserted = iter(self._insert_now(jobs))
+        except (DatabaseBusy, DatabaseUnavailable):
+            raise  # it would be the same for each of them
         except HoldfastError:
             if len(group) == 1:
                 raise
@@ -252,17 +262,21 @@ class PostgresEngine(BaseEngine):
             request.fail(problem)
 
     def _insert_now(self, jobs: Sequence[NewJob], notify: bool = True) -> list[Job]:
-        queues = self._herald.due({job.queue for job in jobs}) if notify else frozenset()
-        plain = not queues and all(job.key is None for job in jobs)
+        queues = frozenset(job.queue for job in jobs) if notify else frozenset()
+        at_once = self._herald.due(queues)
+        plain = not at_once and all(job.key is None for job in jobs)
 
         def script() -> Script[list[Job]]:
-            return verbs.insert(self.dialect, jobs, hint=queues)
+            return verbs.insert(self.dialect, jobs, hint=at_once)
 
         # One statement commits itself, without a transaction around it.
-        return self.run(script, write=not plain)
+        inserted = self.run(script, write=not plain)
+        self._herald.later(queues - at_once)
+        return inserted
 
     def _copy(self, jobs: Sequence[NewJob], notify: bool) -> list[Job]:
-        queues = self._herald.due({job.queue for job in jobs}) if notify else frozenset()
+        queues = frozenset(job.queue for job in jobs) if notify else frozenset()
+        at_once = self._herald.due(queues)
 
         def work(connection: Connection) -> list[Job]:
             with connection.transaction(), connection.cursor(row_factory=tuple_row) as cursor:
@@ -271,19 +285,21 @@ class PostgresEngine(BaseEngine):
                 with cursor.copy(_COPY.format(schema=self.schema)) as copy:
                     for job in jobs:
                         copy.write_row(_copy_row(job, now))
-                self._drive(connection, lambda: verbs.wake(queues))
+                self._drive(connection, lambda: verbs.wake(at_once))
             return [verbs.new_to_job(self.dialect, job, "pending", now, now) for job in jobs]
 
         try:
-            return self._on_connection(work)
-        except HoldfastError:
+            inserted = self._on_connection(work)
+        except KeyConflict:
             # An id that is there already: sent before, and the reply was lost. The slow way tells.
-            return self.run(lambda: verbs.insert(self.dialect, jobs), write=True)
+            inserted = self.run(lambda: verbs.insert(self.dialect, jobs), write=True)
+        self._herald.later(queues - at_once)
+        return inserted
 
     # finishing and claiming
 
     def _finish(self, finishes: Sequence[Finish]) -> dict[Claim, Applied]:
-        # Nothing to keep or to enqueue: one statement, which commits itself.
+        # Nothing to keep or to enqueue: statements that may commit by themselves.
         plain = all(finish.error is None and not finish.enqueue for finish in finishes)
         return self.run(lambda: verbs.finish(self.dialect, finishes), write=not plain)
 
@@ -295,6 +311,7 @@ class PostgresEngine(BaseEngine):
             self._bounds.forget(queue, types)
             wanted = self._bounds.start(queue, types)
             jobs += self._claim(queue, limit - len(jobs), worker, wanted)
+            jobs.sort(key=verbs.order_of_running)
         self._bounds.claimed(queue, jobs)
         return jobs
 
@@ -329,7 +346,7 @@ class PostgresEngine(BaseEngine):
 
     def wakeups(self) -> PostgresWakeups:
         self._open()
-        connect = None if self._connectionser else self._connect
+        connect = None if self._pooler else self._connect
         subscriber = PostgresWakeups(connect, self.schema, self._subscribers.remove)
         self._subscribers.append(subscriber)
         return subscriber

@@ -154,6 +154,35 @@ SELECT id::text, payload::text
   FROM {schema}.jobs
  WHERE id = ANY(ARRAY(SELECT json_array_elements_text(:ids::json)::uuid));
 
+-- name: complete
+-- The common end: it returned, and nothing else was asked of the row. What it passes over (a lost claim, a job that is
+-- to run again) is left to `finish`.
+WITH new AS MATERIALIZED (
+    SELECT *
+      FROM json_to_recordset(:batch::json) AS new (id uuid, claim_no bigint, keep bigint, result text)
+)
+UPDATE {schema}.jobs
+   SET status = 'completed',
+       completed_at = {now},
+       keep_until = {now} + new.keep * interval '1 microsecond',
+       error = NULL,
+       result = new.result::json,
+       finish_no = jobs.claim_no,
+       updated_at = {now}
+  FROM new
+ WHERE jobs.id = new.id
+   AND jobs.claim_no = new.claim_no
+   AND COALESCE(jobs.status, '') = 'running'
+   AND jobs.rerun_at IS NULL
+   AND jobs.id = ANY(ARRAY(SELECT held.id
+                             FROM {schema}.jobs AS held
+                            WHERE held.id = ANY(ARRAY(SELECT id FROM new))
+                            ORDER BY held.id
+                              FOR UPDATE                                                        --? wait
+                              FOR UPDATE SKIP LOCKED                                            --? skip
+                          ))
+RETURNING jobs.id::text, jobs.status;
+
 -- name: finish
 -- Write how runs ended, each only while its claim holds. The row may know better than the run did:
 -- a newer request makes it run again, a request to stop wins over being tried again. The status is compared
@@ -196,6 +225,10 @@ UPDATE {schema}.jobs
                               FOR UPDATE SKIP LOCKED                                            --? skip
                           ))
 RETURNING jobs.id::text, jobs.status;
+
+-- name: insert_results
+-- Nothing to do: here they are in the row.
+SELECT 1;
 
 -- name: finished
 -- What became of finishes that changed nothing: applied before, held by a transaction, or lost.

@@ -39,22 +39,28 @@ class Herald:
         self._thread: threading.Thread | None = None
         self._closed = False
 
-    def due(self, queues: Iterable[str]) -> frozenset[str]:
-        """Those to tell with the insert itself; the others are told a little later."""
+    def due(self, queues: frozenset[str]) -> frozenset[str]:
+        """Those to tell with the insert itself, in its transaction. The others are for `later`."""
         now = time.monotonic()
         with self._condition:
-            at_once = {q for q in queues if now - self._told.get(q, 0.0) >= INTERVAL}
+            at_once = frozenset(q for q in queues if now - self._told.get(q, 0.0) >= INTERVAL)
             self._told.update(dict.fromkeys(at_once, now))
-            late = set(queues) - at_once - self._later
-            if late and not self._closed:
-                self._later |= late
-                if self._thread is None:
-                    self._thread = threading.Thread(
-                        target=self._run, name="holdfast-herald", daemon=True
-                    )
-                    self._thread.start()
-                self._condition.notify()
-        return frozenset(at_once)
+        return at_once
+
+    def later(self, queues: frozenset[str]) -> None:
+        """Tell a little later. To be called after the commit: a hint before it would be of no use."""
+        if self._later.issuperset(queues):
+            return
+        with self._condition:
+            if self._closed:
+                return
+            self._later |= queues
+            if self._thread is None:
+                self._thread = threading.Thread(
+                    target=self._run, name="holdfast-herald", daemon=True
+                )
+                self._thread.start()
+            self._condition.notify()
 
     def _run(self) -> None:
         while True:

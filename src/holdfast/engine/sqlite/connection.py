@@ -25,7 +25,7 @@ from holdfast.errors import (
 )
 
 CHUNK = 50  # rows that one step inserts
-_VALUES = re.compile(r"^VALUES (\(.*\))$(?=\s*^ON CONFLICT DO NOTHING$)", re.MULTILINE | re.DOTALL)
+_VALUES = re.compile(r"^VALUES (\(.*\))$(?=\s*^ON CONFLICT [^\n]*$)", re.MULTILINE | re.DOTALL)
 LOWEST_VERSION = (3, 35, 0)  # RETURNING
 JOURNAL_LIMIT = 64 * 1024 * 1024
 

@@ -287,17 +287,16 @@ class SqliteEngine(BaseEngine):
                 self._checkpoints.run(cursor)
 
     def _answers(self, group: Sequence[Request[Work, Any]]) -> list[tuple[Request[Work, Any], Any]]:
-        together = [request for request in group if request.work.jobs]
-        if len(together) > 1:
+        answers: list[tuple[Request[Work, Any], Any]] = []
+        rest = [request for request in group if not request.work.jobs]
+        if len(group) - len(rest) > 1:
             try:
-                answers = self._together(together)
+                answers = self._together([request for request in group if request.work.jobs])
             except (sqlite3.Error, HoldfastError):
-                together, answers = [], []  # one of them is bad: each alone, to tell which
+                rest = list(group)  # one of them is bad: each alone, to tell which
         else:
-            together, answers = [], []
-        for request in group:
-            if request in together:
-                continue
+            rest = list(group)
+        for request in rest:
             try:
                 answers.append((request, self._member(request.work.script, alone=len(group) == 1)))
             except sqlite3.Error as problem:

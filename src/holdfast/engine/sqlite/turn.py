@@ -10,13 +10,12 @@ import fcntl
 import os
 import random
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 from holdfast.errors import DatabaseBusy, DatabaseUnavailable
 
 _SHORTEST, _LONGEST = 0.00005, 0.002  # seconds between two looks
+_LOOK = 0.001  # seconds between two looks whether somebody waits
 _ASIDE = 0.0005  # longer than a look of those who wait, shorter than a commit
 
 
@@ -29,19 +28,27 @@ class Turns:
         self._turn = _open(database.with_name(database.name + "-turn"))
         self._line = _open(database.with_name(database.name + "-line"))
         self._crowded = False
+        self._looked_at = 0.0
 
-    @contextmanager
-    def take(self) -> Iterator[None]:
+    def take(self) -> "Turns":
+        """`with turns.take(): ...`"""
+        return self
+
+    def __enter__(self) -> None:
         if self._crowded:
             time.sleep(_ASIDE)
         if not _try_lock(self._turn, fcntl.LOCK_EX):
             self._wait()
+
+    def __exit__(self, *_: object) -> None:
         try:
-            yield
+            now = time.monotonic()
+            if self._crowded or now - self._looked_at > _LOOK:
+                self._looked_at = now
+                self._crowded = not _try_lock(self._line, fcntl.LOCK_EX)
+                if not self._crowded:
+                    fcntl.flock(self._line, fcntl.LOCK_UN)
         finally:
-            self._crowded = not _try_lock(self._line, fcntl.LOCK_EX)
-            if not self._crowded:
-                fcntl.flock(self._line, fcntl.LOCK_UN)
             fcntl.flock(self._turn, fcntl.LOCK_UN)
 
     def _wait(self) -> None:
