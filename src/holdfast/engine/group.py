@@ -6,10 +6,15 @@ sixty-four share one fsync.
 """
 
 import threading
+import time
 from collections.abc import Callable, Sequence
+from itertools import pairwise
 from typing import Generic, TypeVar
 
 from holdfast.errors import DatabaseBusy
+
+CROWD = 16  # from a group of this size on, the next leader gives the others a moment to gather
+GATHERING = 0.001  # seconds: measured to give a seventh more at sixty-four threads
 
 R = TypeVar("R")
 T = TypeVar("T")
@@ -18,13 +23,15 @@ T = TypeVar("T")
 class Request(Generic[R, T]):
     """One caller's work and, later, its answer."""
 
-    __slots__ = ("_woken", "error", "ready", "result", "work")
+    __slots__ = ("_woken", "error", "gone", "next", "ready", "result", "work")
 
     def __init__(self, work: R) -> None:
         self.work = work
         self.ready = False
         self.result: T
         self.error: BaseException | None = None
+        self.next: Request[R, T] | None = None  # whom to wake after this one
+        self.gone = False  # nobody waits for it any more
         self._woken = threading.Lock()
         self._woken.acquire()
 
@@ -42,6 +49,9 @@ class Request(Generic[R, T]):
     def wake(self) -> None:
         self._woken.release()
 
+    def was_woken(self) -> bool:
+        return self._woken.acquire(blocking=False)
+
     def outcome(self) -> T:
         if self.error is not None:
             raise self.error
@@ -57,6 +67,7 @@ class GroupCommit(Generic[R, T]):
         self._lock = threading.Lock()
         self._waiting: list[Request[R, T]] = []
         self._led = False
+        self._crowd = 0
         self._promoted: Request[R, T] | None = None
 
     def submit(self, work: R) -> T:
@@ -75,14 +86,28 @@ class GroupCommit(Generic[R, T]):
         """Until it is answered, or until it is its turn to lead."""
         try:
             request.wait()
-        except BaseException:  # an interrupt must not leave the others without a leader
+        except BaseException:  # an interrupt must not leave the others asleep or without a leader
             with self._lock:
+                request.gone = True
                 first = bool(self._waiting) and self._waiting[0] is request
                 if request in self._waiting:
                     self._waiting.remove(request)
                 if first and self._promoted is request:
                     self._promote()
+                elif request.was_woken():
+                    self._wake(request.next)
             raise
+        if request.next is not None:
+            with self._lock:
+                self._wake(request.next)
+
+    def _wake(self, request: Request[R, T] | None) -> None:
+        """Under the lock: one after the other, each woken one wakes the next. All at once they would
+        fight for Python's lock: that took a third of the time of sixty-four threads."""
+        while request is not None and request.gone:
+            request = request.next
+        if request is not None:
+            request.wake()
 
     def _promote(self) -> None:
         """Under the lock: the oldest that waits leads next."""
@@ -92,9 +117,12 @@ class GroupCommit(Generic[R, T]):
             self._promoted.wake()
 
     def _lead(self) -> None:
+        if self._crowd > CROWD:
+            time.sleep(GATHERING)
         with self._lock:
             group = self._waiting[: self._largest]
             del self._waiting[: self._largest]
+            self._crowd = len(group)
         try:
             self._write(group)
         except BaseException as error:
@@ -103,10 +131,11 @@ class GroupCommit(Generic[R, T]):
                     request.fail(_for_others(error) if request is not group[0] else error)
         finally:
             # The leader heads its own group, and does not wait.
-            for request in group[1:]:
-                request.wake()
+            for one, after in pairwise(group[1:]):
+                one.next = after
             with self._lock:
                 self._promote()
+                self._wake(group[1] if len(group) > 1 else None)
 
 
 def _for_others(error: BaseException) -> BaseException:

@@ -24,7 +24,7 @@ from holdfast.errors import (
     SchemaError,
 )
 
-CHUNK = 50  # rows that one step inserts
+CHUNKS = (64, 32, 16, 8, 4, 2)  # rows that one step inserts
 _VALUES = re.compile(r"^VALUES (\(.*\))$(?=\s*^ON CONFLICT [^\n]*$)", re.MULTILINE | re.DOTALL)
 LOWEST_VERSION = (3, 35, 0)  # RETURNING
 JOURNAL_LIMIT = 64 * 1024 * 1024
@@ -122,14 +122,14 @@ def _many(cursor: sqlite3.Cursor, command: Command, batch: Sequence[Mapping[str,
     values = _tuples(command)
     if len(batch) == 1:
         return cursor.execute(command.numbered, values(batch[0])).rowcount
-    whole = len(batch) - len(batch) % CHUNK if _VALUES.search(command.numbered) else 0
-    changed = 0
-    for start in range(0, whole, CHUNK):
-        flat = [value for member in batch[start : start + CHUNK] for value in values(member)]
-        changed += cursor.execute(_chunked(command), flat).rowcount
-    if whole < len(batch):
-        cursor.executemany(command.numbered, [values(member) for member in batch[whole:]])
-        changed += cursor.rowcount
+    if not _VALUES.search(command.numbered):
+        return cursor.executemany(command.numbered, [values(member) for member in batch]).rowcount
+    changed = start = 0
+    while start < len(batch):
+        size = next((size for size in CHUNKS if size <= len(batch) - start), 1)
+        flat = [value for member in batch[start : start + size] for value in values(member)]
+        changed += cursor.execute(_chunked(command, size), flat).rowcount
+        start += size
     return changed
 
 
@@ -143,13 +143,13 @@ def _tuples(command: Command) -> Callable[[Mapping[str, Any]], tuple[Any, ...]]:
 
 
 @lru_cache
-def _chunked(command: Command) -> str:
-    """An INSERT ... VALUES of one row as one of CHUNK rows, the numbers of each row moved on."""
+def _chunked(command: Command, size: int) -> str:
+    """An INSERT ... VALUES of one row as one of several, the numbers of each row moved on."""
     width = len(command.names)
     row = command.numbered[_match(command).start(1) : _match(command).end(1)]
     rows = [
         re.sub(r"\?(\d+)", lambda found, by=number * width: f"?{int(found[1]) + by}", row)  # type: ignore[misc]
-        for number in range(CHUNK)
+        for number in range(size)
     ]
     return command.numbered.replace(row, ",\n".join(rows))
 
