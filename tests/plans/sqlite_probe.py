@@ -112,7 +112,8 @@ def read_lines(name: str, options: frozenset[str], sql: str, lines: list[str]) -
         match = _LINE.match(line)
         if "AUTOMATIC" in line or ("TEMP B-TREE" in line and name not in SORTS):
             found.scans.append(line)
-        if match is None or match[2] in LITTLE or match[2].startswith("("):
+        parameters = line.endswith("CONSTANT ROWS")  # the rows of an INSERT ... VALUES
+        if match is None or parameters or match[2] in LITTLE or match[2].startswith("("):
             continue
         how, table, index, primary = match.groups()
         if how == "SCAN" and index not in SCANNED:
