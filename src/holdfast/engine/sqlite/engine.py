@@ -265,7 +265,8 @@ class SqliteEngine(BaseEngine):
     def _write(self, group: Sequence[Request[Work, Any]]) -> None:
         """One transaction for the group, a savepoint for each member: one that fails harms no other,
         only a failed COMMIT fails all."""
-        writer, cursor = self._open(), self._cursor
+        cursor = self._cursor
+        writer = cursor.connection
         with self._turns.take():
             before = writer.total_changes
             try:
