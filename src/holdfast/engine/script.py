@@ -5,15 +5,13 @@ the caller's open transaction, sync and async. The drivers' side is one function
 """
 
 from collections.abc import Awaitable, Callable, Generator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, NamedTuple, TypeVar
 
 T = TypeVar("T")
 Row = tuple[Any, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Run:
+class Run(NamedTuple):
     """One statement to run, by name."""
 
     name: str

@@ -5,11 +5,10 @@ import sqlite3
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 from urllib.parse import parse_qsl, unquote, urlsplit
 
 from holdfast.clock import Clock, from_microseconds, to_microseconds
@@ -38,8 +37,7 @@ GROUP = 256  # requests that share a commit at the most
 BEGIN = "BEGIN IMMEDIATE"
 
 
-@dataclass(frozen=True, slots=True)
-class Work:
+class Work(NamedTuple):
     """One caller's write. Jobs without keys can be inserted together with those of others."""
 
     script: Callable[[], Script[Any]]
