@@ -87,7 +87,7 @@ def test_closing_twice_is_closing_once(engine: Engine) -> None:
     wakeups.close()
     wakeups.close()
     wakeups.wake()
-    insert(engine)
+    assert insert(engine).created
 
 
 def test_an_operators_retry_and_a_resumed_queue_wake_too(database: Database) -> None:

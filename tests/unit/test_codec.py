@@ -268,4 +268,5 @@ def test_whatever_json_can_say_survives(value: Any) -> None:
 @given(st.text(), st.lists(st.binary()))
 def test_no_message_makes_the_error_encoder_fail(text: str, arguments: list[bytes]) -> None:
     error, trace = encode_error(ValueError(text, arguments))
-    (error + trace).encode("utf-8")
+    assert "\x00" not in error + trace
+    assert (error + trace).encode("utf-8").decode() == error + trace

@@ -13,7 +13,7 @@ from typing import Any
 from holdfast.engine.script import Reply, Run, Script, T, adrive, drive
 from holdfast.engine.sqlite.connection import perform, translate
 from holdfast.engine.statements import Statements
-from holdfast.engine.transaction import broken, foreign, kind_of, outside
+from holdfast.engine.transaction import broken, foreign, is_async, kind_of, outside
 
 _BEGIN_HINT = "begin it with BEGIN IMMEDIATE"
 
@@ -95,7 +95,7 @@ class AiosqliteTransaction:
         return cls(connection, statements, path)
 
     def run(self, script: Script[T]) -> T:
-        raise NotImplementedError  # never reached: `adopt` refuses asynchronous connections
+        raise is_async(self._connection)
 
     async def arun(self, script: Script[T]) -> T:
         connection = self._connection
