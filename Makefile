@@ -9,7 +9,7 @@ PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11 python3.14; 
 	done)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup check budgets format test bench clean
+.PHONY: help setup check budgets format test bench demo clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -41,6 +41,9 @@ test: $(STAMP) ## Run the tests, on SQLite and on a real PostgreSQL (ARGS='-k na
 
 bench: $(STAMP) ## Run the benchmarks (ARGS='--help')
 	$(BIN)/python -m bench $(ARGS)
+
+demo: $(STAMP) ## Run the demonstration on SQLite, until Ctrl-C
+	$(BIN)/holdfast demo $(ARGS)
 
 clean: ## Remove .venv, caches and build results
 	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis

@@ -10,7 +10,7 @@ from typing import TypeVar
 from rich.console import Console
 from rich.table import Table
 
-from bench import cases, postgres_cases, sqlite_cases
+from bench import cases, postgres_cases, sqlite_cases, worker_cases
 from bench.cases import Case
 from bench.measure import FULL, QUICK, Pace, Row
 from bench.places import PostgresPlace, SqlitePlace, open_postgres, open_sqlite
@@ -23,10 +23,10 @@ ENGINES = ("sqlite", "postgres")
 def parse() -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         prog="python -m bench",
-        description="Measure Holdfast against hand-written SQL on the same tables.",
+        description="Measure Holdfast against hand-written SQL, and its worker beside others.",
     )
     parser.add_argument("engine", nargs="?", choices=[*ENGINES, "all"], default="all")
-    parser.add_argument("--quick", action="store_true", help="less exact, in under two minutes")
+    parser.add_argument("--quick", action="store_true", help="less exact, in a few minutes")
     parser.add_argument(
         "--only",
         metavar="NAME",
@@ -39,7 +39,7 @@ def parse() -> argparse.Namespace:
 
 def main() -> int:
     options = parse()
-    console = Console(width=None if sys.stdout.isatty() else 110)
+    console = Console(width=None if sys.stdout.isatty() else 120)
     progress = Console(stderr=True)
     pace = QUICK if options.quick else FULL
     rows: list[tuple[str, Row]] = []
@@ -56,10 +56,18 @@ def measure(
     engine: str, only: list[str] | None, pace: Pace, progress: Console
 ) -> Iterator[tuple[str, list[Row]]]:
     if engine in ("sqlite", "all"):
-        of_sqlite: list[Case[SqlitePlace]] = [*cases.shared(), *sqlite_cases.only_sqlite()]
+        of_sqlite: list[Case[SqlitePlace]] = [
+            *cases.shared(),
+            *sqlite_cases.only_sqlite(),
+            *worker_cases.of_workers(),
+        ]
         yield from _run("sqlite", open_sqlite(), _chosen(of_sqlite, only), pace, progress)
     if engine in ("postgres", "all"):
-        of_postgres: list[Case[PostgresPlace]] = [*cases.shared(), *postgres_cases.only_postgres()]
+        of_postgres: list[Case[PostgresPlace]] = [
+            *cases.shared(),
+            *postgres_cases.only_postgres(),
+            *worker_cases.of_workers(),
+        ]
         yield from _run("postgres", open_postgres(), _chosen(of_postgres, only), pace, progress)
 
 
@@ -89,10 +97,10 @@ def _run(
 
 
 def table(rows: list[tuple[str, Row]]) -> Table:
-    shown = Table(title="Holdfast against raw SQL, jobs per second")
+    shown = Table(title="Holdfast beside others: jobs per second, or what the case says")
     for heading in ("", "case"):
         shown.add_column(heading, no_wrap=True)
-    for heading in ("raw or base", "ours", "ratio", "goal", ""):
+    for heading in ("base", "ours", "ratio", "goal", ""):
         shown.add_column(heading, justify="right", no_wrap=True)
     last = ""
     for engine, row in rows:
@@ -101,7 +109,7 @@ def table(rows: list[tuple[str, Row]]) -> Table:
         shown.add_row(
             engine if engine != last else "",
             row.case,
-            _number(row.base),
+            row.note or _number(row.base),
             _number(row.ours),
             "" if row.ratio is None else f"{row.ratio:.2f}",
             "" if row.goal is None else str(row.goal),
@@ -112,7 +120,9 @@ def table(rows: list[tuple[str, Row]]) -> Table:
 
 
 def _number(rate: float | None) -> str:
-    return "" if rate is None else f"{rate:,.0f}"
+    if rate is None:
+        return ""
+    return f"{rate:,.0f}" if rate >= 100 else f"{rate:.2f}"
 
 
 if __name__ == "__main__":

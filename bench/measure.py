@@ -19,32 +19,61 @@ class Pace:
     jobs: int  #: that go through a table before it counts as used
     snapshot: float  #: seconds that a snapshot is held
     processes: float  #: seconds that processes write side by side
+    rounds: int  #: that every worker goes through
+    backlog: int  #: jobs that a worker drains in one go
+    single: int  #: jobs that come to an idle worker, one by one
+    idle: float  #: seconds that a worker has nothing to do
+    lasting: int  #: jobs of one worker process
 
 
-FULL = Pace(pairs=11, seconds=0.5, jobs=100_000, snapshot=60.0, processes=5.0)
-QUICK = Pace(pairs=5, seconds=0.2, jobs=20_000, snapshot=15.0, processes=2.0)
+FULL = Pace(
+    pairs=11,
+    seconds=0.5,
+    jobs=100_000,
+    snapshot=60.0,
+    processes=5.0,
+    rounds=5,
+    backlog=20_000,
+    single=300,
+    idle=20.0,
+    lasting=200_000,
+)
+QUICK = Pace(
+    pairs=5,
+    seconds=0.2,
+    jobs=20_000,
+    snapshot=15.0,
+    processes=2.0,
+    rounds=2,
+    backlog=5_000,
+    single=100,
+    idle=10.0,
+    lasting=60_000,
+)
 
 
 @dataclass(frozen=True, slots=True)
 class Goal:
-    """What a ratio has to be."""
+    """What a ratio has to be, or our own figure."""
 
     kind: Literal["at least", "at most"]
     bound: float
+    of: Literal["ratio", "ours"] = "ratio"
 
     def met(self, value: float) -> bool:
         return value >= self.bound if self.kind == "at least" else value <= self.bound
 
     def __str__(self) -> str:
-        return f"{'≥' if self.kind == 'at least' else '≤'} {self.bound:.2f}"
+        sign = "≥" if self.kind == "at least" else "≤"
+        return f"{'ours ' if self.of == 'ours' else ''}{sign} {self.bound:.2f}"
 
 
 def at_least(bound: float) -> Goal:
     return Goal("at least", bound)
 
 
-def at_most(bound: float) -> Goal:
-    return Goal("at most", bound)
+def at_most(bound: float, of: Literal["ratio", "ours"] = "ratio") -> Goal:
+    return Goal("at most", bound, of)
 
 
 class Row(NamedTuple):
@@ -55,12 +84,14 @@ class Row(NamedTuple):
     ours: float | None
     ratio: float | None
     goal: Goal | None = None  #: None: for information
+    note: str = ""  #: why there is no base
 
     @property
     def passed(self) -> bool | None:
-        if self.goal is None or self.ratio is None:
+        if self.goal is None:
             return None
-        return self.goal.met(self.ratio)
+        judged = self.ratio if self.goal.of == "ratio" else self.ours
+        return None if judged is None else self.goal.met(judged)
 
 
 def stepwise(step: Callable[[], int], prepare: Callable[[], None] = lambda: None) -> Slice:

@@ -1,6 +1,7 @@
 """Durable background jobs in the database you already have: SQLite or PostgreSQL."""
 
 from holdfast.app import Holdfast
+from holdfast.context import Context, RunEnd
 from holdfast.engine import QueueInfo
 from holdfast.errors import (
     AppClosed,
@@ -15,6 +16,7 @@ from holdfast.errors import (
     InvalidURL,
     JobNotFound,
     KeyConflict,
+    LostClaim,
     PayloadTooLarge,
     SchemaError,
     TransactionError,
@@ -22,17 +24,25 @@ from holdfast.errors import (
     UnsafeFilesystem,
     UsedAfterFork,
 )
+from holdfast.events import Event
 from holdfast.job import Attempt, Job, Status
+from holdfast.middleware import Middleware
+from holdfast.outcome import Discard, Retry, Snooze
 from holdfast.queues import Stats
+from holdfast.retry import Backoff
 from holdfast.task import Task
 
 __all__ = [
     "AppClosed",
     "Attempt",
+    "Backoff",
     "BodyNotLoaded",
+    "Context",
     "DatabaseBusy",
     "DatabaseError",
     "DatabaseUnavailable",
+    "Discard",
+    "Event",
     "Holdfast",
     "HoldfastError",
     "InvalidArguments",
@@ -42,9 +52,14 @@ __all__ = [
     "Job",
     "JobNotFound",
     "KeyConflict",
+    "LostClaim",
+    "Middleware",
     "PayloadTooLarge",
     "QueueInfo",
+    "Retry",
+    "RunEnd",
     "SchemaError",
+    "Snooze",
     "Stats",
     "Status",
     "Task",

@@ -1,29 +1,53 @@
 """Holdfast: the application object. A URL, a registry of tasks, and the verbs."""
 
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from functools import partial
+from pathlib import Path
 from types import TracebackType
-from typing import Any, ParamSpec, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Concatenate, Literal, ParamSpec, Protocol, TypeVar, overload
 
 from holdfast import names
 from holdfast.aio import Runner
 from holdfast.clock import Clock
 from holdfast.codec import encode_json
-from holdfast.duration import Duration, seconds
+from holdfast.context import Context, detached
+from holdfast.duration import Duration
 from holdfast.engine import Engine, open_engine, verbs
 from holdfast.engine.script import Script
 from holdfast.errors import InvalidArguments, InvalidInput, UnknownTask
+from holdfast.events import Event, EventKind, Listener, Listeners
+from holdfast.health import Health, read_health
 from holdfast.ids import new_id
-from holdfast.job import FINISHED, Job, NewJob, Status
+from holdfast.job import Job, NewJob
 from holdfast.jobs import Jobs
+from holdfast.middleware import Middleware, wrap_enqueue
 from holdfast.queues import Queues, Stats, read_stats
-from holdfast.task import UNSET, Options, Task, Unset
+from holdfast.registry import make_task
+from holdfast.retry import BackoffLike
+from holdfast.settings import make_settings
+from holdfast.task import UNSET, Hook, Options, Task, Unset
+
+if TYPE_CHECKING:
+    from holdfast.worker import Worker
 
 P = ParamSpec("P")
 R = TypeVar("R")
 
 DEFAULT_URL = "sqlite:///holdfast.db"
-DEFAULT_RETENTION: Mapping[str, Duration] = {"completed": "7d", "failed": "30d", "cancelled": "7d"}
+Errors = type[BaseException] | tuple[type[BaseException], ...]
+Insert = Callable[[Sequence[NewJob]], list[Job]]
+
+
+class Decorator(Protocol):
+    """What `@app.task(...)` is: a Context in front is not one of the task's arguments."""
+
+    @overload
+    def __call__(self, handler: Callable[Concatenate[Context, P], R], /) -> Task[P, R]: ...
+
+    @overload
+    def __call__(self, handler: Callable[P, R], /) -> Task[P, R]: ...
 
 
 class Holdfast:
@@ -42,9 +66,14 @@ class Holdfast:
         schema: str = "holdfast",
         auto_migrate: bool | None = None,
         pooler: bool = False,
-        max_attempts: int = 3,
-        timeout: Duration | None = 300,
+        max_attempts: int | None = None,
+        timeout: Duration | Unset | None = UNSET,
+        backoff: BackoffLike | None = None,
         retention: Mapping[str, Duration] | None = None,
+        poll_interval: Duration | None = None,
+        heartbeat: Duration | None = None,
+        workdir: str | Path | None = None,
+        middleware: Sequence[Middleware] = (),
         clock: Clock | None = None,
     ) -> None:
         """`schema`, `pooler` (transaction pooling, e.g. pgbouncer) and `auto_migrate` concern
@@ -53,14 +82,26 @@ class Holdfast:
         self.engine: Engine = open_engine(
             self.url, schema=schema, pooler=pooler, auto_migrate=auto_migrate, clock=clock
         )
-        self.retention = _retention(retention or {})
+        self.settings = make_settings(
+            max_attempts=max_attempts,
+            timeout=... if timeout is UNSET else timeout,
+            backoff=backoff,
+            retention=retention,
+            poll_interval=poll_interval,
+            heartbeat=heartbeat,
+            workdir=workdir,
+        )
+        self.middleware = tuple(middleware)
         self.tasks: dict[str, Task[Any, Any]] = {}
-        self._defaults = Options(max_attempts=max_attempts, timeout=timeout)
-        self._runner = Runner(self.engine)
-        self.jobs = Jobs(self._runner, self.retention)
-        self.queues = Queues(self._runner)
+        self.listeners = Listeners()
+        self.runner = Runner(self.engine)
+        self.jobs = Jobs(self.runner, self.settings.retention)
+        self.queues = Queues(self.runner)
 
     # tasks
+
+    @overload
+    def task(self, handler: Callable[Concatenate[Context, P], R], /) -> Task[P, R]: ...
 
     @overload
     def task(self, handler: Callable[P, R], /) -> Task[P, R]: ...
@@ -75,7 +116,15 @@ class Holdfast:
         priority: int = 0,
         max_attempts: int | None = None,
         timeout: Duration | Unset | None = UNSET,
-    ) -> Callable[[Callable[P, R]], Task[P, R]]: ...
+        backoff: BackoffLike | None = None,
+        retry_on: Errors | None = None,
+        discard_on: Errors | None = None,
+        on_success: Hook | None = None,
+        on_failure: Hook | None = None,
+        on_lost: Literal["strict", "relaxed"] = "strict",
+        process: bool = False,
+        retention: Mapping[str, Duration] | None = None,
+    ) -> Decorator: ...
 
     def task(self, handler: Any = None, /, *, name: str | None = None, **options: Any) -> Any:
         """Register a function: `@app.task` or `@app.task(queue="media", timeout="10m")`."""
@@ -84,34 +133,18 @@ class Holdfast:
         return self._register(handler, name, options)
 
     def _register(
-        self, handler: Callable[P, R], name: str | None, options: Mapping[str, Any]
-    ) -> Task[P, R]:
-        if not callable(handler):
-            raise InvalidInput(f"@app.task was given {handler!r}: it decorates a function")
-        known = {"queue", "priority", "max_attempts", "timeout"}
-        if unknown := set(options) - known:
-            raise InvalidInput(
-                f"@app.task: unknown option {', '.join(sorted(unknown))}: there are name, "
-                f"{', '.join(sorted(known))}"
-            )
-        defaults = {
-            "max_attempts": self._defaults.max_attempts,
-            "timeout": self._defaults.timeout,
-            **{
-                key: value
-                for key, value in options.items()
-                if value is not None or key == "timeout"
-            },
-        }
-        if defaults["timeout"] is UNSET:
-            defaults["timeout"] = self._defaults.timeout
-        task = Task(name or handler.__name__, handler, host=self, defaults=Options(**defaults))
+        self, handler: Callable[..., Any], name: str | None, options: Mapping[str, Any]
+    ) -> Task[Any, Any]:
+        task = make_task(handler, name, options, self.settings, self)
         if task.name in self.tasks:
             raise InvalidInput(
                 f"a task named {task.name!r} is registered already: give one of them another name="
             )
         self.tasks[task.name] = task
         return task
+
+    def detached(self, task: Task[Any, Any]) -> Context:
+        return detached(task, self.engine.clock.now)
 
     # enqueueing
 
@@ -139,20 +172,32 @@ class Holdfast:
                 type, task.arguments.encode((), payload), task.defaults, new_id()
             )
         text = encode_json(dict(payload), f"the arguments of task {type!r}")
-        return options.new_job(type, text, self._defaults, new_id())
+        return options.new_job(
+            type, text, Options(max_attempts=self.settings.max_attempts), new_id()
+        )
 
     def insert(self, jobs: Sequence[NewJob], options: Options) -> list[Job]:
         """What tasks call. In the caller's transaction the jobs exist if and only if it commits."""
         if not jobs:
             return []
-        if options.tx is None:
-            return self.engine.insert(jobs, notify=options.notify)
-        return self.engine.adopt(options.tx).run(self._inserting(jobs, options))
+        insert: Insert = partial(self._insert, options)
+        if self.middleware:
+            insert = wrap_enqueue(self.middleware, insert)
+        return insert(jobs)
+
+    def _insert(self, options: Options, jobs: Sequence[NewJob]) -> list[Job]:
+        if options.tx is not None:
+            return self.engine.adopt(options.tx).run(self._inserting(jobs, options))
+        made = self.engine.insert(jobs, notify=options.notify)
+        if self.listeners.wants(EventKind.ENQUEUED):
+            for job in made:
+                self.listeners.tell(Event(kind=EventKind.ENQUEUED, job=job))
+        return made
 
     async def ainsert(self, jobs: Sequence[NewJob], options: Options) -> list[Job]:
         if options.tx is None or not jobs:
-            return await self._runner.hop(lambda: self.insert(jobs, options))
-        transaction = await self._runner.adopt(options.tx)
+            return await self.runner.hop(lambda: self.insert(jobs, options))
+        transaction = await self.runner.adopt(options.tx)
         return await transaction.arun(self._inserting(jobs, options))
 
     def _inserting(self, jobs: Sequence[NewJob], options: Options) -> Script[list[Job]]:
@@ -168,14 +213,51 @@ class Holdfast:
                 f"{', '.join(sorted(self.tasks)) or 'none'}. Import the module that defines it"
             ) from None
 
+    # running and observing
+
+    def worker(self, **options: Any) -> "Worker":
+        """A worker in this process: `with app.worker(): ...`, `async with app.worker(): ...`. The
+        options: queues, concurrency, grace."""
+        from holdfast.worker import Worker
+
+        return Worker(self, **options)
+
+    def lifespan(self, **options: Any) -> Callable[[Any], AbstractAsyncContextManager[None]]:
+        """For ASGI applications: `FastAPI(lifespan=app.lifespan())` runs a worker inside the server,
+        `async def` handlers on its event loop. The options are those of `worker`."""
+
+        @asynccontextmanager
+        async def lifespan(server: Any) -> AsyncIterator[None]:
+            async with self.worker(**options):
+                yield
+
+        return lifespan
+
+    def on(self, *kinds: str) -> Callable[[Listener], Listener]:
+        """Listen to events of this process: `@app.on("failed")`; without a kind, to all."""
+
+        def add(listener: Listener) -> Listener:
+            self.listeners.add(kinds, listener)
+            return listener
+
+        return add
+
     # the rest
 
     def stats(self) -> Stats:
         """Counts by status and queue, each up to a cap: cheap, whatever the size of the table."""
-        return self._runner.go(read_stats(self.engine))
+        return self.runner.go(read_stats(self.engine))
 
     async def astats(self) -> Stats:
-        return await self._runner.ago(read_stats(self.engine))
+        return await self.runner.ago(read_stats(self.engine))
+
+    def health(self, *, max_age: Duration | None = None) -> Health:
+        """Is work being done? `health.ok`, and `health.problems` with what to do about each.
+        `max_age`: how long a job may have been due. A database out of reach is a problem, too."""
+        return read_health(self.engine, max_age)
+
+    async def ahealth(self, *, max_age: Duration | None = None) -> Health:
+        return await self.runner.hop(lambda: read_health(self.engine, max_age))
 
     def migrate(self) -> list[str]:
         """Bring the tables up to this release; the names of the migrations applied."""
@@ -183,7 +265,7 @@ class Holdfast:
 
     def close(self) -> None:
         """Release connections and threads. Idempotent."""
-        self._runner.close()
+        self.runner.close()
 
     def __enter__(self) -> "Holdfast":
         return self
@@ -207,16 +289,3 @@ def _known(options: Mapping[str, Any]) -> Mapping[str, Any]:
             f"unknown option {', '.join(sorted(unknown))}: there are {', '.join(sorted(known))}"
         )
     return options
-
-
-def _retention(given: Mapping[str, Duration]) -> dict[Status, float]:
-    finished = {status.value for status in FINISHED}
-    if unknown := set(given) - finished:
-        raise InvalidInput(
-            f"retention={dict(given)!r}: {', '.join(sorted(map(str, unknown)))} is no final status; "
-            f"give ages for {', '.join(sorted(finished))}"
-        )
-    ages = {**DEFAULT_RETENTION, **given}
-    return {
-        Status(status): seconds(age, what=f"retention of {status}") for status, age in ages.items()
-    }

@@ -40,6 +40,10 @@ class KeyConflict(HoldfastError):
     """A live job holds the same key (of the same task)."""
 
 
+class LostClaim(HoldfastError):
+    """This run no longer holds its job: it was declared dead, cancelled or deleted meanwhile."""
+
+
 class BodyNotLoaded(HoldfastError, AttributeError):
     """The job came from a list, and lists do not read payloads and results."""
 

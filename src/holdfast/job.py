@@ -44,13 +44,14 @@ TRANSITIONS: Mapping[str, Transition] = {
     "claim": Transition(frozenset({Status.PENDING}), Status.RUNNING),
     "rescue": Transition(frozenset({Status.RUNNING}), Status.PENDING),
     "prune": Transition(FINISHED, None),
-    # by the worker that holds the claim: the six ways to finish a run
+    # by the worker that holds the claim: the seven ways to finish a run
     "completed": Transition(frozenset({Status.RUNNING}), Status.COMPLETED),
     "retry_later": Transition(frozenset({Status.RUNNING}), Status.RETRYING),
     "snoozed": Transition(frozenset({Status.RUNNING}), Status.SCHEDULED),
     "failed": Transition(frozenset({Status.RUNNING}), Status.FAILED),
     "stopped": Transition(frozenset({Status.RUNNING}), Status.CANCELLED),
     "released": Transition(frozenset({Status.RUNNING}), Status.PENDING),
+    "crashed": Transition(frozenset({Status.RUNNING}), Status.RETRYING),
     # by applications and operators; a running job is asked to stop, and stays until it has
     "cancel": Transition(WAITING, Status.CANCELLED),
     "request_cancel": Transition(frozenset({Status.RUNNING}), Status.RUNNING),
@@ -85,7 +86,7 @@ class Job:
     entity_id: Json  #: what the job is about, with its JSON type kept
     attempts: int  #: runs so far; snooze, release and rescue give one back
     max_attempts: int
-    crashes: int  #: times its process died under it
+    crashes: int  #: times its process died under it, with no other job in it
     claim_no: int  #: bumped by every claim, never reused: the fence against stale workers
     worker_id: str | None
     timeout: float | None  #: of one attempt, in seconds; None: its task's; 0: none
@@ -99,6 +100,7 @@ class Job:
     progress: float | None
     message: str | None
     cancel_requested: bool
+    verdict: str | None = None  #: how its last run ended, where no worker was left to record it
     body: Body | None = None  #: absent in lists
     created: bool = False  #: told to the enqueuer: True: inserted; False: the key was live already
 

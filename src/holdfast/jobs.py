@@ -20,12 +20,14 @@ BATCH = 500  # jobs that one transaction changes, of all that match a filter
 COUNT_CAP = 100_000
 
 _Verb = Callable[[Sequence[str]], Script[list[str]]]
+_Changed = tuple[int, int, str | None]  # jobs seen, jobs changed, where to go on
 
 
 class Jobs:
     """The filters are `status` (one or several), `type`, `prefix` (of the type), `queue`, `key`,
-    `worker_id`, `entity`, `since` and `until` (by the time of creation). What is given must all hold.
-    Every verb but `search` and `count` also runs in a caller's transaction: `tx=`."""
+    `worker_id`, `entity`, `since` and `until` (by the time of creation). What is given must all hold;
+    `limit` bounds how many are searched or changed. Every verb but `search` and `count` also runs in a
+    caller's transaction: `tx=`."""
 
     def __init__(self, runner: Runner, retention: Mapping[Status, float]) -> None:
         self._runner = runner
@@ -179,16 +181,18 @@ class Jobs:
         verb: _Verb,
         settle: Callable[[Job, Job | None, bool], Job],
     ) -> Steps[Any]:
+        wanted = dict(filter)
+        limit = _limit(wanted.pop("limit", None))
         if id is not None:
             if filter:
                 raise InvalidInput("give a job's id or a filter, not both")
             return (yield from self._change_one(parse_id(id), verb, settle))
-        if not filter:
+        if not wanted:
             raise InvalidInput(
                 "give a job's id, or a filter such as status='failed' or entity=('movie', 7): "
                 "without either it would concern every job"
             )
-        return (yield from self._change_all(make_filter(**filter), verb))
+        return (yield from self._change_all(make_filter(**wanted), verb, limit))
 
     def _change_one(
         self, id: str, verb: _Verb, settle: Callable[[Job, Job | None, bool], Job]
@@ -202,22 +206,26 @@ class Jobs:
         before, changed, after = yield Step(script)
         return settle(_only(before, id), after[0] if after else None, bool(changed))
 
-    def _change_all(self, filter: Filter, verb: _Verb) -> Steps[int]:
+    def _change_all(self, filter: Filter, verb: _Verb, limit: int | None) -> Steps[int]:
         """In batches, each a transaction of its own, so that nobody waits for a million rows."""
         total = 0
         after: str | None = None
-        while True:
+        while limit is None or limit > 0:
+            size = BATCH if limit is None else min(BATCH, limit)
 
-            def script(after: str | None = after) -> Script[tuple[int, str | None]]:
-                page = yield from inspection.search(self._dialect, filter, after, BATCH)
+            def script(after: str | None = after, size: int = size) -> Script[_Changed]:
+                page = yield from inspection.search(self._dialect, filter, after, size)
                 changed = yield from verb([job.id for job in page.jobs])
-                return len(changed), page.next
+                return len(page.jobs), len(changed), page.next
 
+            seen: int
             changed: int
-            changed, after = yield Step(script)
+            seen, changed, after = yield Step(script)
             total += changed
+            limit = None if limit is None else limit - seen
             if after is None:
-                return total
+                break
+        return total
 
 
 def make_filter(

@@ -1,14 +1,19 @@
-"""How a run ends, as values. Every legal finish has a name; an engine writes what it is given.
+"""How a run ends, as values, and what follows from it: `judge` and `decide`, which only think.
+
+Every legal finish has a name; an engine writes what it is given.
 
 The row itself may know better: a job asked to stop, that would have been tried again, is cancelled,
 and one whose payload was replaced while it ran goes back to be run again (statements.sql, `finish`).
 """
 
+from collections.abc import Callable, Mapping
 from datetime import datetime
 from enum import StrEnum
-from typing import Any
+from typing import Any, NamedTuple, assert_never
 
-from holdfast.job import Job, NewJob
+from holdfast.codec import encode_error
+from holdfast.duration import Duration, seconds
+from holdfast.job import Job, NewJob, Status
 from holdfast.value import value
 
 WEEK = (
@@ -25,6 +30,7 @@ class Outcome(StrEnum):
     FAILED = "failed"
     STOPPED = "stopped"
     RELEASED = "released"
+    CRASHED = "crashed"
 
 
 @value
@@ -69,7 +75,17 @@ def completed(
     job: Job, result: str | None = None, *, keep: float, enqueue: tuple[NewJob, ...] = ()
 ) -> Finish:
     """It returned."""
-    return _finish(job, Outcome.COMPLETED, result=result, keep=keep, enqueue=enqueue)
+    return Finish(
+        id=job.id,
+        claim_no=job.claim_no,
+        outcome=Outcome.COMPLETED,
+        attempt=job.attempts,
+        worker_id=job.worker_id,
+        started_at=job.started_at,
+        result=result,
+        keep=keep,
+        enqueue=enqueue,
+    )
 
 
 def retry_later(job: Job, error: str, trace: str | None = None, *, delay: float) -> Finish:
@@ -95,3 +111,125 @@ def stopped(job: Job, *, keep: float) -> Finish:
 def released(job: Job) -> Finish:
     """The worker gives it back unharmed (a shutdown); the attempt is given back."""
     return _finish(job, Outcome.RELEASED)
+
+
+def crashed(job: Job, error: str, *, delay: float) -> Finish:
+    """Its own process died under it; the attempt is given back, the crash is counted."""
+    return _finish(job, Outcome.CRASHED, error=error, delay=delay)
+
+
+# What a handler may raise to say what shall follow.
+
+
+class Discard(Exception):
+    """Fail for good: trying again would not help."""
+
+
+class Retry(Exception):
+    """Fail, and be tried again after the given time (if an attempt is left)."""
+
+    def __init__(self, message: str = "", *, after: Duration) -> None:
+        super().__init__(message)
+        self.after = seconds(after, what="Retry(after=)")
+
+
+class Snooze(Exception):
+    """Come back later, without spending an attempt."""
+
+    def __init__(self, delay: Duration) -> None:
+        super().__init__(f"for {delay}")
+        self.delay = seconds(delay, what="Snooze(delay)")
+
+
+# How a run ended.
+
+
+class Returned(NamedTuple):
+    result: str | None  #: JSON text
+    enqueue: tuple[NewJob, ...] = ()
+
+
+class Raised(NamedTuple):
+    error: str
+    trace: str | None
+    permanent: bool = False
+    after: float | None = None  #: None: by the backoff
+
+
+class Snoozed(NamedTuple):
+    delay: float
+
+
+class Stopped(NamedTuple):
+    """It was asked to stop, and did."""
+
+
+class GivenBack(NamedTuple):
+    """The worker stopped it for reasons of its own."""
+
+
+class Died(NamedTuple):
+    """Its own process died under it."""
+
+    how: str
+
+
+Ended = Returned | Raised | Snoozed | Stopped | GivenBack | Died
+
+
+@value
+class Policy:
+    """What a task wants to follow."""
+
+    backoff: Callable[[int], float]
+    keep: Mapping[Status, float]  #: seconds that a finished job is kept
+    discard_on: tuple[type[BaseException], ...] = ()
+    retry_on: tuple[type[BaseException], ...] | None = None  #: None: everything
+
+
+CRASHES = 3  #: as often may a job's process die under it, alone, until it is given up
+
+
+def judge(error: BaseException, policy: Policy) -> Raised | Snoozed:
+    """What an exception means. Done where it was raised, as it cannot leave its process."""
+    if isinstance(error, Snooze):
+        return Snoozed(error.delay)
+    text = encode_error(error)
+    if isinstance(error, Retry):
+        return Raised(text.error, text.trace, after=error.after)
+    unwanted = policy.retry_on is not None and not isinstance(error, policy.retry_on)
+    permanent = isinstance(error, (Discard, *policy.discard_on)) or unwanted
+    return Raised(text.error, text.trace, permanent=permanent)
+
+
+def decide(job: Job, ended: Ended, policy: Policy) -> Finish:
+    """What follows from how a run ended."""
+    keep = policy.keep
+    if type(ended) is Returned:  # by far the most frequent, and a `match` takes its time
+        return completed(job, ended.result, keep=keep[Status.COMPLETED], enqueue=ended.enqueue)
+    match ended:
+        case Returned():
+            raise AssertionError("handled above")
+        case Raised(error, trace, permanent, _) if permanent or job.attempts >= job.max_attempts:
+            return failed(job, error, trace, keep=keep[Status.FAILED])
+        case Raised(error, trace, _, after):
+            delay = policy.backoff(job.attempts) if after is None else after
+            return retry_later(job, error, trace, delay=delay)
+        case Snoozed(delay):
+            return snoozed(job, delay=delay)
+        case Stopped():
+            return stopped(job, keep=keep[Status.CANCELLED])
+        case GivenBack():
+            return released(job)
+        case Died(how) if job.crashes + 1 >= CRASHES:
+            return failed(job, quarantined(job.crashes + 1, how), keep=keep[Status.FAILED])
+        case Died(how):
+            return crashed(job, how, delay=policy.backoff(job.crashes + 1))
+        case _:
+            assert_never(ended)
+
+
+def quarantined(crashes: int, how: str) -> str:
+    return (
+        f"Quarantined: its process died {crashes} times under it, with no other job in it ({how})"
+    )

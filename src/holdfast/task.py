@@ -16,6 +16,7 @@ from holdfast.duration import Duration, seconds
 from holdfast.errors import InvalidInput
 from holdfast.ids import new_id
 from holdfast.job import Job, NewJob, OnConflict
+from holdfast.outcome import Policy
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -100,6 +101,26 @@ class Host(Protocol):
 
     async def ainsert(self, jobs: Sequence[NewJob], options: Options) -> list[Job]: ...
 
+    def detached(self, task: "Task[Any, Any]") -> Any:
+        """A Context that goes nowhere, for a task that is called as a plain function."""
+
+
+Kind = Literal["async", "thread", "process"]
+Hook = Callable[[Any], Any]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Conduct:
+    """How the jobs of a task are run, and what follows."""
+
+    policy: Policy
+    kind: Kind
+    takes_context: bool = False
+    timeout: float | None = 300.0  #: of one attempt, in seconds; None: no limit
+    strict: bool = True  #: stop it when the database cannot be reached, before others may take it
+    on_success: Hook | None = None
+    on_failure: Hook | None = None
+
 
 class Using(Generic[P]):
     """A task with options for the jobs to come: `task.using(priority=5).enqueue(...)`."""
@@ -118,10 +139,10 @@ class Using(Generic[P]):
 
     def enqueue(self, *args: P.args, **kwargs: P.kwargs) -> Job:
         """Add a job; `job.created` is False when a live job of this key was found instead."""
-        return self._host.insert([self._job(args, kwargs)], self.options)[0]
+        return self._host.insert([self.new_job(args, kwargs)], self.options)[0]
 
     async def aenqueue(self, *args: P.args, **kwargs: P.kwargs) -> Job:
-        return (await self._host.ainsert([self._job(args, kwargs)], self.options))[0]
+        return (await self._host.ainsert([self.new_job(args, kwargs)], self.options))[0]
 
     def enqueue_many(self, calls: Iterable[Mapping[str, Any]]) -> list[Job]:
         """Add a job for each mapping of arguments: all of them, or none."""
@@ -130,7 +151,8 @@ class Using(Generic[P]):
     async def aenqueue_many(self, calls: Iterable[Mapping[str, Any]]) -> list[Job]:
         return await self._host.ainsert(self._jobs(calls), self.options)
 
-    def _job(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> NewJob:
+    def new_job(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> NewJob:
+        """The job that this call would add."""
         payload = self.task.arguments.encode(args, kwargs)
         if self._pattern is None:  # the options are the same for all its jobs: checked once
             self._pattern = self.options.new_job(self.task.name, "", self.task.defaults, "")
@@ -147,7 +169,7 @@ class Using(Generic[P]):
                 raise InvalidInput(
                     f"enqueue_many: element {number} is {call!r}: give a mapping of arguments"
                 )
-            jobs.append(self._job((), call))
+            jobs.append(self.new_job((), call))
         return jobs
 
 
@@ -155,21 +177,36 @@ class Task(Generic[P, R]):
     """A registered function. Calling it runs it, here and now; `enqueue` makes a job of the call."""
 
     def __init__(
-        self, name: str, handler: Callable[P, R], *, host: Host, defaults: Options
+        self,
+        name: str,
+        handler: Callable[..., R],
+        *,
+        host: Host,
+        defaults: Options,
+        conduct: Conduct,
     ) -> None:
         self.name = names.name(name, "name")
         self.handler = handler
-        self.arguments = Arguments(name, handler)
+        self.conduct = conduct
+        self.policy = conduct.policy
+        self.arguments = Arguments(name, handler, skip=int(conduct.takes_context))
         self.result = Result(name, handler)
         self.defaults = defaults
         defaults.new_job(name, "{}", defaults, new_id())  # defaults that break a rule fail here
+        self.host = host
         self._using: Using[P] = Using(self, host, Options())
         self.__doc__ = handler.__doc__
         self.__name__ = getattr(handler, "__name__", name)
         self.__wrapped__ = handler
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
+        if self.conduct.takes_context:
+            return self.handler(self.host.detached(self), *args, **kwargs)
         return self.handler(*args, **kwargs)
+
+    def new_job(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> NewJob:
+        """The job that this call would add."""
+        return self._using.new_job(args, kwargs)
 
     def __repr__(self) -> str:
         return f"<Task {self.name}{self.arguments.signature}>"

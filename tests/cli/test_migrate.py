@@ -1,22 +1,10 @@
 """`holdfast migrate`, as people run it: a process of its own."""
 
-import os
-import subprocess
-import sys
+import json
 from pathlib import Path
 
+from tests.cli.command import process as holdfast
 from tests.conftest import Database
-
-
-def holdfast(*arguments: str, cwd: Path, **environment: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-m", "holdfast", *arguments],
-        cwd=cwd,
-        env={**os.environ, "NO_COLOR": "1", **environment},
-        capture_output=True,
-        text=True,
-        timeout=60,
-    )
 
 
 def test_by_url(database: Database, tmp_path: Path) -> None:
@@ -52,4 +40,10 @@ def test_errors_are_one_line_with_a_stable_exit_code(tmp_path: Path) -> None:
     assert wrong.returncode == 2
     assert "No module named 'nowhere'" in wrong.stderr
     bad = holdfast("migrate", "--url", "mysql://x", cwd=tmp_path)
-    assert (bad.returncode, bad.stderr[:10]) == (1, "holdfast: ")
+    assert (bad.returncode, bad.stderr[:10]) == (2, "holdfast: ")
+
+
+def test_json(database: Database, tmp_path: Path) -> None:
+    options = ["migrate", "--json", "--url", database.url, "--schema", database.schema]
+    assert json.loads(holdfast(*options, cwd=tmp_path).stdout)["applied"]
+    assert json.loads(holdfast(*options, cwd=tmp_path).stdout) == {"applied": []}

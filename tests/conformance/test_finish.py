@@ -14,7 +14,7 @@ from holdfast.engine import Engine, Filter, Seen, verbs
 from holdfast.job import Job
 from holdfast.outcome import Applied
 from tests.conftest import Database
-from tests.support.jobs import WORKER, claim, insert, new, running
+from tests.support.jobs import WORKER, claim, claim_suspect, insert, new, running
 
 APPLIED, LOST, BUSY = Applied.APPLIED, Applied.LOST, Applied.BUSY
 
@@ -93,6 +93,7 @@ def every_finish(job: Job) -> list[outcome.Finish]:
         outcome.snoozed(job, delay=1.0),
         outcome.stopped(job, keep=60.0),
         outcome.released(job),
+        outcome.crashed(job, "E: stale", delay=1.0),
     ]
 
 
@@ -105,7 +106,7 @@ def test_a_stale_claim_changes_nothing(engine: Engine) -> None:
         assert result(engine, finish) is LOST
     assert engine.get([stale.id])[0] == rescued
 
-    [again] = claim(engine, worker="other")
+    [again] = claim_suspect(engine, worker="other")
     for finish in every_finish(stale):
         assert result(engine, finish) is LOST
     assert engine.get([stale.id])[0] == again
@@ -140,7 +141,7 @@ def test_what_a_job_enqueues_commits_with_its_finish(engine: Engine) -> None:
     assert [job.payload for job in claim(engine, 5, types=["child"])] == [{"of": 1}, {"n": 1}]
 
 
-@pytest.mark.parametrize("kind", ["retry_later", "snoozed", "released", "stopped"])
+@pytest.mark.parametrize("kind", ["retry_later", "snoozed", "released", "stopped", "crashed"])
 def test_a_job_asked_to_stop_is_cancelled_instead_of_tried_again(
     engine: Engine, clock: FakeClock, kind: str
 ) -> None:
@@ -173,12 +174,63 @@ def test_the_newest_fifty_attempts_are_kept(engine: Engine) -> None:
 
 
 def test_a_batch_of_all_kinds(engine: Engine) -> None:
-    engine.insert([new() for _ in range(6)])
-    jobs = claim(engine, 6)
+    engine.insert([new() for _ in range(7)])
+    jobs = claim(engine, 7)
     finishes = [every_finish(job)[number] for number, job in enumerate(jobs)]
     assert set(engine.finish(finishes).values()) == {APPLIED}
     statuses = [job.status for job in engine.get([job.id for job in jobs])]
-    assert statuses == ["completed", "retrying", "failed", "scheduled", "cancelled", "pending"]
+    assert statuses == [
+        *("completed", "retrying", "failed", "scheduled"),
+        *("cancelled", "pending", "retrying"),
+    ]
+
+
+def test_completions_of_a_batch_that_need_more_than_the_common_end(engine: Engine) -> None:
+    """Most of a batch completes in one statement; what that passes over is written all the same."""
+    engine.insert([new(), new(), new(key="k"), new(), new()])
+    plain, stale, replaced, judged, gone = claim(engine, 5)
+    engine.finish([outcome.released(stale)])
+    insert(engine, key="k", payload='{"n":2}', on_conflict="replace")
+    engine.sentence(judged.claim, "E: late")
+    engine.delete([gone.id])
+    jobs = [plain, stale, replaced, judged, gone, plain]
+    answers = engine.finish([outcome.completed(job, "1", keep=60.0) for job in jobs])
+    # The stale one was given back by its own worker: sent again, it counts as applied.
+    expected = {job.claim: APPLIED for job in (plain, stale, replaced, judged)}
+    assert answers == expected | {gone.claim: LOST}
+    after = engine.get([plain.id, stale.id, replaced.id, judged.id])
+    assert [job.status for job in after] == ["completed", "pending", "pending", "completed"]
+    assert [job.result for job in after] == [1, None, None, 1]
+    assert (after[2].payload, after[3].verdict) == ({"n": 2}, None)
+
+
+@pytest.mark.parametrize("kind", ["completed", "retry_later"])
+def test_two_claims_of_one_job_in_a_batch(engine: Engine, kind: str) -> None:
+    """After an outage a worker may send the end of a run that it lost with that of the next one."""
+    insert(engine)
+    [stale] = claim(engine)
+    engine.leave(WORKER)
+    engine.sweep([Seen(WORKER, None)], limit=10)
+    [job] = claim(engine, worker="w")
+    old = [finish for finish in every_finish(stale) if finish.outcome == kind]
+    mine = outcome.completed(job, '"mine"', keep=60.0, enqueue=(new("mine"),))
+    for batch in ([*old, mine], [mine, *old]):
+        assert engine.finish(batch) == {stale.claim: LOST, job.claim: APPLIED}
+    after = engine.get([job.id])[0]
+    assert (after.status, after.result, engine.attempts(job.id)) == ("completed", "mine", [])
+    assert engine.search(Filter(type="child")).jobs == []
+    assert len(engine.search(Filter(type="mine")).jobs) == 1
+
+
+def test_a_result_is_of_the_run_that_completed_it(engine: Engine) -> None:
+    """Not of one before it, which was made to run again when it had returned."""
+    job = running(engine, key="k")
+    insert(engine, key="k", payload='{"n":2}', on_conflict="replace")
+    engine.finish([outcome.completed(job, '"old"', keep=60.0)])
+    [again] = claim(engine)
+    engine.finish([outcome.completed(again, None, keep=60.0)])
+    after = engine.get([job.id])[0]
+    assert (after.status, after.result) == ("completed", None)
 
 
 def test_one_bad_member_of_a_batch_harms_no_other(engine: Engine) -> None:
@@ -231,6 +283,7 @@ def test_a_finish_on_the_callers_transaction(database: Database, commits: bool) 
     """The caller's row, the finish and what it enqueues are there together, or not at all."""
     engine = database.engine()
     job, stale = running(engine), running(engine)
+    engine.leave(WORKER)
     engine.sweep([Seen(WORKER, None)], limit=10)
     [job, _] = claim(engine, 2, worker="other")
     finish = outcome.completed(job, '"mine"', keep=60.0, enqueue=(new("child"),))

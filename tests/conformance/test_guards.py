@@ -25,6 +25,7 @@ def mutate(engine: Engine, statement: str, old: str, new: str) -> None:
 
 def stale_finish_is_accepted(engine: Engine) -> bool:
     stale = running(engine)
+    engine.leave(WORKER)
     engine.sweep([Seen(WORKER, None)], limit=10)
     claim(engine, worker="other")
     engine.finish([outcome.completed(stale, '"stale"', keep=60.0)])
@@ -35,14 +36,18 @@ def test_the_fence(database: Database) -> None:
     assert not stale_finish_is_accepted(database.engine())
 
 
+FENCES = {
+    ("sqlite", "complete"): "   AND holdfast_jobs.claim_no = json_extract(new.value, '$[1]')\n",
+    ("sqlite", "finish"): "   AND claim_no = :claim_no\n",
+    ("postgres", "complete"): "   AND jobs.claim_no = new.claim_no\n",
+    ("postgres", "finish"): "   AND jobs.claim_no = new.claim_no\n",
+}
+
+
 @pytest.mark.parametrize("statement", ["complete", "finish"])
 def test_without_the_fence_a_stale_finish_is_accepted(database: Database, statement: str) -> None:
     engine = database.engine()
-    fence = {
-        "sqlite": "   AND claim_no = :claim_no\n",
-        "postgres": "   AND jobs.claim_no = new.claim_no\n",
-    }[database.kind]
-    mutate(engine, statement, fence, "")
+    mutate(engine, statement, FENCES[database.kind, statement], "")
     assert stale_finish_is_accepted(engine)
 
 

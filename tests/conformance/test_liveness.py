@@ -3,7 +3,7 @@
 from holdfast import outcome
 from holdfast.clock import FakeClock
 from holdfast.engine import Engine, Seen
-from tests.support.jobs import WORKER, claim, execute, insert, new, running
+from tests.support.jobs import WORKER, claim, claim_suspect, execute, insert, new, running
 
 
 def test_beats_are_counted(engine: Engine, clock: FakeClock) -> None:
@@ -77,7 +77,7 @@ def test_a_newer_request_outlives_the_worker(engine: Engine) -> None:
     engine.sweep([Seen(WORKER, None)], limit=10)
     after = engine.get([job.id])[0]
     assert (after.status, after.payload, after.attempts) == ("pending", {"n": 2}, 0)
-    [again] = claim(engine, worker="other")
+    [again] = claim_suspect(engine, worker="other")
     engine.finish([outcome.completed(again, keep=60.0)])
     assert engine.get([job.id])[0].status == "completed"
 

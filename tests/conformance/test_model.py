@@ -20,7 +20,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule, run_stat
 
 from holdfast import KeyConflict, outcome
 from holdfast.clock import FakeClock
-from holdfast.engine import Engine, Filter, Seen, open_engine
+from holdfast.engine import Engine, Filter, Report, Seen, open_engine
 from holdfast.job import Job
 from holdfast.outcome import Finish
 from tests.support.jobs import execute, new
@@ -34,12 +34,16 @@ FOREVER = 100 * 365 * 86400.0
 VERBS = [
     *["insert"] * 4,
     *["claim"] * 4,
+    *["claim_suspect"] * 2,
     *["finish"] * 6,
     *["promote", "time_passes", "bury"] * 2,
     *["cancel"] * 3,
-    *["retry", "delete", "pause", "prune"],
+    *["retry", "delete", "pause", "prune", "sentence", "report"],
 ]
-FINISHES = ["completed", "completed", "retry", "failed", "snoozed", "stopped", "released"]
+FINISHES = [
+    *["completed", "completed", "retry", "failed"],
+    *["snoozed", "stopped", "released", "crashed"],
+]
 
 numbers = st.integers(0, 10**6)
 examples = int(os.environ.get("HOLDFAST_MODEL_EXAMPLES", "0"))
@@ -104,11 +108,22 @@ class Lockstep(RuleBasedStateMachine):
                 [_insert(engine, job) for engine in self.engines], self.model.insert(job)
             )
 
-    def claim(self, number: int, pick: Random) -> None:
+    def worker(self, number: int, pick: Random) -> str:
+        """The name of one, which has mostly said hello."""
         name = f"{pick.choice(WORKERS)}-{self.graves}"
         if number % 8:
             alive = [engine.beat(name, "{}").alive for engine in self.engines]
             self.all_agree(alive, self.model.beat(name))
+        return name
+
+    def recent(self, number: int) -> Job | None:
+        """Mostly a recent claim, also one that is long stale: all are remembered."""
+        if not self.claims:
+            return None
+        return self.claims[-1 - number % min(len(self.claims), 5 if number % 3 else 30)]
+
+    def claim(self, number: int, pick: Random) -> None:
+        name = self.worker(number, pick)
         queue, limit = pick.choice(QUEUES), pick.randint(1, 4)
         types = pick.choice([TYPES, TYPES, TYPES, TYPES[:1], ["other"]])
         taken = [engine.claim(queue, limit, worker=name, types=types) for engine in self.engines]
@@ -118,11 +133,35 @@ class Lockstep(RuleBasedStateMachine):
         )
         self.claims += taken[0]
 
+    def claim_suspect(self, number: int, pick: Random) -> None:
+        name = self.worker(number, pick)
+        queues = pick.choice([QUEUES, QUEUES, QUEUES[:1]])
+        types = pick.choice([TYPES, TYPES, TYPES[:1], ["other"]])
+        taken = [engine.claim_suspect(queues, worker=name, types=types) for engine in self.engines]
+        self.all_agree(
+            [[job.id for job in jobs] for jobs in taken],
+            self.model.claim_suspect(queues, name, types),
+        )
+        self.claims += taken[0]
+
+    def sentence(self, number: int, pick: Random) -> None:
+        if (job := self.recent(number)) is not None:
+            for engine in self.engines:
+                engine.sentence(job.claim, f"E: {number}")
+            if (row := self.model.held(*job.claim)) is not None:
+                row.verdict = f"E: {number}"
+
+    def report(self, number: int, pick: Random) -> None:
+        if (job := self.recent(number)) is not None:
+            progress, message = number / 10_000, pick.choice([None, "half"])
+            for engine in self.engines:
+                engine.report([Report(*job.claim, progress, message)])
+            if (row := self.model.held(*job.claim)) is not None:
+                row.progress, row.message = progress, message
+
     def finish(self, number: int, pick: Random) -> None:
-        """Mostly of recent claims, also of those that are long stale: all are remembered."""
-        if not self.claims:
+        if (job := self.recent(number)) is None:
             return
-        job = self.claims[-1 - number % min(len(self.claims), 5 if number % 3 else 30)]
         kind = pick.choice(FINISHES)
         chained = kind == "completed" and pick.random() < 0.3
         children = (new("fetch", key="a"), new("send")) if chained else ()
@@ -139,9 +178,13 @@ class Lockstep(RuleBasedStateMachine):
         self.all_agree(moved, self.model.promote(limit))
 
     def bury(self, number: int, pick: Random) -> None:
-        """Workers come back under new names, as they do after a death."""
+        """Some take their leave first. They come back under new names, as they do after a death."""
         held = [row.worker for row in self.model.rows.values() if row.status == "running"]
         name = pick.choice(held) if held else f"{pick.choice(WORKERS)}-{self.graves}"
+        if pick.random() < 0.3:
+            for engine in self.engines:
+                engine.leave(name)
+            self.model.leave(name)
         for engine in self.engines:
             engine.sweep([Seen(name, None)], limit=1000)
         self.model.bury(name)
@@ -181,6 +224,10 @@ class Lockstep(RuleBasedStateMachine):
         self.all_agree([_rows(engine, self.ids) for engine in self.engines], expected)
 
     @invariant()
+    def the_suspects_are_the_same(self) -> None:
+        self.all_agree([set(engine.suspects()) for engine in self.engines], self.model.suspects())
+
+    @invariant()
     def lists_and_failures_are_the_same(self) -> None:
         newest_first = sorted(self.model.rows, reverse=True)
         failures = {id: row.failures[::-1] for id, row in self.model.rows.items() if row.failures}
@@ -201,7 +248,8 @@ def _insert(engine: Engine, job: Any) -> tuple[str, bool] | None:
 def _finish(job: Job, kind: str, delay: float, children: tuple[Any, ...]) -> Finish:
     match kind:
         case "completed":
-            return outcome.completed(job, str(job.claim_no), keep=20.0, enqueue=children)
+            result = str(job.claim_no) if job.claim_no % 3 else None
+            return outcome.completed(job, result, keep=20.0, enqueue=children)
         case "retry":
             return outcome.retry_later(job, f"E: {job.claim_no}", delay=delay)
         case "failed":
@@ -210,6 +258,8 @@ def _finish(job: Job, kind: str, delay: float, children: tuple[Any, ...]) -> Fin
             return outcome.snoozed(job, delay=delay)
         case "stopped":
             return outcome.stopped(job, keep=20.0)
+        case "crashed":
+            return outcome.crashed(job, f"E: {job.claim_no}", delay=delay)
         case _:
             return outcome.released(job)
 
@@ -229,6 +279,10 @@ def _rows(engine: Engine, ids: list[str]) -> dict[str, tuple[object, ...]]:
             job.completed_at,
             job.keep_until,
             job.cancel_requested,
+            job.crashes,
+            job.verdict,
+            job.progress,
+            job.message,
         )
         for job in engine.get(ids)
     }

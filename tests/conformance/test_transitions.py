@@ -17,6 +17,7 @@ FINISHES = {
     Outcome.FAILED: lambda job: outcome.failed(job, "E: no", keep=60.0),
     Outcome.STOPPED: lambda job: outcome.stopped(job, keep=60.0),
     Outcome.RELEASED: outcome.released,
+    Outcome.CRASHED: lambda job: outcome.crashed(job, "E: gone", delay=60.0),
 }
 
 

@@ -8,7 +8,7 @@ from functools import partial
 from typing import Any
 
 from holdfast.clock import FakeClock
-from holdfast.engine import Engine, Filter, Seen
+from holdfast.engine import Engine, Filter, Report, Seen
 from holdfast.errors import KeyConflict
 from holdfast.ids import new_id
 from holdfast.job import Claim, Job, NewJob, Status
@@ -18,6 +18,7 @@ from tests.plans.world import (
     FORGOTTEN,
     LIVE,
     MANY_ATTEMPTS,
+    QUEUES,
     RUNNING,
     SILENT,
     TIRED,
@@ -28,6 +29,7 @@ from tests.plans.world import (
 LIMIT = 20
 SCAN = 20 * LIMIT  # a search whose filter has no index looks at this many
 CAP = 100
+SUSPECTS_SEEN = 1000  # at the most, to tell of which queues and types they are
 
 # The index that each statement walks; `id` is the primary key. Nothing else may be in its plan.
 INDEXES: dict[str, set[str]] = {
@@ -39,6 +41,8 @@ INDEXES: dict[str, set[str]] = {
     "replace": {"id"},
     "claim": {"claim", "id"},
     "claim_types": {"claim", "id"},
+    "claim_suspect": {"suspect", "id"},
+    "suspects": {"suspect"},
     "payloads": {"id"},
     "complete": {"id"},
     "finish": {"id"},
@@ -48,7 +52,11 @@ INDEXES: dict[str, set[str]] = {
     "promote": {"due", "id"},
     "next_due": {"due"},
     "bury": set(),
+    "suspect": {"held", "id"},
     "rescue": {"held", "id"},
+    "leave": set(),
+    "sentence": {"id"},
+    "report": {"id"},
     "prune": {"listed", "id", "attempts"},
     "prune_edge": {"listed"},
     "prune_workers": {"held"},
@@ -181,6 +189,24 @@ def _claim_when_not_allowed(engine: Engine, world: World) -> None:
         assert engine.claim("default", LIMIT, worker=DEAD[0], types=types) == []
 
 
+@case("claim_suspect", rows=2 * len(QUEUES) * len(TYPES), needs="suspect id")
+def _claim_suspect(engine: Engine, world: World) -> None:
+    for types in (TYPES, TYPES[2:3]):  # of one type: past those of the others
+        for _ in range(2):
+            assert len(engine.claim_suspect(QUEUES, worker=LIVE[0], types=types)) == 1
+
+
+@case("claim_suspect", rows=10, needs="suspect")
+def _claim_suspect_when_not_allowed(engine: Engine, world: World) -> None:
+    assert engine.claim_suspect(QUEUES, worker=DEAD[0], types=TYPES) == []
+
+
+@case("suspects", rows=SUSPECTS_SEEN, needs="suspect")
+def _suspects(engine: Engine, world: World) -> None:
+    expected = sorted((queue, type) for queue in QUEUES for type in TYPES)
+    assert sorted(engine.suspects()) == expected
+
+
 def _held(world: World, worker: int, count: int) -> list[Finish]:
     """Ends of what `w0`, `w1`... hold: of every three one completes, one is tried again, one fails."""
     endings = (Outcome.COMPLETED, Outcome.RETRY_LATER, Outcome.FAILED)
@@ -234,6 +260,7 @@ def _finish_tired(engine: Engine, world: World) -> None:
 @case("promote next_due", needs="due id")
 def _promote(engine: Engine, world: World) -> None:
     assert engine.promote(LIMIT).moved == LIMIT
+    assert engine.next_due() == 0.0
 
 
 @case("promote next_due", rows=10, needs="due")
@@ -246,7 +273,7 @@ def _promote_nothing(engine: Engine, world: World) -> None:
         engine.dialect._clock = kept  # type: ignore[attr-defined]
 
 
-@case("bury rescue", rows=4 * RUNNING, needs="held id")
+@case("bury suspect rescue", rows=4 * RUNNING, needs="held id")
 def _sweep(engine: Engine, world: World) -> None:
     swept = engine.sweep([Seen(SILENT[0], 1), Seen(LIVE[0], 99)], limit=LIMIT)
     assert swept.buried == [*SILENT]
@@ -256,6 +283,24 @@ def _sweep(engine: Engine, world: World) -> None:
 @case("beat held", rows=4 * RUNNING, needs="held")
 def _beat(engine: Engine, world: World) -> None:
     assert len(engine.beat(LIVE[1], "{}").held) == RUNNING // 8
+    assert len(engine.held(LIVE[2])) == RUNNING // 8
+
+
+@case("leave")
+def _leave(engine: Engine, world: World) -> None:
+    engine.leave(LIVE[0])
+
+
+@case("sentence", rows=10, needs="id")
+def _sentence(engine: Engine, world: World) -> None:
+    engine.sentence(Claim(world.ids("running", 1)[0], 1), "E: no")
+
+
+@case("report", needs="id")
+def _report(engine: Engine, world: World) -> None:
+    ids = [*world.ids("running", LIMIT), *world.ids("completed", LIMIT)]
+    engine.report([Report(id, 1, 50.0, "half") for id in ids])
+    engine.report([Report(ids[0], 1, None, None)])
 
 
 @case("prune_edge prune", rows=24 * LIMIT, needs="listed id attempts")

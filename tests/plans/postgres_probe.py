@@ -10,9 +10,10 @@ from psycopg import ClientCursor
 from psycopg.rows import tuple_row
 
 from holdfast.clock import SystemClock
+from holdfast.engine.postgres import connection as postgres
 from holdfast.engine.postgres.connection import connection_settings
 from holdfast.engine.postgres.engine import PACKAGE, PostgresEngine
-from holdfast.engine.script import T
+from holdfast.engine.script import Script, T
 from tests.plans.cases import Case
 from tests.plans.explained import Explained, Spied
 from tests.plans.world import World
@@ -42,6 +43,9 @@ class PostgresProbe(PostgresEngine):
 
     def _on_connection(self, work: Callable[[Any], T]) -> T:
         return work(self.connection)
+
+    def run_vital(self, script: Callable[[], Script[T]]) -> T:
+        return self.run(script, write=True)  # which is on a connection apart, otherwise
 
     def explain(self, sql: str, params: Params) -> None:
         with self.connection.transaction(force_rollback=True):
@@ -74,7 +78,7 @@ class PostgresProbe(PostgresEngine):
         return self.explained
 
 
-class ProbeConnection(psycopg.Connection[Any]):
+class ProbeConnection(postgres.Connection):
     """A connection on which every command of the library is explained first."""
 
     probe: PostgresProbe

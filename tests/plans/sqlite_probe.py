@@ -17,18 +17,19 @@ STEPS_PER_ROW = 60  # to find, sort, return or change one row, with all its inde
 # Statements that sort, and what: never more than they may look at.
 SORTS = {
     "claim_types": "the best of each type",
+    "suspects": "the queues and types of a bounded look",
     "rescue": "what dead workers held",
     "search": "a page; what runs",
     "search_edge": "what runs",
     "queues": "the names of queues",
 }
-# Walked from their first entry: the first is due next; what runs is little.
-SCANNED = ("holdfast_jobs_due", "holdfast_jobs_held")
-JOBS = ("holdfast_jobs", "best", "held", "live")  # and its other names in statements.sql
+# Walked from their first entry: the first is due next, or to be run alone; what runs is little.
+SCANNED = ("holdfast_jobs_due", "holdfast_jobs_held", "holdfast_jobs_suspect")
+JOBS = ("holdfast_jobs", "best", "held", "live", "beside")  # and its other names in statements.sql
 # What may be read whole: tables that stay small, parameters, and what a subquery has chosen.
 LITTLE = (
     *("holdfast_workers", "dead", "holdfast_queues", "kept", "json_each", "wanted", "CONSTANT"),
-    *("seen", "names"),
+    *("seen", "names", "new"),
 )
 _LINE = re.compile(
     r"(SCAN|SEARCH) (?:TABLE )?(\S+)(?: USING (?:COVERING )?(?:INDEX (\S+)|(PRIMARY KEY)))?"

@@ -65,5 +65,8 @@ def test_finish_goes_by_primary_key(sqlite_worlds: Worlds):
     for known in (None, SMALL, TINY):
         before = [] if known is None else learn(sqlite_worlds[known])
         ran = run(case, sqlite_worlds[SMALL], *before)
-        plans = {one.plan for one in ran if one.sql.startswith("UPDATE holdfast_jobs")}
-        assert plans == {"SEARCH holdfast_jobs USING PRIMARY KEY (id=?)"}
+        plans = {one.name: one.plan for one in ran if one.sql.startswith("UPDATE holdfast_jobs")}
+        by_key = "SEARCH holdfast_jobs USING PRIMARY KEY (id=?)"
+        assert plans.keys() == {"complete", "finish"}
+        assert plans["complete"].splitlines() == ["SCAN new VIRTUAL TABLE INDEX 1:", by_key]
+        assert plans["finish"] == by_key

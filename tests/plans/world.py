@@ -29,7 +29,7 @@ MANY_ATTEMPTS = 55
 _COLUMNS = (
     "id, type, queue, status, priority, rank, key, entity_type, entity_id, attempts, max_attempts,"
     " claim_no, finish_no, worker_id, created_at, updated_at, run_at, started_at, completed_at,"
-    " keep_until, error"
+    " keep_until, error, suspect"
 )
 _ENDED = "'k' || (i % 1000)"  # the keys of finished jobs return again and again
 
@@ -49,6 +49,7 @@ class Section:
     worker: str = "NULL"
     claims: int = 0
     keep: str | None = None  # microseconds from now
+    suspect: str = "FALSE"
 
 
 @dataclass(frozen=True)
@@ -70,6 +71,8 @@ class World:
         add("pending", tenth // 2)
         # Of a type that this claimer does not know, and ahead of everything that it does.
         add("pending", tenth // 2, type="'unknown'", queue="'default'", rank="-5", run_at="-i")
+        # To be run alone, one after the other, and ahead of everything too.
+        add("pending", self.size // 50, rank="-9", run_at="-i", suspect="TRUE")
         add("scheduled", tenth // 2, run_at="(i % 1000 - 500) * 1000000")
         add("retrying", tenth // 2, run_at="(i % 1000 - 500) * 1000000", claims=1)
         add("cancelled", self.size // 50, key=_ENDED, keep="86400000000")
@@ -131,6 +134,7 @@ def _insert(section: Section, base: int, words: _Words, *, payload: bool) -> str
         str(section.claims if section.keep else 0),
         *(section.worker, made, made, due, now, ended, keep),
         "'E: no'" if section.status == "failed" else "NULL",
+        section.suspect,
     ]
     last = section.start + section.count - 1
     more, body = (", payload", ", '{{\"n\": 1}}'") if payload else ("", "")

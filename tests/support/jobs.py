@@ -1,6 +1,7 @@
 """Short ways to make jobs, and to bring one into any status."""
 
 import contextlib
+from collections.abc import Sequence
 from typing import Any
 
 from holdfast import outcome
@@ -29,6 +30,18 @@ def claim(engine: Engine, limit: int = 1, *, worker: str = WORKER, **options: An
         types=options.pop("types", ["send"]),
         **options,
     )
+
+
+def claim_suspect(
+    engine: Engine,
+    *,
+    worker: str = WORKER,
+    queues: Sequence[str] = ("default",),
+    types: Sequence[str] = ("send",),
+) -> list[Job]:
+    """Claim one that must run alone, as a worker that has said hello."""
+    engine.beat(worker, "{}")
+    return engine.claim_suspect(queues, worker=worker, types=types)
 
 
 def running(engine: Engine, **fields: Any) -> Job:

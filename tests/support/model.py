@@ -29,6 +29,11 @@ class Row:
     keep_until: datetime | None = None
     rerun_at: datetime | None = None
     cancel_requested: bool = False
+    crashes: int = 0
+    suspect: bool = False
+    verdict: str | None = None
+    progress: float | None = None
+    message: str | None = None
     failures: list[str] = field(default_factory=list)
 
     def seen(self) -> tuple[object, ...]:
@@ -46,6 +51,10 @@ class Row:
             self.completed_at,
             self.keep_until,
             self.cancel_requested,
+            self.crashes,
+            self.verdict,
+            self.progress,
+            self.message,
         )
 
 
@@ -55,6 +64,7 @@ class Model:
         self.rows: dict[str, Row] = {}
         self.dead: set[str] = set()
         self.alive: set[str] = set()
+        self.left: set[str] = set()
         self.paused: set[str] = set()
 
     def _due(self, job: NewJob) -> datetime:
@@ -90,7 +100,7 @@ class Model:
         if row.status is Status.RUNNING:
             row.rerun_at = self._due(job) if moves else self.clock.now()
             return
-        row.attempts = 0
+        row.attempts, row.verdict = 0, None
         if moves:
             row.run_at = self._due(job)
             row.status = self._waiting_status(row.run_at)
@@ -101,12 +111,22 @@ class Model:
         return worker not in self.dead
 
     def claim(self, queue: str, limit: int, worker: str, types: Sequence[str]) -> list[str]:
-        if worker not in self.alive or worker in self.dead or queue in self.paused:
+        return self._claim([queue], limit, worker, types, suspect=False)
+
+    def claim_suspect(self, queues: Sequence[str], worker: str, types: Sequence[str]) -> list[str]:
+        return self._claim(queues, 1, worker, types, suspect=True)
+
+    def _claim(
+        self, queues: Sequence[str], limit: int, worker: str, types: Sequence[str], *, suspect: bool
+    ) -> list[str]:
+        if worker not in self.alive or worker in self.dead:
             return []
         fit = [
             (-row.priority, row.run_at, id)
             for id, row in self.rows.items()
-            if row.status is Status.PENDING and row.new.queue == queue and row.new.type in types
+            if (row.status, row.suspect) == (Status.PENDING, suspect)
+            and row.new.queue in set(queues) - self.paused
+            and row.new.type in types
         ]
         taken = [id for _, _, id in sorted(fit)[:limit]]
         for id in taken:
@@ -114,7 +134,21 @@ class Model:
             row.status, row.worker = Status.RUNNING, worker
             row.claim_no += 1
             row.attempts += 1
+            row.progress = row.message = None
         return taken
+
+    def suspects(self) -> set[tuple[str, str]]:
+        return {
+            (row.new.queue, row.new.type)
+            for row in self.rows.values()
+            if row.suspect and row.status is Status.PENDING
+        }
+
+    def held(self, id: str, claim_no: int) -> Row | None:
+        """The row, while this claim holds."""
+        row = self.rows.get(id)
+        holds = row is not None and (row.status, row.claim_no) == (Status.RUNNING, claim_no)
+        return row if holds else None
 
     def finish(self, finish: Finish) -> Applied:
         row = self.rows.get(finish.id)
@@ -125,6 +159,8 @@ class Model:
         if finish.error is not None:
             row.failures.append(finish.error)
         row.finish_no = row.claim_no
+        row.suspect, row.verdict = False, None
+        row.crashes += finish.outcome is Outcome.CRASHED
         target = TRANSITIONS[finish.outcome].target
         assert target is not None
         self._end(row, finish, target)
@@ -137,7 +173,7 @@ class Model:
         row.error = None if target is Status.COMPLETED else finish.error or row.error
         if self._rerun(row):
             return
-        if finish.outcome in (Outcome.SNOOZED, Outcome.RELEASED):
+        if finish.outcome in (Outcome.SNOOZED, Outcome.RELEASED, Outcome.CRASHED):
             row.attempts -= 1
         if target in (Status.RETRYING, Status.SCHEDULED):
             row.run_at = now + timedelta(seconds=finish.delay)
@@ -171,16 +207,31 @@ class Model:
         return len(due)
 
     def bury(self, worker: str) -> None:
-        if worker in self.alive:
+        if worker in self.alive - self.dead:
             self.dead.add(worker)
+            if worker not in self.left:
+                self._suspect([row for row in self.rows.values() if row.worker == worker])
         now = self.clock.now()
         for row in self.rows.values():
-            if row.status is Status.RUNNING and row.worker in self.dead and not self._rerun(row):
+            if row.status is Status.RUNNING and row.worker in self.dead:
+                if self._rerun(row):
+                    row.verdict = None
+                    continue
                 row.attempts -= 1
                 row.worker = None
                 row.status = Status.CANCELLED if row.cancel_requested else Status.PENDING
                 if row.cancel_requested:
                     row.completed_at, row.keep_until = now, now + timedelta(seconds=WEEK)
+
+    def _suspect(self, rows: list[Row]) -> None:
+        held = [row for row in rows if row.status is Status.RUNNING]
+        for row in held:
+            row.suspect = True
+            row.crashes += len(held) == 1
+
+    def leave(self, worker: str) -> None:
+        if worker in self.alive - self.dead:
+            self.left.add(worker)
 
     def cancel(self, id: str, keep: float) -> bool:
         row = self.rows.get(id)
@@ -202,7 +253,8 @@ class Model:
             return False
         row.status, row.attempts, row.run_at = Status.PENDING, 0, self.clock.now()
         row.error = row.result = row.worker = row.completed_at = row.keep_until = None
-        row.cancel_requested = False
+        row.cancel_requested = row.suspect = False
+        row.crashes, row.verdict, row.progress, row.message = 0, None, None, None
         return True
 
     def prune(self) -> int:

@@ -110,7 +110,7 @@ def test_the_url_comes_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> 
 
 
 def test_retention_is_set_per_final_status() -> None:
-    ages = Holdfast("sqlite:///x.db", retention={"failed": "90d"}).retention
+    ages = Holdfast("sqlite:///x.db", retention={"failed": "90d"}).settings.retention
     assert ages == {"completed": 7 * 86400.0, "failed": 90 * 86400.0, "cancelled": 7 * 86400.0}
     with pytest.raises(InvalidInput, match="pending is no final status"):
         Holdfast("sqlite:///x.db", retention={"pending": 1})

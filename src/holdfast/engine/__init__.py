@@ -6,6 +6,7 @@ proves that both behave alike. Every write is one transaction; a verb that raise
 """
 
 from collections.abc import Callable, Sequence
+from datetime import datetime
 from typing import Any, Protocol
 from urllib.parse import urlsplit
 
@@ -14,9 +15,12 @@ from holdfast.engine.script import Script, T
 from holdfast.engine.values import (
     Beat,
     Filter,
+    Finding,
+    Held,
     Page,
     Promoted,
     QueueInfo,
+    Report,
     Seen,
     Swept,
     WorkerInfo,
@@ -30,10 +34,13 @@ __all__ = [
     "Beat",
     "Engine",
     "Filter",
+    "Finding",
+    "Held",
     "Inspector",
     "Page",
     "Promoted",
     "QueueInfo",
+    "Report",
     "Seen",
     "Swept",
     "Transaction",
@@ -65,6 +72,22 @@ class Inspector(Protocol):
     def queues(self, *, cap: int = 10_000) -> list[QueueInfo]:
         """The queues that hold pending jobs or were ever paused."""
 
+    def backlog(self, *, limit: int = 1000) -> list[tuple[str, str, datetime]]:
+        """What is pending: each queue and type, with when the longest waiting one was due. (Once
+        for each priority that waits; a seek each, however many jobs there are.)"""
+
+    def now(self) -> datetime:
+        """The clock by which times in this database are written: ages are measured by it."""
+
+    def next_due(self) -> float | None:
+        """Seconds until the next scheduled or retrying job is due; None: none waits."""
+
+    def held(self, worker: str) -> list[Held]:
+        """What a worker holds, by the database's word."""
+
+    def suspects(self) -> list[tuple[str, str]]:
+        """Queue and type of the jobs that wait to be run alone (some of them, if many)."""
+
 
 class Wakeups(Protocol):
     """Hints that something may be due. Polling alone is always correct; this makes it quick."""
@@ -73,7 +96,10 @@ class Wakeups(Protocol):
         """The queues to look at, `{"*"}` for all of them; empty when the time is up."""
 
     def wake(self) -> None:
-        """End the wait of another thread of this process."""
+        """End the wait of another thread of this process: everything is to be looked at."""
+
+    def nudge(self) -> None:
+        """End it without a hint: the other thread knows what for."""
 
     def close(self) -> None: ...
 
@@ -101,6 +127,10 @@ class Engine(Inspector, Protocol):
     def migrations_sql(self) -> str:
         """All migrations as SQL text, for those who apply them themselves."""
 
+    def diagnose(self) -> list[Finding]:
+        """How this database is set up, for an operator: what is well and what is not, with remedies.
+        Changes nothing, and tells of a database that cannot be reached instead of raising."""
+
     def open(self) -> None:
         """Connect and check the tables, which the first verb would do. Idempotent."""
 
@@ -115,6 +145,12 @@ class Engine(Inspector, Protocol):
         """Take up to `limit` pending jobs of these types, in the order of running. A dead or
         unknown worker, and a paused queue, get nothing."""
 
+    def claim_suspect(
+        self, queues: Sequence[str], *, worker: str, types: Sequence[str]
+    ) -> list[Job]:
+        """Take one of the jobs whose process died under them, which `claim` leaves alone: nothing
+        else may run beside it."""
+
     def finish(self, finishes: Sequence[Finish]) -> dict[Claim, Applied]:
         """Write how runs ended, and what they enqueue, each only while its claim holds. A member
         that the database refuses fails alone."""
@@ -128,6 +164,15 @@ class Engine(Inspector, Protocol):
     def sweep(self, dead: Sequence[Seen], *, limit: int) -> Swept:
         """Declare workers dead that are still as silent as was seen, and give back what dead
         workers hold. Death is for good."""
+
+    def leave(self, worker: str) -> None:
+        """A worker goes in good order: what it still holds, when it is swept, did not kill it."""
+
+    def sentence(self, claim: Claim, verdict: str) -> None:
+        """Leave word how a run ended, for whoever claims the job next: its own worker cannot say."""
+
+    def report(self, reports: Sequence[Report]) -> None:
+        """How far runs have come, each only while its claim holds; a row that is held is skipped."""
 
     def prune(self, *, older_than: float, limit: int) -> int:
         """Delete finished jobs whose time is over, among those made over `older_than` seconds ago;

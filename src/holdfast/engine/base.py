@@ -7,20 +7,23 @@ An engine adds its connections: `run` (a transaction of our own, repeated where 
 import os
 from abc import abstractmethod
 from collections.abc import Callable, Sequence
-from datetime import timedelta
+from datetime import datetime, timedelta
 
 from holdfast.clock import Clock
 from holdfast.engine import (
     Beat,
     Engine,
     Filter,
+    Held,
     Page,
     Promoted,
     QueueInfo,
+    Report,
     Seen,
     Swept,
     WorkerInfo,
     inspection,
+    liveness,
     verbs,
 )
 from holdfast.engine.script import Script, T
@@ -50,6 +53,10 @@ class BaseEngine(Engine):
         self._pid = os.getpid()
         self._closed = False
         self._pruned_to: dict[Status, str] = {}
+
+    def run_vital(self, script: Callable[[], Script[T]]) -> T:
+        """Run a write that must not wait behind others of this process: a sign of life."""
+        return self.run(script, write=True)
 
     @abstractmethod
     def run(self, script: Callable[[], Script[T]], *, write: bool) -> T: ...
@@ -107,11 +114,37 @@ class BaseEngine(Engine):
     def promote(self, limit: int) -> Promoted:
         return self.run(lambda: verbs.promote(self.dialect, limit), write=True)
 
+    def now(self) -> datetime:
+        return self.clock.now()
+
+    def next_due(self) -> float | None:
+        return self.run(lambda: verbs.next_due(self.dialect), write=False)
+
+    def claim_suspect(
+        self, queues: Sequence[str], *, worker: str, types: Sequence[str]
+    ) -> list[Job]:
+        return self.run(
+            lambda: verbs.claim_suspect(self.dialect, queues, worker, types), write=True
+        )
+
     def beat(self, worker: str, info: str) -> Beat:
-        return self.run(lambda: verbs.beat(self.dialect, worker, info), write=True)
+        return self.run_vital(lambda: liveness.beat(self.dialect, worker, info))
+
+    def held(self, worker: str) -> list[Held]:
+        return self.run(lambda: liveness.held(worker), write=False)
+
+    def leave(self, worker: str) -> None:
+        self.run(lambda: liveness.leave(self.dialect, worker), write=True)
+
+    def sentence(self, claim: Claim, verdict: str) -> None:
+        self.run(lambda: liveness.sentence(claim, verdict), write=True)
+
+    def report(self, reports: Sequence[Report]) -> None:
+        if reports:
+            self.run(lambda: liveness.report(self.dialect, reports), write=True)
 
     def sweep(self, dead: Sequence[Seen], *, limit: int) -> Swept:
-        return self.run(lambda: verbs.sweep(self.dialect, dead, limit, WEEK), write=True)
+        return self.run(lambda: liveness.sweep(self.dialect, dead, limit, WEEK), write=True)
 
     def prune(self, *, older_than: float, limit: int) -> int:
         before = floor_id(self.clock.now() - timedelta(seconds=older_than))
@@ -120,7 +153,7 @@ class BaseEngine(Engine):
             total += self._prune(status, before, limit - total)
             if total >= limit:
                 return total
-        self.run(lambda: verbs.prune_workers(self.dialect, DEAD_WORKERS_KEPT), write=True)
+        self.run(lambda: liveness.prune_workers(self.dialect, DEAD_WORKERS_KEPT), write=True)
         return total
 
     def _prune(self, status: Status, before: str, limit: int) -> int:
@@ -155,6 +188,9 @@ class BaseEngine(Engine):
         self.run(lambda: verbs.pause(self.dialect, queue, paused), write=True)
 
     # the Inspector
+
+    def suspects(self) -> list[tuple[str, str]]:
+        return self.run(lambda: inspection.suspects(), write=False)
 
     def get(self, ids: Sequence[str]) -> list[Job]:
         return self.run(lambda: inspection.get(self.dialect, ids), write=False)

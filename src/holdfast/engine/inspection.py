@@ -13,7 +13,7 @@ from holdfast.job import Attempt, Body, Job, Status
 COLUMNS = (
     "id, type, queue, status, priority, rank, key, entity_type, entity_id, attempts, max_attempts,"
     " crashes, claim_no, worker_id, timeout, created_at, updated_at, run_at, started_at,"
-    " completed_at, keep_until, error, progress, message, cancel_requested"
+    " completed_at, keep_until, error, progress, message, cancel_requested, verdict"
 )
 LAST_ID = "ffffffff-ffff-ffff-ffff-ffffffffffff"
 FIRST_ID = "00000000-0000-0000-0000-000000000000"
@@ -56,7 +56,8 @@ def columns_to_job(dialect: Reader, row: Row, body: Body | None = None) -> Job:
         progress=row[22],
         message=row[23],
         cancel_requested=bool(row[24]),
-        body=Body(row[25], row[26]) if len(row) > 25 else body,
+        verdict=row[25],
+        body=Body(row[26], row[27]) if len(row) > 26 else body,
     )
 
 
@@ -187,9 +188,10 @@ def workers(dialect: Reader) -> Script[list[WorkerInfo]]:
             beat_no=beat_no,
             started_at=dialect.moment(started_at),
             beat_at=dialect.moment(beat_at),
+            left_at=None if left_at is None else dialect.moment(left_at),
             died_at=None if died_at is None else dialect.moment(died_at),
         )
-        for id, info, beat_no, started_at, beat_at, died_at in reply.rows
+        for id, info, beat_no, started_at, beat_at, left_at, died_at in reply.rows
     ]
 
 
@@ -201,3 +203,7 @@ def queues(dialect: Reader, cap: int) -> Script[list[QueueInfo]]:
         )
         for name, paused, depth in reply.rows
     ]
+
+
+def suspects() -> Script[list[tuple[str, str]]]:
+    return [(queue, type) for queue, type in (yield Run("suspects", {})).rows]

@@ -45,6 +45,15 @@ class Seen(NamedTuple):
     beat_no: int | None
 
 
+class Report(NamedTuple):
+    """How far a run has come."""
+
+    id: str
+    claim_no: int
+    progress: float | None
+    message: str | None
+
+
 class Promoted(NamedTuple):
     moved: int
     queues: frozenset[str]
@@ -63,6 +72,7 @@ class WorkerInfo:
     beat_no: int
     started_at: datetime
     beat_at: datetime
+    left_at: datetime | None  #: it went in good order
     died_at: datetime | None
 
 
@@ -71,3 +81,11 @@ class QueueInfo:
     name: str
     depth: int  #: pending jobs, counted up to a cap
     paused_at: datetime | None
+
+
+class Finding(NamedTuple):
+    """What an examination of the database found."""
+
+    level: str  #: "ok", "warn" or "fail"
+    subject: str
+    text: str  #: what it is, and what to do about it

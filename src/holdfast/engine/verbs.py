@@ -4,17 +4,20 @@ import dataclasses
 import json
 from collections.abc import Iterable, Sequence
 from datetime import datetime
+from functools import lru_cache
 from typing import Any, Protocol
 
 from holdfast.engine.inspection import columns_to_job, get
 from holdfast.engine.script import Reply, Row, Run, Script
-from holdfast.engine.values import Beat, Held, Promoted, Seen, Swept
+from holdfast.engine.values import Promoted
 from holdfast.errors import DatabaseBusy, KeyConflict
 from holdfast.job import FINISHED, TRANSITIONS, Body, Claim, Job, NewJob, Status
 from holdfast.outcome import Applied, Finish, Outcome
 
 MICRO = 1_000_000
 _TARGETS = {outcome: Status(TRANSITIONS[outcome].target or "") for outcome in Outcome}
+_GIVEN_BACK = frozenset({Outcome.SNOOZED, Outcome.RELEASED, Outcome.CRASHED})
+_COMPLETE = ("id", "claim_no", "keep")
 _TRIES = 50  # a key that changes hands this often while we look is another's bug
 
 
@@ -44,8 +47,13 @@ def insert(
 
 def wake(queues: Iterable[str]) -> Script[None]:
     """Hint at queues: those who wait for them look again."""
-    if names := sorted(set(queues)):
-        yield Run("wake", {"queues": json.dumps(names)})
+    if names := frozenset(queues):
+        yield Run("wake", {"queues": _queue_names(names)})
+
+
+@lru_cache  # mostly the same few, at every enqueue
+def _queue_names(queues: frozenset[str]) -> str:
+    return json.dumps(sorted(queues))
 
 
 def _insert(dialect: Dialect, jobs: Sequence[NewJob]) -> Script[list[Job]]:
@@ -199,6 +207,19 @@ def claim(
     return jobs
 
 
+def claim_suspect(
+    dialect: Dialect, queues: Sequence[str], worker: str, types: Sequence[str]
+) -> Script[list[Job]]:
+    lists = {"queues": json.dumps(list(queues)), "types": json.dumps(list(types))}
+    reply = yield Run("claim_suspect", {"now": dialect.now(), "worker": worker, **lists})
+    if not dialect.bodies_apart or not reply.rows:
+        return [columns_to_job(dialect, row) for row in reply.rows]
+    payloads: dict[str, str] = dict(
+        (yield Run("payloads", {"ids": json.dumps([reply.rows[0][0]])})).rows
+    )
+    return [columns_to_job(dialect, row, Body(payloads[row[0]])) for row in reply.rows]
+
+
 def order_of_running(job: Job) -> tuple[int, datetime, str]:
     return job.rank, job.run_at, job.id
 
@@ -209,30 +230,62 @@ def finish(
     """`wait`: for a row that another transaction holds; otherwise it is reported busy."""
     now = dialect.now()
     options = frozenset({"wait" if wait else "skip"})
-    done: set[str] = set()
+    common: set[str] = set()
     completed = [finish for finish in finishes if finish.outcome is Outcome.COMPLETED]
     if completed:
-        rows = [_finish_row(finish, now) for finish in completed]
-        done = {row[0] for row in (yield Run("complete", {"now": now}, rows, options, "id")).rows}
+        rows = [_complete_row(finish) for finish in completed]
+        run = Run("complete", {"now": now}, rows, options, "id", _COMPLETE)
+        common = {row[0] for row in (yield run).rows}
+    done = common
     if len(done) < len(finishes):
-        rows = [_finish_row(finish, now) for finish in finishes if finish.id not in done]
-        done |= {row[0] for row in (yield Run("finish", {"now": now}, rows, options, "id")).rows}
-    applied = [finish for finish in finishes if finish.id in done]
+        rows = [_finish_row(finish, now) for finish in finishes if finish.id not in common]
+        run = Run("finish", {"now": now}, rows, options, "id")
+        done = common | {row[0] for row in (yield run).rows}
+    applied = _newest([finish for finish in finishes if finish.id in done], len(done))
     results = dict.fromkeys((Claim(f.id, f.claim_no) for f in applied), Applied.APPLIED)
     if len(applied) < len(finishes):
-        results |= yield from _missing([finish for finish in finishes if finish.id not in done])
+        missing = [f for f in finishes if Claim(f.id, f.claim_no) not in results]
+        results |= yield from _missing(missing)
     if dialect.bodies_apart:
-        bodies = [{"id": f.id, "result": f.result} for f in applied if f.result is not None]
-        if bodies:
-            yield Run("insert_results", {}, bodies)
+        yield from _results([finish for finish in applied if finish.result is not None], common)
     failures = [finish for finish in applied if finish.error is not None]
     if failures:
         rows = [_attempt_row(dialect, finish, now) for finish in failures]
         yield Run("record_attempts", {"now": now}, rows)
     chained = [job for finish in applied for job in finish.enqueue]
     if chained:
-        yield from insert(dialect, chained)
+        yield from insert(dialect, chained, hint={job.queue for job in chained})
     return results
+
+
+def _newest(finishes: list[Finish], jobs: int) -> list[Finish]:
+    """Of so many jobs. One that is there with two claims can have been changed by the later only."""
+    if len(finishes) == jobs:
+        return finishes
+    held: dict[str, int] = {}
+    for finish in finishes:
+        held[finish.id] = max(finish.claim_no, held.get(finish.id, 0))
+    return [finish for finish in finishes if finish.claim_no == held[finish.id]]
+
+
+def _results(finishes: Sequence[Finish], common: set[str]) -> Script[None]:
+    """Keep results, but not of a run that is to be followed by another: beyond the common end, that
+    is asked for."""
+    if rest := [finish.id for finish in finishes if finish.id not in common]:
+        reply = yield Run("finished", {"ids": json.dumps(rest)})
+        common = common | {row[0] for row in reply.rows if row[3] == Status.COMPLETED}
+    bodies = [{"id": f.id, "result": f.result} for f in finishes if f.id in common]
+    if bodies:
+        yield Run("insert_results", {}, bodies)
+
+
+def _complete_row(finish: Finish) -> dict[str, Any]:
+    return {
+        "id": finish.id,
+        "claim_no": finish.claim_no,
+        "keep": int(finish.keep * MICRO),
+        "result": finish.result,
+    }
 
 
 def _finish_row(finish: Finish, now: Any) -> dict[str, Any]:
@@ -243,7 +296,8 @@ def _finish_row(finish: Finish, now: Any) -> dict[str, Any]:
         "claim_no": finish.claim_no,
         "status": status.value,
         "final": status in FINISHED,
-        "given_back": int(finish.outcome in (Outcome.SNOOZED, Outcome.RELEASED)),
+        "given_back": int(finish.outcome in _GIVEN_BACK),
+        "crashed": int(finish.outcome is Outcome.CRASHED),
         "delay": round(finish.delay * MICRO),
         "keep": round(finish.keep * MICRO),
         "error": finish.error,
@@ -285,29 +339,16 @@ def _standing(claim_no: int, row: Row | None) -> Applied:
 def promote(dialect: Dialect, limit: int) -> Script[Promoted]:
     now = dialect.now()
     moved = yield Run("promote", {"now": now, "limit": limit})
-    due = yield Run("next_due", {"now": now})
-    next_due = max(0.0, due.rows[0][0] / MICRO) if due.rows else None
-    return Promoted(len(moved.rows), frozenset(row[0] for row in moved.rows), next_due)
+    due = yield from next_due(dialect)
+    queues = frozenset(row[0] for row in moved.rows)
+    yield from wake(queues)  # there may be more than we have slots for
+    return Promoted(len(moved.rows), queues, due)
 
 
-def sweep(dialect: Dialect, dead: Sequence[Seen], limit: int, keep: float) -> Script[Swept]:
-    """The mark comes first, under the worker's row lock: what it claims after that is refused, and
-    what it claimed at the same moment is found by the next sweep."""
-    now = dialect.now()
-    buried: list[str] = []
-    if dead:
-        seen = [{"now": now, "id": worker.id, "beat_no": worker.beat_no} for worker in dead]
-        buried = [row[0] for row in (yield Run("bury", {"now": now}, seen)).rows]
-    params = {"now": now, "limit": limit, "keep": round(keep * MICRO)}
-    reply = yield Run("rescue", params)
-    return Swept(buried, [columns_to_job(dialect, row) for row in reply.rows])
-
-
-def beat(dialect: Dialect, worker: str, info: str) -> Script[Beat]:
-    reply = yield Run("beat", {"now": dialect.now(), "id": worker, "info": info})
-    held = yield Run("held", {"worker": worker})
-    rows = [Held(id, claim_no, bool(cancel)) for id, claim_no, cancel in held.rows]
-    return Beat(bool(reply.rows), rows)
+def next_due(dialect: Dialect) -> Script[float | None]:
+    """Seconds until the next job is due; None: none waits."""
+    due = yield Run("next_due", {"now": dialect.now()})
+    return max(0.0, due.rows[0][0] / MICRO) if due.rows else None
 
 
 def prune(
@@ -327,10 +368,6 @@ def prune(
     if len(gone.rows) == limit:
         return limit, max(row[0] for row in gone.rows)
     return len(gone.rows), edge[0] if edge[1] == limit * 4 else None
-
-
-def prune_workers(dialect: Dialect, age: float) -> Script[None]:
-    yield Run("prune_workers", {"now": dialect.now(), "age": round(age * MICRO)})
 
 
 def cancel(dialect: Dialect, ids: Sequence[str], keep: float) -> Script[list[str]]:

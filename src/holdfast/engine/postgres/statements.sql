@@ -65,6 +65,7 @@ UPDATE {schema}.jobs
        rerun_at = CASE WHEN status <> 'running' THEN NULL
                        WHEN :moves::boolean THEN COALESCE(:run_at::text::timestamptz, {now} + :delay::bigint * interval '1 microsecond')
                        ELSE {now} END,
+       verdict = CASE WHEN status = 'running' THEN verdict END,
        updated_at = {now}
  WHERE id = :holder::text::uuid
    AND status IN ({unfinished})
@@ -95,6 +96,7 @@ UPDATE {schema}.jobs
                                        WHERE status = 'pending'
                                          AND queue = :queue::text
                                          AND type = wanted.type
+                                         AND NOT suspect
                                          AND (rank, run_at, id) > (wanted.rank, wanted.run_at, wanted.id)
                                        ORDER BY rank, run_at, id
                                        LIMIT :limit::int
@@ -118,6 +120,7 @@ WITH wanted AS MATERIALIZED (
                              WHERE status = 'pending'
                                AND queue = :queue::text
                                AND type = wanted.type
+                               AND NOT suspect
                                AND (rank, run_at, id) > (wanted.rank, wanted.run_at, wanted.id)
                              ORDER BY rank, run_at, id
                              LIMIT :limit::int) AS head
@@ -142,11 +145,47 @@ UPDATE {schema}.jobs
                                        WHERE status = 'pending'
                                          AND queue = :queue::text
                                          AND type = wanted.type
+                                         AND NOT suspect
                                          AND (rank, run_at, id) > (wanted.rank, wanted.run_at, wanted.id)
                                        ORDER BY rank, run_at, id
                                        LIMIT shape.size
                                          FOR UPDATE SKIP LOCKED) AS taken))
 RETURNING {columns}, payload::text, NULL;
+
+-- name: claim_suspect
+-- Take one of those whose process died under them: whoever claims it runs it alone.
+UPDATE {schema}.jobs
+   SET status = 'running',
+       worker_id = :worker::text,
+       claim_no = claim_no + 1,
+       attempts = attempts + 1,
+       started_at = {now},
+       updated_at = {now},
+       progress = NULL,
+       message = NULL
+ WHERE id = ANY(ARRAY(SELECT id
+                        FROM {schema}.jobs
+                       WHERE status = 'pending'
+                         AND suspect
+                         AND type IN (SELECT json_array_elements_text(:types::json))
+                         AND queue IN (SELECT json_array_elements_text(:queues::json))
+                         AND queue NOT IN (SELECT name FROM {schema}.queues WHERE paused_at IS NOT NULL)
+                         AND EXISTS (SELECT 1 FROM {schema}.workers WHERE id = :worker::text AND died_at IS NULL)
+                       ORDER BY rank, run_at, id
+                       LIMIT 1
+                         FOR UPDATE SKIP LOCKED))
+RETURNING {columns}, payload::text, NULL;
+
+-- name: suspects
+-- The queues and types of jobs that wait to be run alone: a bounded look.
+SELECT DISTINCT queue, type
+  FROM (SELECT queue, type
+          FROM {schema}.jobs
+         WHERE status = 'pending'
+           AND suspect
+         ORDER BY rank, run_at, id
+         LIMIT 1000) AS seen
+ LIMIT 100;
 
 -- name: payloads
 -- The payloads of jobs just claimed; here the claim gave them already.
@@ -156,7 +195,7 @@ SELECT id::text, payload::text
 
 -- name: complete
 -- The common end: it returned, and nothing else was asked of the row. What it passes over (a lost claim, a job that is
--- to run again) is left to `finish`.
+-- to run again or has a verdict on it) is left to `finish`.
 WITH new AS MATERIALIZED (
     SELECT *
       FROM json_to_recordset(:batch::json) AS new (id uuid, claim_no bigint, keep bigint, result text)
@@ -174,6 +213,8 @@ UPDATE {schema}.jobs
    AND jobs.claim_no = new.claim_no
    AND COALESCE(jobs.status, '') = 'running'
    AND jobs.rerun_at IS NULL
+   AND NOT jobs.suspect
+   AND jobs.verdict IS NULL
    AND jobs.id = ANY(ARRAY(SELECT held.id
                              FROM {schema}.jobs AS held
                             WHERE held.id = ANY(ARRAY(SELECT id FROM new))
@@ -191,7 +232,7 @@ WITH new AS MATERIALIZED (
     SELECT *
       FROM json_to_recordset(:batch::json)
         AS new (id uuid, claim_no bigint, status text, final boolean, given_back integer, delay bigint,
-                keep bigint, error text, result text)
+                keep bigint, crashed integer, error text, result text)
 )
 UPDATE {schema}.jobs
    SET status = CASE WHEN jobs.rerun_at > {now} THEN 'scheduled'
@@ -210,6 +251,9 @@ UPDATE {schema}.jobs
        error = CASE WHEN new.status <> 'completed' THEN COALESCE(new.error, jobs.error) END,
        result = CASE WHEN jobs.rerun_at IS NULL AND new.status = 'completed' THEN new.result::json END,
        cancel_requested = jobs.rerun_at IS NULL AND jobs.cancel_requested,
+       crashes = jobs.crashes + new.crashed,
+       suspect = false,
+       verdict = NULL,
        finish_no = jobs.claim_no,
        rerun_at = NULL,
        updated_at = {now}
@@ -285,7 +329,24 @@ UPDATE {schema}.workers
  WHERE workers.id = seen.id
    AND (seen.beat_no IS NULL OR workers.beat_no = seen.beat_no)
    AND workers.died_at IS NULL
-RETURNING workers.id;
+RETURNING workers.id, workers.left_at;
+
+-- name: suspect
+-- One of the jobs that a worker held may have killed it: each runs alone next time, and one that was alone already has
+-- a crash on its record.
+UPDATE {schema}.jobs
+   SET suspect = true,
+       crashes = crashes + (SELECT CASE count(*) WHEN 1 THEN 1 ELSE 0 END
+                              FROM (SELECT 1
+                                      FROM {schema}.jobs AS beside
+                                     WHERE beside.worker_id = jobs.worker_id
+                                       AND beside.status = 'running'
+                                     LIMIT 2) AS held)
+ WHERE id = ANY(ARRAY(SELECT held.id
+                        FROM json_to_recordset(:batch::json) AS dead (id text)
+                        JOIN {schema}.jobs AS held ON held.worker_id = dead.id
+                       WHERE held.status = 'running'
+                         FOR UPDATE OF held SKIP LOCKED));
 
 -- name: rescue
 -- Give back what dead workers held; the attempt is given back too.
@@ -300,6 +361,7 @@ UPDATE {schema}.jobs
        completed_at = CASE WHEN rerun_at IS NULL AND cancel_requested THEN {now} END,
        keep_until = CASE WHEN rerun_at IS NULL AND cancel_requested THEN {now} + :keep::bigint * interval '1 microsecond' END,
        cancel_requested = rerun_at IS NULL AND cancel_requested,
+       verdict = CASE WHEN rerun_at IS NULL THEN verdict END,
        rerun_at = NULL,
        updated_at = {now}
  WHERE id = ANY(ARRAY(SELECT held.id
@@ -310,6 +372,37 @@ UPDATE {schema}.jobs
                        LIMIT :limit::int
                          FOR UPDATE OF held SKIP LOCKED))
 RETURNING {columns};
+
+-- name: leave
+-- A worker goes in good order: what it still holds did not kill it.
+UPDATE {schema}.workers
+   SET left_at = {now}
+ WHERE id = :id::text
+   AND died_at IS NULL;
+
+-- name: sentence
+-- What to record of a run that its worker cannot record any more; whoever claims it next does.
+UPDATE {schema}.jobs
+   SET verdict = :verdict::text
+ WHERE id = :id::uuid
+   AND claim_no = :claim_no::bigint
+   AND COALESCE(status, '') = 'running';
+
+-- name: report
+-- How far runs have come, each only while its claim holds.
+UPDATE {schema}.jobs
+   SET progress = new.progress,
+       message = new.message,
+       updated_at = {now}
+  FROM json_to_recordset(:batch::json) AS new (id uuid, claim_no bigint, progress double precision, message text)
+ WHERE jobs.id = new.id
+   AND jobs.claim_no = new.claim_no
+   AND COALESCE(jobs.status, '') = 'running'
+   AND jobs.id = ANY(ARRAY(SELECT held.id
+                             FROM {schema}.jobs AS held
+                            WHERE held.id = ANY(ARRAY(SELECT wanted.id FROM json_to_recordset(:batch::json) AS wanted (id uuid)))
+                            ORDER BY held.id
+                              FOR UPDATE SKIP LOCKED));
 
 -- name: prune
 -- Delete finished jobs whose time is over, the oldest first: a bounded look at one status.
@@ -374,6 +467,8 @@ UPDATE {schema}.jobs
    SET status = 'pending',
        attempts = 0,
        crashes = 0,
+       suspect = false,
+       verdict = NULL,
        run_at = {now},
        worker_id = NULL,
        started_at = NULL,
@@ -504,7 +599,7 @@ SELECT count(*)
 
 -- name: workers
 -- Every worker that is remembered.
-SELECT id, info, beat_no, started_at, beat_at, died_at
+SELECT id, info, beat_no, started_at, beat_at, left_at, died_at
   FROM {schema}.workers
  ORDER BY id;
 
@@ -519,7 +614,7 @@ WITH RECURSIVE seen (name) AS (
 )
 SELECT names.name,
        kept.paused_at,
-       (SELECT count(*) FROM (SELECT 1 FROM {schema}.jobs WHERE status = 'pending' AND queue = names.name ORDER BY type, rank, run_at, id LIMIT :cap::int) AS counted)
+       (SELECT count(*) FROM (SELECT 1 FROM {schema}.jobs WHERE status = 'pending' AND queue = names.name ORDER BY type, suspect, rank, run_at, id LIMIT :cap::int) AS counted)
   FROM (SELECT name FROM seen WHERE name IS NOT NULL UNION SELECT name FROM {schema}.queues) AS names
   LEFT JOIN {schema}.queues AS kept ON kept.name = names.name
  ORDER BY names.name;

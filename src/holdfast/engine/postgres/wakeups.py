@@ -113,13 +113,13 @@ class PostgresWakeups:
         deadline = time.monotonic() + timeout
         while True:
             hints = self._heard() or self._slept(max(0.0, deadline - time.monotonic()))
-            if hints:
+            if hints is not None:
                 return hints
             if time.monotonic() >= deadline:
                 return frozenset()
 
-    def _slept(self, seconds: float) -> frozenset[str]:
-        """Until something can be read, or the time is up; hints that are known at once."""
+    def _slept(self, seconds: float) -> frozenset[str] | None:
+        """Until something can be read, or the time is up; what a thread of ours said, if it did."""
         files: list[int] = [self._read]
         if self._connect is not None and self._connection is None:
             if time.monotonic() >= self._retry_at and self._listen():
@@ -130,9 +130,8 @@ class PostgresWakeups:
             seconds = min(seconds, _PING)
         ready, _, _ = select.select(files, [], [], seconds)
         if self._read in ready:
-            os.read(self._read, 4096)
-            return EVERYWHERE
-        return frozenset()
+            return EVERYWHERE if b"!" in os.read(self._read, 4096) else frozenset()
+        return None
 
     def _heard(self) -> frozenset[str]:
         connection = self._connection
@@ -166,10 +165,16 @@ class PostgresWakeups:
         self._retry_at = time.monotonic() + _RECONNECT
 
     def wake(self) -> None:
+        self._say(b"!")
+
+    def nudge(self) -> None:
+        self._say(b".")
+
+    def _say(self, word: bytes) -> None:
         with self._lock:
             if not self._closed:
                 with contextlib.suppress(BlockingIOError):  # full of wake-ups already
-                    os.write(self._write, b"!")
+                    os.write(self._write, word)
 
     def close(self) -> None:
         with self._lock:

@@ -4,6 +4,7 @@ Only the standard library's `sqlite3` opens the database file: a second SQLite i
 plain `open()`, would drop the locks of every connection of this process (decision 0003).
 """
 
+import json
 import os
 import re
 import sqlite3
@@ -93,8 +94,10 @@ def _once(cursor: sqlite3.Cursor, command: Command, params: Mapping[str, Any]) -
 def _each(cursor: sqlite3.Cursor, command: Command, run: Run) -> Reply:
     """Member by member: which of them changed something, or what they returned."""
     rows: list[Any] = []
-    values = _tuples(command)
     batch = run.batch or ()
+    if "batch" in command.names:
+        return _together(cursor, command, run, batch)
+    values = _tuples(command)
     if run.tell and len(batch) > 1 and _all_change(cursor, command, batch):
         return Reply([(member[run.tell],) for member in batch], len(batch))
     for member in batch:
@@ -104,6 +107,29 @@ def _each(cursor: sqlite3.Cursor, command: Command, run: Run) -> Reply:
         elif cursor.rowcount > 0:
             rows.append((member[run.tell],))
     return Reply(rows, len(rows))
+
+
+def _together(
+    cursor: sqlite3.Cursor, command: Command, run: Run, batch: Sequence[Mapping[str, Any]]
+) -> Reply:
+    """The whole batch as one JSON parameter; member by member if not every one counted."""
+    cursor.execute("SAVEPOINT whole")
+    cursor.execute(command.sql, json_batch(run, batch))
+    done = list(batch)
+    if cursor.rowcount != len(batch):
+        cursor.execute("ROLLBACK TO whole")
+        done = []
+        for member in batch:
+            if cursor.execute(command.sql, json_batch(run, [member])).rowcount:
+                done.append(member)
+    cursor.execute("RELEASE whole")
+    return Reply([(member[run.tell],) for member in done], len(done))
+
+
+def json_batch(run: Run, members: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """The parameters of a statement that takes its batch as JSON."""
+    rows = [[member[field] for field in run.fields] for member in members]
+    return {**run.params, "batch": json.dumps(rows)}
 
 
 def _all_change(cursor: sqlite3.Cursor, command: Command, batch: Sequence[Any]) -> bool:

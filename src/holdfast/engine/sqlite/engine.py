@@ -13,13 +13,13 @@ from urllib.parse import parse_qsl, unquote, urlsplit
 
 from holdfast.clock import Clock, from_microseconds, to_microseconds
 from holdfast.engine import Transaction, migrate, verbs
-from holdfast.engine.base import BaseEngine
 from holdfast.engine.group import GroupCommit, Request
 from holdfast.engine.inspection import COLUMNS
 from holdfast.engine.script import Reply, Run, Script, T, drive
 from holdfast.engine.sqlite import transaction
 from holdfast.engine.sqlite.checkpoint import Checkpoints
 from holdfast.engine.sqlite.connection import connect, perform, translate
+from holdfast.engine.sqlite.doctor import Examined
 from holdfast.engine.sqlite.filesystem import refuse_network
 from holdfast.engine.sqlite.turn import Turns
 from holdfast.engine.sqlite.wakeups import SqliteWakeups
@@ -62,7 +62,7 @@ class SqliteDialect:
         return from_microseconds(value)
 
 
-class SqliteEngine(BaseEngine):
+class SqliteEngine(Examined):
     def __init__(
         self,
         path: Path,
@@ -287,14 +287,15 @@ class SqliteEngine(BaseEngine):
 
     def _answers(self, group: Sequence[Request[Work, Any]]) -> list[tuple[Request[Work, Any], Any]]:
         answers: list[tuple[Request[Work, Any], Any]] = []
-        rest = [request for request in group if not request.work.jobs]
-        if len(group) - len(rest) > 1:
+        rest = group
+        if len(group) > 1:
+            plain = [request for request in group if request.work.jobs]
+            rest = [request for request in group if not request.work.jobs]
             try:
-                answers = self._together([request for request in group if request.work.jobs])
+                answers = self._together(plain) if len(plain) > 1 else []
+                rest = rest if len(plain) > 1 else group
             except (sqlite3.Error, HoldfastError):
-                rest = list(group)  # one of them is bad: each alone, to tell which
-        else:
-            rest = list(group)
+                rest = group  # one of them is bad: each alone, to tell which
         for request in rest:
             try:
                 answers.append((request, self._member(request.work.script, alone=len(group) == 1)))

@@ -1,5 +1,5 @@
 -- The SQL of the SQLite engine. The same names, in the same order, as ../postgres/statements.sql.
--- A statement given a batch runs once for each member. Times are microseconds; {now} is the moment
+-- A statement given a batch runs once for each member, or, where it says :batch, once for all of them. Times are microseconds; {now} is the moment
 -- of the call. Every write runs after BEGIN IMMEDIATE, so nothing moves between two statements.
 -- INDEXED BY, because the application may have run ANALYZE while the tables were small.
 
@@ -57,6 +57,7 @@ UPDATE holdfast_jobs
        rerun_at = CASE WHEN status <> 'running' THEN NULL
                        WHEN :moves THEN COALESCE(:run_at, {now} + :delay)
                        ELSE {now} END,
+       verdict = CASE WHEN status = 'running' THEN verdict END,
        updated_at = {now}
  WHERE id = :holder
    AND status IN ({unfinished})
@@ -82,6 +83,7 @@ UPDATE holdfast_jobs
                WHERE status = 'pending'
                  AND queue = :queue
                  AND type = :type
+                 AND suspect = 0
                ORDER BY rank, run_at, id
                LIMIT CASE WHEN EXISTS (SELECT 1 FROM holdfast_workers WHERE id = :worker AND died_at IS NULL)
                            AND NOT EXISTS (SELECT 1 FROM holdfast_queues WHERE name = :queue AND paused_at IS NOT NULL)
@@ -107,6 +109,7 @@ UPDATE holdfast_jobs
                                   WHERE status = 'pending'
                                     AND queue = :queue
                                     AND type = wanted.value
+                                    AND suspect = 0
                                   ORDER BY rank, run_at, id
                                   LIMIT CASE WHEN EXISTS (SELECT 1 FROM holdfast_workers WHERE id = :worker AND died_at IS NULL)
                            AND NOT EXISTS (SELECT 1 FROM holdfast_queues WHERE name = :queue AND paused_at IS NOT NULL)
@@ -115,6 +118,40 @@ UPDATE holdfast_jobs
                LIMIT :limit)
 RETURNING {columns};
 
+-- name: claim_suspect
+-- Take one of those whose process died under them: whoever claims it runs it alone.
+UPDATE holdfast_jobs
+   SET status = 'running',
+       worker_id = :worker,
+       claim_no = claim_no + 1,
+       attempts = attempts + 1,
+       started_at = {now},
+       updated_at = {now},
+       progress = NULL,
+       message = NULL
+ WHERE id IN (SELECT id
+                FROM holdfast_jobs INDEXED BY holdfast_jobs_suspect
+               WHERE status = 'pending'
+                 AND suspect
+                 AND type IN (SELECT value FROM json_each(:types))
+                 AND queue IN (SELECT value FROM json_each(:queues))
+                 AND queue NOT IN (SELECT name FROM holdfast_queues WHERE paused_at IS NOT NULL)
+               ORDER BY rank, run_at, id
+               LIMIT CASE WHEN EXISTS (SELECT 1 FROM holdfast_workers WHERE id = :worker AND died_at IS NULL)
+                          THEN 1 ELSE 0 END)
+RETURNING {columns};
+
+-- name: suspects
+-- The queues and types of jobs that wait to be run alone: a bounded look.
+SELECT DISTINCT queue, type
+  FROM (SELECT queue, type
+          FROM holdfast_jobs INDEXED BY holdfast_jobs_suspect
+         WHERE status = 'pending'
+           AND suspect
+         ORDER BY rank, run_at, id
+         LIMIT 1000)
+ LIMIT 100;
+
 -- name: payloads
 -- The payloads of jobs just claimed. (Through RETURNING they would be copied once more.)
 SELECT job_id, payload
@@ -122,19 +159,24 @@ SELECT job_id, payload
  WHERE job_id IN (SELECT value FROM json_each(:ids));
 
 -- name: complete
--- The common end, and nothing that an index of waiting or running jobs would have to know: a third quicker. What it
--- passes over (a lost claim, a job that is to run again) is left to `finish`.
+-- The common end, and nothing that an index of waiting or running jobs would have to know. One statement for the whole
+-- batch: half the time of one for each. What it passes over (a lost claim, a job that is to run again or has a
+-- verdict on it) is left to `finish`. The status is compared through COALESCE so that the planner goes by primary key,
+-- and never by the index of running rows.
 UPDATE holdfast_jobs
    SET status = 'completed',
        completed_at = {now},
-       keep_until = {now} + :keep,
+       keep_until = {now} + json_extract(new.value, '$[2]'),
        error = NULL,
-       finish_no = claim_no,
+       finish_no = holdfast_jobs.claim_no,
        updated_at = {now}
- WHERE id = :id
-   AND claim_no = :claim_no
-   AND status = 'running'
-   AND rerun_at IS NULL;
+  FROM json_each(:batch) AS new
+ WHERE holdfast_jobs.id = json_extract(new.value, '$[0]')
+   AND holdfast_jobs.claim_no = json_extract(new.value, '$[1]')
+   AND COALESCE(holdfast_jobs.status, '') = 'running'
+   AND holdfast_jobs.rerun_at IS NULL
+   AND holdfast_jobs.suspect = 0
+   AND holdfast_jobs.verdict IS NULL;
 
 -- name: finish
 -- Write how runs ended, each only while its claim holds. The row may know better than the run did:
@@ -152,6 +194,9 @@ UPDATE holdfast_jobs
        keep_until = CASE WHEN rerun_at IS NULL AND (:final OR cancel_requested) THEN {now} + :keep END,
        error = CASE WHEN :status <> 'completed' THEN COALESCE(:error, error) END,
        cancel_requested = CASE WHEN rerun_at IS NULL THEN cancel_requested ELSE 0 END,
+       crashes = crashes + :crashed,
+       suspect = 0,
+       verdict = NULL,
        finish_no = claim_no,
        rerun_at = NULL,
        updated_at = {now}
@@ -160,7 +205,7 @@ UPDATE holdfast_jobs
    AND status = 'running';
 
 -- name: insert_results
--- Add the results of finishes that were applied. (One that was made to run again shows none: see `get`.)
+-- Add the results of jobs that were completed.
 INSERT INTO holdfast_results (job_id, result)
 VALUES (:id, :result)
 ON CONFLICT (job_id) DO UPDATE SET result = excluded.result;
@@ -215,7 +260,21 @@ UPDATE holdfast_workers
  WHERE id = :id
    AND (:beat_no IS NULL OR beat_no = :beat_no)
    AND died_at IS NULL
-RETURNING id;
+RETURNING id, left_at;
+
+-- name: suspect
+-- One of the jobs that a worker held may have killed it: each runs alone next time, and one that was alone already has
+-- a crash on its record.
+UPDATE holdfast_jobs INDEXED BY holdfast_jobs_held
+   SET suspect = 1,
+       crashes = crashes + (1 = (SELECT COUNT(*)
+                                   FROM (SELECT 1
+                                           FROM holdfast_jobs AS beside INDEXED BY holdfast_jobs_held
+                                          WHERE beside.worker_id = :id
+                                            AND beside.status = 'running'
+                                          LIMIT 2)))
+ WHERE worker_id = :id
+   AND status = 'running';
 
 -- name: rescue
 -- Give back what dead workers held; the attempt is given back too.
@@ -230,6 +289,7 @@ UPDATE holdfast_jobs
        completed_at = CASE WHEN rerun_at IS NULL AND cancel_requested THEN {now} END,
        keep_until = CASE WHEN rerun_at IS NULL AND cancel_requested THEN {now} + :keep END,
        cancel_requested = CASE WHEN rerun_at IS NULL THEN cancel_requested ELSE 0 END,
+       verdict = CASE WHEN rerun_at IS NULL THEN verdict END,
        rerun_at = NULL,
        updated_at = {now}
  WHERE id IN (SELECT held.id
@@ -241,6 +301,31 @@ UPDATE holdfast_jobs
                ORDER BY held.id
                LIMIT :limit)
 RETURNING {columns};
+
+-- name: leave
+-- A worker goes in good order: what it still holds did not kill it.
+UPDATE holdfast_workers
+   SET left_at = {now}
+ WHERE id = :id
+   AND died_at IS NULL;
+
+-- name: sentence
+-- What to record of a run that its worker cannot record any more; whoever claims it next does.
+UPDATE holdfast_jobs
+   SET verdict = :verdict
+ WHERE id = :id
+   AND claim_no = :claim_no
+   AND status = 'running';
+
+-- name: report
+-- How far runs have come, each only while its claim holds.
+UPDATE holdfast_jobs
+   SET progress = :progress,
+       message = :message,
+       updated_at = {now}
+ WHERE id = :id
+   AND claim_no = :claim_no
+   AND status = 'running';
 
 -- name: prune
 -- Delete finished jobs whose time is over, the oldest first: a bounded look at one status.
@@ -295,6 +380,8 @@ UPDATE holdfast_jobs
    SET status = 'pending',
        attempts = 0,
        crashes = 0,
+       suspect = 0,
+       verdict = NULL,
        run_at = {now},
        worker_id = NULL,
        started_at = NULL,
@@ -422,7 +509,7 @@ SELECT COUNT(*)
 
 -- name: workers
 -- Every worker that is remembered.
-SELECT id, info, beat_no, started_at, beat_at, died_at
+SELECT id, info, beat_no, started_at, beat_at, left_at, died_at
   FROM holdfast_workers
  ORDER BY id;
 

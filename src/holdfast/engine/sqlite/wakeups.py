@@ -51,14 +51,14 @@ class SqliteWakeups:
             if left <= 0:
                 return frozenset()
             written = self._sleep(left if pause >= _LONGEST else min(left, pause))
-            if written is None:
-                return EVERYWHERE
+            if isinstance(written, frozenset):
+                return written
             # The log is written first, synced, and only then do others see the commit: an event
             # comes too early, and is followed by looks at growing distances.
             pause = _SHORTEST if written else pause * 2
 
-    def _sleep(self, seconds: float) -> bool | None:
-        """Until the log is written to (True) or the time is up (False); None: a thread of ours woke
+    def _sleep(self, seconds: float) -> bool | frozenset[str]:
+        """Until the log is written to (True) or the time is up (False); hints: a thread of ours woke
         us."""
         files = [self._read]
         if self._watch is not None:
@@ -70,15 +70,20 @@ class SqliteWakeups:
         if written and self._watch is not None:
             self._watch.drain()
         if self._read in ready:
-            os.read(self._read, 4096)
-            return None
+            return EVERYWHERE if b"!" in os.read(self._read, 4096) else frozenset()
         return written
 
     def wake(self) -> None:
+        self._say(b"!")
+
+    def nudge(self) -> None:
+        self._say(b".")
+
+    def _say(self, word: bytes) -> None:
         with self._lock:
             if not self._closed:
                 try:
-                    os.write(self._write, b"!")
+                    os.write(self._write, word)
                 except BlockingIOError:
                     return  # the pipe is full of wake-ups already
 

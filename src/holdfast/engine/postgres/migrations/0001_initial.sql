@@ -14,6 +14,8 @@ CREATE TABLE {schema}.jobs (
     attempts         integer     NOT NULL DEFAULT 0,
     max_attempts     integer     NOT NULL,
     crashes          integer     NOT NULL DEFAULT 0,
+    suspect          boolean     NOT NULL DEFAULT false,
+    verdict          text,
     claim_no         bigint      NOT NULL DEFAULT 0,
     finish_no        bigint      NOT NULL DEFAULT 0,
     worker_id        text,
@@ -40,8 +42,11 @@ CREATE TABLE {schema}.jobs (
     autovacuum_vacuum_cost_delay = 0
 );
 
--- What a claim walks: one type of one queue, in the order of running.
-CREATE INDEX jobs_claim ON {schema}.jobs (queue, type, rank, run_at, id) WHERE status = 'pending';
+-- What a claim walks: one type of one queue, in the order of running; those that must run alone are not on the way.
+CREATE INDEX jobs_claim ON {schema}.jobs (queue, type, suspect, rank, run_at, id) WHERE status = 'pending';
+
+-- Those whose process died under them: few, and run alone.
+CREATE INDEX jobs_suspect ON {schema}.jobs (rank, run_at, id) WHERE status = 'pending' AND suspect;
 
 -- What promote walks, and what tells when to look again.
 CREATE INDEX jobs_due ON {schema}.jobs (run_at, id) WHERE status IN ('scheduled', 'retrying');
@@ -77,6 +82,7 @@ CREATE TABLE {schema}.workers (
     beat_no    bigint      NOT NULL,
     started_at timestamptz NOT NULL,
     beat_at    timestamptz NOT NULL,
+    left_at    timestamptz,
     died_at    timestamptz
 ) WITH (fillfactor = 50, autovacuum_vacuum_threshold = 100, autovacuum_vacuum_scale_factor = 0);
 

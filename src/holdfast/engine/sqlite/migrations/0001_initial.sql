@@ -14,6 +14,8 @@ CREATE TABLE holdfast_jobs (
     attempts         INTEGER NOT NULL DEFAULT 0,
     max_attempts     INTEGER NOT NULL,
     crashes          INTEGER NOT NULL DEFAULT 0,
+    suspect          INTEGER NOT NULL DEFAULT 0,
+    verdict          TEXT,
     claim_no         INTEGER NOT NULL DEFAULT 0,
     finish_no        INTEGER NOT NULL DEFAULT 0,
     worker_id        TEXT,
@@ -31,8 +33,11 @@ CREATE TABLE holdfast_jobs (
     cancel_requested INTEGER NOT NULL DEFAULT 0
 ) WITHOUT ROWID;
 
--- What a claim walks: one type of one queue, in the order of running.
-CREATE INDEX holdfast_jobs_claim ON holdfast_jobs (queue, type, rank, run_at, id) WHERE status = 'pending';
+-- What a claim walks: one type of one queue, in the order of running; those that must run alone are not on the way.
+CREATE INDEX holdfast_jobs_claim ON holdfast_jobs (queue, type, suspect, rank, run_at, id) WHERE status = 'pending';
+
+-- Those whose process died under them: few, and run alone.
+CREATE INDEX holdfast_jobs_suspect ON holdfast_jobs (rank, run_at, id) WHERE status = 'pending' AND suspect;
 
 -- What promote walks, and what tells when to look again.
 CREATE INDEX holdfast_jobs_due ON holdfast_jobs (run_at, id) WHERE status IN ('scheduled', 'retrying');
@@ -86,6 +91,7 @@ CREATE TABLE holdfast_workers (
     beat_no    INTEGER NOT NULL,
     started_at INTEGER NOT NULL,
     beat_at    INTEGER NOT NULL,
+    left_at    INTEGER,
     died_at    INTEGER
 ) WITHOUT ROWID;
 

@@ -1,0 +1,90 @@
+"""Processes that the bench starts, and what Linux tells of them."""
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+PATIENCE = 15.0
+
+
+@dataclass(frozen=True, slots=True)
+class Process:
+    """A command on a leash."""
+
+    pid: int
+    leash: subprocess.Popen[str]
+    log: Path
+
+    def check(self) -> None:
+        """Raise with what it said, if it has ended."""
+        if self.leash.poll() is not None:
+            raise RuntimeError(f"a worker has ended\n{tail(self.log)}")
+
+    def family(self) -> list[int]:
+        """Its process id and those of its children."""
+        return [self.pid, *children(self.pid)]
+
+
+@contextmanager
+def leashed(command: Sequence[str], env: Mapping[str, str], log: Path) -> Iterator[Process]:
+    """Run a command until the end of the `with`."""
+    with log.open("ab") as output:
+        leash = subprocess.Popen(
+            [sys.executable, "-m", "bench.leash", *command],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=output,
+            text=True,
+            cwd=ROOT,
+            env=env,
+            start_new_session=True,
+        )
+    assert leash.stdin is not None
+    assert leash.stdout is not None
+    try:
+        yield Process(int(leash.stdout.readline()), leash, log)
+    finally:
+        leash.stdin.close()
+        try:
+            leash.wait(PATIENCE)
+        finally:
+            leash.kill()
+            leash.wait()
+            leash.stdout.close()
+
+
+def tail(log: Path) -> str:
+    return "\n".join(log.read_text(errors="replace").splitlines()[-30:])
+
+
+def children(parent: int) -> list[int]:
+    found = []
+    for folder in Path("/proc").glob("[0-9]*"):
+        try:
+            if int(_stat(int(folder.name))[1]) == parent:
+                found.append(int(folder.name))
+        except OSError:
+            continue  # it has just ended
+    return sorted(found)
+
+
+def cpu_seconds(pid: int) -> float:
+    """What a process has used so far, in user and in system mode."""
+    user, system = _stat(pid)[11:13]
+    return (int(user) + int(system)) / os.sysconf("SC_CLK_TCK")
+
+
+def resident(pid: int) -> float:
+    """Megabytes of memory in use."""
+    pages = int(Path(f"/proc/{pid}/statm").read_text().split()[1])
+    return pages * os.sysconf("SC_PAGE_SIZE") / 2**20
+
+
+def _stat(pid: int) -> list[str]:
+    """The fields after the name, which may hold anything: state, parent, ..."""
+    return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()

@@ -1,0 +1,45 @@
+"""Our side of the worker's comparisons: the application that `holdfast worker` runs, and the words that
+every side knows (bench/peers/script.py)."""
+
+import time
+
+from bench.peers import script
+from holdfast import Holdfast
+
+MANY = 1000  # jobs of one enqueue_many
+
+app = Holdfast()  # $HOLDFAST_URL
+
+
+@app.task
+async def noop() -> None:
+    pass
+
+
+@app.task
+async def note(sent: int) -> None:
+    script.note(sent)
+
+
+def setup() -> None:
+    app.migrate()
+
+
+def fill(count: int) -> None:
+    """Into a paused queue."""
+    app.queues.pause("default")
+    for begin in range(0, count, MANY):
+        jobs = noop.enqueue_many([{}] * min(MANY, count - begin))
+    script.ready(jobs[-1].id)
+    app.queues.resume("default")
+
+
+def send(count: int, seed: int) -> None:
+    noop.enqueue()
+    for _ in script.pauses(count, seed):
+        note.enqueue(sent=time.time_ns())
+
+
+if __name__ == "__main__":
+    with app:
+        script.run(setup=setup, fill=fill, send=send)

@@ -1,0 +1,97 @@
+"""Which jobs: the options that `jobs list` and the verbs on many jobs share."""
+
+import json
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Annotated, Any
+
+import typer
+
+from holdfast.duration import seconds
+from holdfast.errors import InvalidInput
+
+StatusOption = Annotated[
+    list[str] | None,
+    typer.Option("--status", help="One, or several with commas or by repeating it."),
+]
+TypeOption = Annotated[
+    str | None, typer.Option("--type", help="A task's name; 'mail*' means all that begin so.")
+]
+QueueOption = Annotated[str | None, typer.Option("--queue")]
+EntityOption = Annotated[
+    str | None, typer.Option("--entity", metavar="TYPE:ID", help="What it is about: movie:7")
+]
+KeyOption = Annotated[str | None, typer.Option("--key")]
+SinceOption = Annotated[
+    str | None,
+    typer.Option("--since", help="Made at or after: a moment (UTC), or an age such as '2h'."),
+]
+UntilOption = Annotated[str | None, typer.Option("--until", help="Made before; as --since.")]
+LimitOption = Annotated[int | None, typer.Option("--limit", min=0, help="At most so many.")]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Filters:
+    """What was asked for, as texts."""
+
+    status: list[str] | None = None
+    type: str | None = None
+    queue: str | None = None
+    entity: str | None = None
+    key: str | None = None
+    since: str | None = None
+    until: str | None = None
+
+    def wanted(self) -> dict[str, Any]:
+        """What `app.jobs` takes; empty if nothing was given."""
+        prefix = self.type is not None and self.type.endswith("*")
+        found = {
+            "status": [one.strip() for text in self.status or [] for one in text.split(",")],
+            "type": None if prefix else self.type,
+            "prefix": self.type[:-1] if self.type is not None and prefix else None,
+            "queue": self.queue,
+            "entity": None if self.entity is None else entity(self.entity),
+            "key": self.key,
+            "since": None if self.since is None else moment(self.since, "--since"),
+            "until": None if self.until is None else moment(self.until, "--until"),
+        }
+        return {name: value for name, value in found.items() if value not in (None, [])}
+
+
+def entity(text: str) -> tuple[str, int | str]:
+    """movie:7 is the number, movie:"7" the string."""
+    kind, colon, id = text.partition(":")
+    if not colon or not kind or not id:
+        raise InvalidInput(f"--entity {text!r}: write TYPE:ID, such as movie:7")
+    try:
+        value = json.loads(id)
+    except ValueError:
+        return kind, id
+    is_id = isinstance(value, int | str) and not isinstance(value, bool)
+    return kind, value if is_id else id
+
+
+def duration(text: str, option: str) -> float:
+    """Seconds; '90' and '90s' are the same."""
+    try:
+        return seconds(float(text), what=option)
+    except ValueError as problem:
+        if isinstance(problem, InvalidInput):
+            raise
+        return seconds(text, what=option)
+
+
+def moment(text: str, option: str) -> datetime:
+    try:
+        found = datetime.fromisoformat(text)
+    except ValueError:
+        pass
+    else:
+        return found if found.tzinfo is not None else found.replace(tzinfo=UTC)
+    try:
+        return datetime.now(UTC) - timedelta(seconds=seconds(text))
+    except InvalidInput:
+        raise InvalidInput(
+            f"{option} {text!r}: give a moment such as 2030-01-31T12:00 (UTC, or with an offset), or "
+            "an age such as '90s', '2h' or '7d'"
+        ) from None

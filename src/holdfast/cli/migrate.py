@@ -1,0 +1,41 @@
+"""`holdfast migrate`: bring the tables up to this release."""
+
+from typing import Annotated
+
+import typer
+
+from holdfast.cli.output import print_json
+from holdfast.cli.target import (
+    SCHEMA,
+    AppArgument,
+    AppOption,
+    JsonOption,
+    SchemaOption,
+    UrlOption,
+    choose,
+)
+
+
+def migrate(
+    application: AppArgument = None,
+    sql: Annotated[
+        bool, typer.Option("--sql", help="Print the SQL instead, for your own migrations.")
+    ] = False,
+    app: AppOption = None,
+    url: UrlOption = None,
+    schema: SchemaOption = SCHEMA,
+    as_json: JsonOption = False,
+) -> None:
+    """Bring the tables up to this release. Safe to repeat, and when many run it at once."""
+    with choose(app, url, schema, argument=application, make=True) as holdfast:
+        if sql:
+            typer.echo(holdfast.engine.migrations_sql())
+            return
+        applied = holdfast.migrate()
+    if as_json:
+        print_json({"applied": applied})
+        return
+    for name in applied:
+        typer.echo(f"applied {name}")
+    if not applied:
+        typer.echo("nothing to do: the tables are those of this release")

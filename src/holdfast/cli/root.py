@@ -1,0 +1,113 @@
+"""All commands together, and what their errors mean to a shell."""
+
+from importlib import metadata
+from typing import Annotated, Any
+
+import typer
+from typer.core import TyperGroup
+
+from holdfast.cli import (
+    demo,
+    doctor,
+    enqueue,
+    health,
+    jobs,
+    migrate,
+    queues,
+    stats,
+    watch,
+    worker,
+    workers,
+)
+from holdfast.errors import (
+    DatabaseUnavailable,
+    HoldfastError,
+    InvalidInput,
+    JobNotFound,
+    SchemaError,
+    UnknownTask,
+)
+
+# Stable: scripts may rely on them. 1 is any other failure.
+EXIT_CODES: dict[type[HoldfastError], int] = {
+    InvalidInput: 2,
+    DatabaseUnavailable: 3,
+    JobNotFound: 4,
+    UnknownTask: 4,
+    SchemaError: 5,
+}
+
+
+class Command(TyperGroup):
+    """Errors are one line on stderr, and a stable exit code."""
+
+    def invoke(self, ctx: Any) -> Any:
+        try:
+            return super().invoke(ctx)
+        except HoldfastError as problem:
+            typer.echo(f"holdfast: {problem}", err=True)
+            raise typer.Exit(exit_code(problem)) from None
+
+
+def exit_code(problem: HoldfastError) -> int:
+    return next((code for kind, code in EXIT_CODES.items() if isinstance(problem, kind)), 1)
+
+
+cli = typer.Typer(
+    name="holdfast",
+    cls=Command,
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode="markdown",
+    # Every option can be set in the environment, by the path of its command.
+    context_settings={"auto_envvar_prefix": "HOLDFAST", "help_option_names": ["-h", "--help"]},
+)
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"holdfast {metadata.version('holdfast')}")
+        raise typer.Exit
+
+
+@cli.callback()
+def root(
+    version: Annotated[
+        bool,
+        typer.Option(
+            "--version",
+            callback=_version,
+            is_eager=True,
+            allow_from_autoenv=False,  # HOLDFAST_VERSION may well be set by somebody's image
+            help="Print it, and exit.",
+        ),
+    ] = False,
+) -> None:
+    """Durable background jobs in the database you already have.
+
+    Every option can also be set in the environment: HOLDFAST_, the command, the option, such as
+    HOLDFAST_WORKER_PROCESSES or HOLDFAST_JOBS_LIST_LIMIT; and for all commands HOLDFAST_APP,
+    HOLDFAST_URL, HOLDFAST_SCHEMA and HOLDFAST_JSON.
+
+    Exit codes: 0 done, 1 failed, 2 a wrong call, 3 the database cannot be reached, 4 not found, 5
+    the tables are not those of this release.
+    """
+
+
+cli.command("enqueue")(enqueue.enqueue)
+cli.command("worker")(worker.worker)
+cli.add_typer(jobs.commands, name="jobs")
+jobs.commands.command("watch")(watch.watch)
+cli.add_typer(queues.commands, name="queues")
+cli.command("workers")(workers.workers)
+cli.command("stats")(stats.stats)
+cli.command("health")(health.health)
+cli.command("migrate")(migrate.migrate)
+cli.command("doctor")(doctor.doctor)
+cli.command("demo")(demo.demo)
+
+
+def main() -> None:
+    """The console script."""
+    cli(prog_name="holdfast")

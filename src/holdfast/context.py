@@ -1,0 +1,247 @@
+"""What a handler may ask of its run: the first parameter, where it is annotated `Context`.
+
+A context never writes by itself: progress is handed to whoever runs the job, and what is enqueued
+waits for the finish. Only `complete` writes, on the caller's own transaction.
+"""
+
+import logging
+import math
+import shutil
+import tempfile
+import threading
+import weakref
+from collections.abc import Callable, MutableMapping
+from pathlib import Path
+from typing import Any, Protocol
+
+from holdfast import outcome
+from holdfast.aio import Runner
+from holdfast.codec import clean
+from holdfast.engine import verbs
+from holdfast.engine.script import Script
+from holdfast.errors import InvalidInput, LostClaim
+from holdfast.ids import new_id
+from holdfast.job import Job, NewJob, Status
+from holdfast.outcome import Applied, Finish
+from holdfast.task import Task, Using
+
+MAX_MESSAGE = 1000
+logger = logging.getLogger("holdfast.job")
+
+
+class Port(Protocol):
+    """What a context needs of whoever runs the job."""
+
+    def progress(self, percent: float, message: str | None) -> None: ...
+
+    def wrote(self, finish: Finish) -> None:
+        """The completion was written on a transaction of the handler's; maybe not committed."""
+
+    def workdir(self) -> Path: ...
+
+
+class Context:
+    """One run of one job."""
+
+    def __init__(self, job: Job, task: Task[Any, Any], port: Port, runner: Runner | None) -> None:
+        self.job = job
+        self._task = task
+        self._port = port
+        self._runner = runner
+        self._stop = threading.Event()
+        self._workdir: Path | None = None
+        self._log: logging.LoggerAdapter[logging.Logger] | None = None
+        self.enqueued: list[NewJob] = []  #: so far; inserted with the finish, or not at all
+        self.saw_stop = False  #: the handler knows that it shall stop
+        self.completion: Finish | None = None  #: written on a transaction of the handler's
+
+    def __repr__(self) -> str:
+        return f"<Context {self.job.type} {self.job.id} attempt {self.attempt}>"
+
+    @property
+    def attempt(self) -> int:
+        """1 in the first run."""
+        return self.job.attempts
+
+    @property
+    def token(self) -> str:
+        """Names this claim, and grows with each claim of the job: a fence for other systems."""
+        return f"{self.job.id}:{self.job.claim_no}"
+
+    @property
+    def cancelled(self) -> bool:
+        """True when the run shall end: it was cancelled, is past its timeout, or lost its job."""
+        self.saw_stop = self._stop.is_set()
+        return self.saw_stop
+
+    def stop(self) -> None:
+        """Tell the handler to stop; called by whoever runs it."""
+        self._stop.set()
+
+    def wait(self, seconds: float) -> bool:
+        """Sleep, in a `def` handler, but wake when the run shall end; True then."""
+        self._stop.wait(seconds)
+        return self.cancelled
+
+    def progress(self, percent: float, message: str | None = None) -> None:
+        """How far it has come, from 0 to 100. Kept, and written a few times a second at the most."""
+        if type(percent) not in (int, float) or math.isnan(percent):
+            raise InvalidInput(f"progress={percent!r}: give a number from 0 to 100")
+        text = None if message is None else clean(str(message), MAX_MESSAGE)
+        self._port.progress(min(max(float(percent), 0.0), 100.0), text)
+
+    def enqueue(self, task: "Task[Any, Any] | Using[Any]", /, *args: Any, **kwargs: Any) -> str:
+        """Add a job together with this one's completion, or not at all; its id."""
+        if not isinstance(task, Task | Using):
+            raise InvalidInput(f"ctx.enqueue was given {task!r}: give a task, or task.using(...)")
+        job = task.new_job(args, kwargs)
+        if isinstance(task, Using) and task.options.tx is not None:
+            raise InvalidInput(
+                "ctx.enqueue: tx= is not for it; use task.using(tx=...).enqueue(...)"
+            )
+        if job.on_conflict == "raise":
+            raise InvalidInput("ctx.enqueue: on_conflict='raise' could undo this job's completion")
+        self.enqueued.append(job)
+        return job.id
+
+    @property
+    def workdir(self) -> Path:
+        """A folder for this run alone, removed when it ends."""
+        if self._workdir is None:
+            self._workdir = self._port.workdir()
+        return self._workdir
+
+    def clean(self) -> None:
+        """Remove the folder, if one was made."""
+        if self._workdir is not None:
+            shutil.rmtree(self._workdir, ignore_errors=True)
+
+    @property
+    def log(self) -> "logging.LoggerAdapter[logging.Logger]":
+        """A logger whose records carry `job_id`, `task` and `attempt`."""
+        if self._log is None:
+            self._log = _Log(
+                logger, {"job_id": self.job.id, "task": self.job.type, "attempt": self.attempt}
+            )
+        return self._log
+
+    # completion on the caller's transaction
+
+    def complete(self, result: Any = None, *, tx: Any) -> None:
+        """Write this job's completion, with all that it enqueued, on your open transaction: your
+        rows and the finish commit together. What the handler returns is then ignored."""
+        runner = self._attached()
+        finish = self._completed(result)
+        runner.engine.adopt(tx).run(_write(runner, finish))
+        self._wrote(finish)
+
+    async def acomplete(self, result: Any = None, *, tx: Any) -> None:
+        runner = self._attached()
+        finish = self._completed(result)
+        await (await runner.adopt(tx)).arun(_write(runner, finish))
+        self._wrote(finish)
+
+    def _wrote(self, finish: Finish) -> None:
+        self.completion = finish
+        self._port.wrote(finish)
+
+    def _attached(self) -> Runner:
+        if self._runner is None:
+            raise InvalidInput("this Context is detached (the task was called as a function)")
+        return self._runner
+
+    def _completed(self, result: Any) -> Finish:
+        text = None if result is None else self._task.result.encode(result)
+        keep = self._task.policy.keep[Status.COMPLETED]
+        return outcome.completed(self.job, text, keep=keep, enqueue=tuple(self.enqueued))
+
+
+def _write(runner: Runner, finish: Finish) -> Script[None]:
+    applied = yield from verbs.finish(runner.engine.dialect, [finish], wait=True)
+    [what] = applied.values()
+    if what is not Applied.APPLIED:
+        raise LostClaim(
+            f"job {finish.id} is no longer held by this run (claim {finish.claim_no}): it was given "
+            "to another worker, cancelled or deleted; roll your transaction back"
+        )
+    yield from verbs.wake(job.queue for job in finish.enqueue)
+
+
+class _Log(logging.LoggerAdapter[logging.Logger]):
+    def process(
+        self, msg: Any, kwargs: MutableMapping[str, Any]
+    ) -> tuple[Any, MutableMapping[str, Any]]:
+        kwargs["extra"] = {**(self.extra or {}), **kwargs.get("extra", {})}
+        return msg, kwargs
+
+
+class RunEnd:
+    """What a hook is given: how a run ended, and what is about to be written."""
+
+    def __init__(self, job: Job, finish: Finish, runner: Runner, result: Any = None) -> None:
+        self.job = job
+        self.result = result
+        self.error = finish.error
+        self.trace = finish.trace
+        self.final = finish.outcome in (outcome.Outcome.COMPLETED, outcome.Outcome.FAILED)
+        self.retry_in = None if self.final else finish.delay  #: seconds until the next run
+        self.finished = False  #: it was written on a transaction of the hook's
+        self._finish = finish
+        self._runner = runner
+
+    def finish(self, *, tx: Any) -> None:
+        """Write the end on your open transaction, so that your rows and the job never disagree."""
+        self._runner.engine.adopt(tx).run(_write(self._runner, self._finish))
+        self.finished = True
+
+    async def afinish(self, *, tx: Any) -> None:
+        await (await self._runner.adopt(tx)).arun(_write(self._runner, self._finish))
+        self.finished = True
+
+
+class Detached:
+    """The port of a task that is called as a plain function."""
+
+    def progress(self, percent: float, message: str | None) -> None:
+        logger.debug("progress %.0f %s", percent, message or "")
+
+    def wrote(self, finish: Finish) -> None:
+        """Never: a detached context refuses to write."""
+
+    def workdir(self) -> Path:
+        path = Path(tempfile.mkdtemp(prefix="holdfast-"))
+        weakref.finalize(self, shutil.rmtree, path, ignore_errors=True)  # nobody else would
+        return path
+
+
+def detached(task: Task[Any, Any], now: Callable[[], Any]) -> Context:
+    """The context of a plain call: it goes nowhere."""
+    moment = now()
+    job = Job(
+        id=new_id(),
+        type=task.name,
+        queue=task.defaults.queue or "default",
+        status=Status.RUNNING,
+        priority=0,
+        rank=0,
+        key=None,
+        entity_type=None,
+        entity_id=None,
+        attempts=1,
+        max_attempts=1,
+        crashes=0,
+        claim_no=0,
+        worker_id=None,
+        timeout=None,
+        created_at=moment,
+        updated_at=moment,
+        run_at=moment,
+        started_at=moment,
+        completed_at=None,
+        keep_until=None,
+        error=None,
+        progress=None,
+        message=None,
+        cancel_requested=False,
+    )
+    return Context(job, task, Detached(), None)

@@ -1,0 +1,1 @@
+"""The demonstration: an application with jobs of every kind, and somebody who enqueues them."""

@@ -1,0 +1,102 @@
+"""The demonstration's application: a media site with something to do for every kind of handler.
+
+    holdfast demo                                                     shows it all in one process
+    HOLDFAST_URL=sqlite:///demo.db holdfast worker holdfast.demo.tasks:app -q demo,demo.media
+
+Its queues are its own, so that its worker touches nothing else in a shared database.
+"""
+
+import asyncio
+import hashlib
+import os
+import random
+
+from holdfast import Backoff, Context, Discard, Holdfast
+
+QUEUE, MEDIA = "demo", "demo.media"
+
+app = Holdfast(auto_migrate=True, schema=os.environ.get("HOLDFAST_SCHEMA", "holdfast"))
+_dice = random.Random()  # noqa: S311 - for variety
+
+
+@app.task(queue=QUEUE)
+async def fetch_feed(feed: str) -> dict[str, int]:
+    """Quick and asynchronous: hundreds of these may wait at the same time."""
+    await asyncio.sleep(_dice.uniform(0.1, 0.6))
+    return {"entries": _dice.randint(1, 40)}
+
+
+@app.task(queue=MEDIA, priority=5)
+async def transcode_video(ctx: Context, video: str) -> str:
+    """Slow, and tells how far it has come."""
+    seconds = _dice.uniform(4.0, 9.0)
+    steps = 40
+    for step in range(steps):
+        stage = "reading" if step < 4 else "encoding" if step < 34 else "writing"
+        ctx.progress(100 * step / steps, f"{stage} {video}")
+        await asyncio.sleep(seconds / steps)
+    ctx.progress(100, "done")
+    return f"{video}.webm"
+
+
+@app.task(queue=QUEUE, max_attempts=4, backoff=Backoff(delay=0.8, jitter=0.1))
+async def call_flaky_api(ctx: Context, order: int) -> str:
+    """Fails once or twice, is tried again, and succeeds."""
+    await asyncio.sleep(0.2)
+    if ctx.attempt <= 1 + order % 2:
+        raise ConnectionError("503 Service Unavailable")
+    return f"accepted at attempt {ctx.attempt}"
+
+
+@app.task(queue=QUEUE)
+def parse_upload(file: str) -> None:
+    """Fails for good: another attempt would find the same file."""
+    raise Discard(f"{file} is not a spreadsheet")
+
+
+@app.task(queue=QUEUE)
+async def send_reminder(to: str) -> str:
+    """Scheduled: it waits until its time has come."""
+    await asyncio.sleep(0.1)
+    return f"reminded {to}"
+
+
+@app.task(queue=QUEUE)
+async def import_podcast(ctx: Context, podcast: str) -> int:
+    """Enqueues others. They begin to exist in the moment in which this one is completed."""
+    await asyncio.sleep(0.3)
+    episodes = _dice.randint(1, 3)
+    for number in range(1, episodes + 1):
+        ctx.enqueue(fetch_episode, podcast=podcast, number=number)
+    return episodes
+
+
+@app.task(queue=QUEUE)
+async def fetch_episode(ctx: Context, podcast: str, number: int) -> str:
+    """The second link of the chain."""
+    for step in range(10):
+        ctx.progress(10.0 * step, f"{podcast} #{number}")
+        await asyncio.sleep(_dice.uniform(0.1, 0.3))
+    return f"{podcast}-{number}.mp3"
+
+
+@app.task(queue=MEDIA)
+def resize_image(ctx: Context, image: str) -> list[int]:
+    """A plain function, which runs in a thread; it wakes when it shall stop."""
+    sizes = [320, 640, 1280]
+    for done, size in enumerate(sizes):
+        ctx.progress(100 * done / len(sizes), f"{size} pixels")
+        if ctx.wait(_dice.uniform(0.3, 0.9)):
+            return []
+    return sizes
+
+
+@app.task(queue=MEDIA, process=True)
+def checksum_archive(ctx: Context, archive: str) -> str:
+    """Works the processor, in a process of its own, and leaves the others alone."""
+    digest = hashlib.sha256(archive.encode())
+    rounds = 20
+    for round in range(rounds):
+        ctx.progress(100 * round / rounds, f"block {round + 1} of {rounds}")
+        digest.update(hashlib.pbkdf2_hmac("sha256", digest.digest(), b"demo", 120_000))
+    return digest.hexdigest()[:16]

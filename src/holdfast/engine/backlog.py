@@ -1,0 +1,43 @@
+"""What is pending, by queue and type: a walk over the claim index that skips from kind to kind.
+
+A step is a seek or a few, so the cost follows the number of kinds and not that of jobs. SQLite seeks
+by equal columns and one that is greater: hence a command for each column that may be the greater one.
+"""
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+from holdfast.engine.statements import Command, parse
+
+_STEPS = (
+    "queue = :queue AND type = :type AND suspect = :suspect AND rank > :rank"
+    " ORDER BY rank, run_at, id",
+    "queue = :queue AND type = :type AND suspect > :suspect ORDER BY suspect, rank, run_at, id",
+    "queue = :queue AND type > :type ORDER BY type, suspect, rank, run_at, id",
+    "queue > :queue ORDER BY queue, type, suspect, rank, run_at, id",
+)
+
+Row = tuple[Any, ...]
+
+
+def steps(table: str) -> list[Command]:
+    return [
+        parse(
+            f"SELECT queue, type, suspect, rank, run_at FROM {table}"  # noqa: S608 - a name of ours
+            f" WHERE status = 'pending' AND {step} LIMIT 1"
+        )
+        for step in _STEPS
+    ]
+
+
+def walk(table: str, ask: Callable[[Command, Mapping[str, Any]], Row | None]) -> Iterator[Row]:
+    """Queue, type, suspect, rank, and when the longest waiting job of these was due. `ask` runs a
+    command and gives its row."""
+    known = steps(table)
+    after: dict[str, Any] = {"queue": "", "type": "", "suspect": False, "rank": 0}
+    while True:
+        row = next((row for step in known if (row := ask(step, after)) is not None), None)
+        if row is None:
+            return
+        yield row
+        after = dict(zip(after, row[:4], strict=True))

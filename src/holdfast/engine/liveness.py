@@ -1,0 +1,54 @@
+"""The verbs by which workers tell that they live, and give back what the dead ones held; as scripts."""
+
+from collections.abc import Sequence
+
+from holdfast.engine.inspection import columns_to_job
+from holdfast.engine.script import Run, Script
+from holdfast.engine.values import Beat, Held, Report, Seen, Swept
+from holdfast.engine.verbs import MICRO, Dialect, wake
+from holdfast.job import Claim
+
+
+def sweep(dialect: Dialect, dead: Sequence[Seen], limit: int, keep: float) -> Script[Swept]:
+    """The mark comes first, under the worker's row lock: what it claims after that is refused, and
+    what it claimed at the same moment is found by the next sweep."""
+    now = dialect.now()
+    buried: list[str] = []
+    if dead:
+        seen = [{"now": now, "id": worker.id, "beat_no": worker.beat_no} for worker in dead]
+        marked = (yield Run("bury", {"now": now}, seen)).rows
+        buried = [id for id, _ in marked]
+        if crashed := [{"id": id} for id, left_at in marked if left_at is None]:
+            yield Run("suspect", {}, crashed)
+    params = {"now": now, "limit": limit, "keep": round(keep * MICRO)}
+    reply = yield Run("rescue", params)
+    rescued = [columns_to_job(dialect, row) for row in reply.rows]
+    yield from wake(job.queue for job in rescued)
+    return Swept(buried, rescued)
+
+
+def leave(dialect: Dialect, worker: str) -> Script[None]:
+    yield Run("leave", {"now": dialect.now(), "id": worker})
+
+
+def sentence(claim: Claim, verdict: str) -> Script[None]:
+    yield Run("sentence", {"id": claim.id, "claim_no": claim.claim_no, "verdict": verdict})
+
+
+def report(dialect: Dialect, reports: Sequence[Report]) -> Script[None]:
+    now = dialect.now()
+    yield Run("report", {"now": now}, [{"now": now, **one._asdict()} for one in reports])
+
+
+def beat(dialect: Dialect, worker: str, info: str) -> Script[Beat]:
+    reply = yield Run("beat", {"now": dialect.now(), "id": worker, "info": info})
+    return Beat(bool(reply.rows), (yield from held(worker)))
+
+
+def held(worker: str) -> Script[list[Held]]:
+    reply = yield Run("held", {"worker": worker})
+    return [Held(id, claim_no, bool(cancel)) for id, claim_no, cancel in reply.rows]
+
+
+def prune_workers(dialect: Dialect, age: float) -> Script[None]:
+    yield Run("prune_workers", {"now": dialect.now(), "age": round(age * MICRO)})

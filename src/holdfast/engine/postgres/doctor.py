@@ -1,0 +1,223 @@
+"""What `holdfast doctor` asks of a PostgreSQL server: its version, its settings and its tables."""
+
+import time
+from abc import abstractmethod
+from collections.abc import Callable, Iterator, Mapping
+from datetime import UTC, datetime
+from itertools import islice
+from typing import Any
+
+import psycopg
+
+from holdfast.engine import migrate
+from holdfast.engine.backlog import walk
+from holdfast.engine.base import BaseEngine
+from holdfast.engine.postgres.connection import Connection, translate
+from holdfast.engine.postgres.connections import MOST
+from holdfast.engine.script import T
+from holdfast.engine.statements import Command
+from holdfast.engine.values import Finding
+from holdfast.errors import HoldfastError
+
+PACKAGE = "holdfast.engine.postgres"
+LOWEST_VERSION = 130000
+SKEW = 2.0  # seconds
+CROWDED = 0.8
+OLD_TRANSACTION = 300  # seconds
+
+
+class Examined(BaseEngine):
+    """The part of the engine that answers questions about itself."""
+
+    where: str
+    schema: str
+    _words: Mapping[str, str]
+
+    @abstractmethod
+    def _connect(self) -> Connection: ...
+
+    @abstractmethod
+    def _on_connection(self, work: Callable[[Connection], T]) -> T: ...
+
+    @abstractmethod
+    def _applied(self, connection: Connection) -> list[migrate.AppliedMigration]: ...
+
+    def diagnose(self) -> list[Finding]:
+        self.check_usable()
+        try:
+            with self._connect() as connection:
+                return [
+                    *_server(connection),
+                    *_durability(connection),
+                    *self._tables(connection),
+                    *_upkeep(connection, f"{self.schema}.jobs"),
+                    _connections(connection),
+                    _clock(connection),
+                ]
+        except (psycopg.Error, OSError) as problem:
+            return [Finding("fail", "server", str(translate(problem, self.where)))]
+
+    def _tables(self, connection: Connection) -> Iterator[Finding]:
+        try:
+            known = migrate.load(PACKAGE, self._words)
+            missing = migrate.missing(known, self._applied(connection))
+        except HoldfastError as problem:
+            yield Finding("fail", "schema", str(problem))
+            return
+        if missing:
+            names = ", ".join(migration.name for migration in missing)
+            yield Finding(
+                "fail", "schema", f"{self.schema!r}, missing: {names}; run 'holdfast migrate'"
+            )
+            return
+        yield Finding("ok", "schema", f"{self.schema!r}: the tables are those of this release")
+        yield from _rights(connection, f"{self.schema}.jobs")
+
+    def backlog(self, *, limit: int = 1000) -> list[tuple[str, str, datetime]]:
+        def work(connection: Connection) -> list[tuple[Any, ...]]:
+            def ask(command: Command, params: Mapping[str, Any]) -> tuple[Any, ...] | None:
+                rows = connection.execute(command.pyformat, params).fetchall()
+                return rows[0] if rows else None
+
+            return list(islice(walk(f"{self.schema}.jobs", ask), limit))
+
+        rows = self._on_connection(work)
+        return [(queue, type, self.dialect.moment(due)) for queue, type, *_, due in rows]
+
+    def now(self) -> datetime:
+        if self.clock.rules_the_database:
+            return self.clock.now()
+
+        def work(connection: Connection) -> datetime:
+            moment: datetime = _ask(connection, "SELECT clock_timestamp()")
+            return moment.astimezone(UTC)
+
+        return self._on_connection(work)
+
+
+def _ask(connection: Connection, sql: str, *params: Any) -> Any:
+    """The one row of a query; of one column, its value."""
+    row = connection.execute(sql, params).fetchall()[0]
+    return row[0] if len(row) == 1 else row
+
+
+def _server(connection: Connection) -> Iterator[Finding]:
+    version = connection.info.server_version
+    text = f"PostgreSQL {_ask(connection, 'SHOW server_version')}"
+    if version < LOWEST_VERSION:
+        yield Finding("warn", "server", f"{text}: older than 13, with which Holdfast is not tested")
+    else:
+        yield Finding("ok", "server", text)
+    if _ask(connection, "SELECT pg_is_in_recovery()"):
+        yield Finding(
+            "fail", "role", "a standby, which cannot be written to: use the primary's address"
+        )
+    encoding = _ask(connection, "SHOW server_encoding")
+    if encoding != "UTF8":
+        yield Finding(
+            "warn",
+            "encoding",
+            f"{encoding}: texts that it cannot hold are refused; make the database with UTF8",
+        )
+
+
+def _durability(connection: Connection) -> Iterator[Finding]:
+    for setting in ("fsync", "full_page_writes"):
+        if _ask(connection, f"SHOW {setting}") == "on":
+            yield Finding("ok", setting, "on")
+        else:
+            yield Finding(
+                "fail",
+                setting,
+                f"off: a crash of the machine can destroy the database; set {setting} = on",
+            )
+    commit = _ask(connection, "SHOW synchronous_commit")
+    if commit == "off":
+        yield Finding(
+            "warn",
+            "synchronous_commit",
+            "off: a crash of the server may take the last acknowledged jobs; set it to on for this "
+            "role or database",
+        )
+    else:
+        yield Finding("ok", "synchronous_commit", commit)
+
+
+def _rights(connection: Connection, table: str) -> Iterator[Finding]:
+    lacking = [
+        right
+        for right in ("SELECT", "INSERT", "UPDATE", "DELETE")
+        if not _ask(connection, "SELECT has_table_privilege(%s, %s)", table, right)
+    ]
+    if lacking:
+        yield Finding(
+            "fail",
+            "rights",
+            f"this role lacks {', '.join(lacking)} on {table}: GRANT them, or use the owner's role",
+        )
+
+
+def _upkeep(connection: Connection, table: str) -> Iterator[Finding]:
+    off = _ask(connection, "SHOW autovacuum") != "on"
+    table_off = _ask(
+        connection,
+        "SELECT count(*) FROM pg_class WHERE oid = to_regclass(%s)"
+        " AND reloptions @> ARRAY['autovacuum_enabled=false']",
+        table,
+    )
+    if off or table_off:
+        yield Finding(
+            "warn",
+            "autovacuum",
+            f"off{' for the jobs table' if not off else ''}: finished jobs leave dead rows that slow "
+            "every claim; set it to on",
+        )
+    else:
+        yield Finding("ok", "autovacuum", "on")
+    age = _ask(
+        connection,
+        "SELECT COALESCE(max(extract(epoch FROM clock_timestamp() - xact_start)), 0)::float8"
+        " FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()",
+    )
+    if age > OLD_TRANSACTION:
+        yield Finding(
+            "warn",
+            "transactions",
+            f"one has been open for {age / 60:.0f} minutes: dead rows cannot be removed meanwhile; "
+            "find it in pg_stat_activity and end it",
+        )
+
+
+def _connections(connection: Connection) -> Finding:
+    used, most = _ask(
+        connection,
+        "SELECT (SELECT count(*) FROM pg_stat_activity WHERE backend_type = 'client backend'),"
+        " current_setting('max_connections')::int"
+        " - current_setting('superuser_reserved_connections')::int",
+    )
+    text = f"{used} of {most} in use"
+    if used > CROWDED * most or most - used < MOST:
+        return Finding(
+            "warn",
+            "connections",
+            f"{text}: a process of Holdfast opens up to {MOST}; raise max_connections, or use a pooler "
+            "with Holdfast(pooler=True)",
+        )
+    return Finding("ok", "connections", text)
+
+
+def _clock(connection: Connection) -> Finding:
+    before = time.time()
+    there: datetime = _ask(connection, "SELECT clock_timestamp()")
+    after = time.time()
+    skew = there.timestamp() - (before + after) / 2
+    # What lies within the round trip cannot be told apart from its duration.
+    certain = max(0.0, abs(skew) - (after - before) / 2)
+    if certain > SKEW:
+        return Finding(
+            "warn",
+            "clock",
+            f"the server is {abs(skew):.1f} s {'ahead' if skew > 0 else 'behind'}: due times go by "
+            "the server's clock; synchronise both by NTP",
+        )
+    return Finding("ok", "clock", f"{certain * 1000:.0f} ms from the server's")

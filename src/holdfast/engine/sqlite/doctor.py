@@ -1,0 +1,196 @@
+"""What `holdfast doctor` asks of SQLite: the version, the file and where it lies.
+
+The database is opened by `sqlite3` alone and never created; of its files only the metadata are read.
+"""
+
+import os
+import shutil
+import sqlite3
+import stat
+from abc import abstractmethod
+from collections.abc import Iterator, Mapping
+from contextlib import closing
+from datetime import datetime
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+from holdfast.engine import migrate
+from holdfast.engine.backlog import walk
+from holdfast.engine.base import BaseEngine
+from holdfast.engine.sqlite.connection import JOURNAL_LIMIT, LOWEST_VERSION, translate
+from holdfast.engine.sqlite.filesystem import filesystem_of, refuse_network
+from holdfast.engine.statements import Command
+from holdfast.engine.values import Finding
+from holdfast.errors import HoldfastError, UnsafeFilesystem
+
+PACKAGE = "holdfast.engine.sqlite"
+# Filled into migrations, of which only the names are of interest here.
+_WORDS = {"now": ":now", "columns": "", "schema": ""}
+Number = tuple[int, ...]
+
+MIB = 1024 * 1024
+LITTLE_ROOM, NO_ROOM = 1024 * MIB, 64 * MIB
+_MOUNTS = Path("/proc/self/mountinfo")
+_IN_MEMORY = frozenset({"tmpfs", "ramfs"})
+# A commit that restarts the log during a second checkpoint can corrupt the database.
+_RESET_FIXED_IN = (3, 51, 3)
+_RESET_BACKPORTS = (((3, 44, 6), (3, 45, 0)), ((3, 50, 7), (3, 51, 0)))
+_TABLE = "holdfast_jobs INDEXED BY holdfast_jobs_claim"
+
+
+class Examined(BaseEngine):
+    """The part of the engine that answers questions about itself."""
+
+    path: Path
+    _synchronous: str
+    _allow_network: bool
+
+    @abstractmethod
+    def _connect(self) -> sqlite3.Connection: ...
+
+    @abstractmethod
+    def _applied(self, writer: sqlite3.Connection) -> list[migrate.AppliedMigration]: ...
+
+    def diagnose(self) -> list[Finding]:
+        found = [
+            _version(sqlite3.sqlite_version_info),
+            _synchronous(self._synchronous),
+            _filesystem(self.path, self._allow_network),
+            *_folder(self.path),
+        ]
+        if self.path.exists():
+            return [*found, *_file(self.path), *self._inside()]
+        where = os.fspath(self.path)
+        remedy = "check the URL, or run 'holdfast migrate'"
+        return [*found, Finding("fail", "file", f"there is no {where!r}: {remedy}")]
+
+    def _inside(self) -> Iterator[Finding]:
+        try:
+            # mode=rw: as any user of the file, but never the one who creates it.
+            uri = f"{self.path.as_uri()}?mode=rw"
+            with closing(sqlite3.connect(uri, uri=True, timeout=5.0)) as opened:
+                journal = opened.execute("PRAGMA journal_mode").fetchone()[0]
+                missing = migrate.missing(migrate.load(PACKAGE, _WORDS), self._applied(opened))
+        except sqlite3.Error as problem:
+            yield Finding("fail", "database", f"SQLite cannot use it: {problem}")
+            return
+        except HoldfastError as problem:
+            yield Finding("fail", "schema", str(problem))
+            return
+        if journal == "wal":
+            yield Finding("ok", "journal", "wal")
+        else:
+            yield Finding(
+                "warn", "journal", f"{journal}: Holdfast switches it to wal at its first use"
+            )
+        if missing:
+            names = ", ".join(migration.name for migration in missing)
+            yield Finding("fail", "schema", f"missing: {names}; run 'holdfast migrate'")
+        else:
+            yield Finding("ok", "schema", "the tables are those of this release")
+
+    def backlog(self, *, limit: int = 1000) -> list[tuple[str, str, datetime]]:
+        def ask(command: Command, params: Mapping[str, Any]) -> tuple[Any, ...] | None:
+            row: tuple[Any, ...] | None = connection.execute(command.sql, params).fetchone()
+            return row
+
+        self.open()
+        try:
+            with closing(self._connect()) as connection:
+                rows = list(islice(walk(_TABLE, ask), limit))
+        except sqlite3.Error as problem:
+            raise translate(problem, self.path) from problem
+        return [(queue, type, self.dialect.moment(due)) for queue, type, *_, due in rows]
+
+
+def _version(version: Number) -> Finding:
+    text = ".".join(map(str, version))
+    if version < LOWEST_VERSION:
+        return Finding(
+            "fail", "SQLite", f"{text} is too old: use a Python with SQLite 3.35 or newer"
+        )
+    if has_reset_bug(version):
+        return Finding(
+            "warn",
+            "SQLite",
+            f"{text} has the WAL-reset bug (fixed in 3.51.3, 3.50.7 and 3.44.6). Holdfast's own "
+            "connections avoid it; the application's connections to the same file should set "
+            "'PRAGMA wal_autocheckpoint = 0', or use another file",
+        )
+    return Finding("ok", "SQLite", text)
+
+
+def has_reset_bug(version: Number) -> bool:
+    backported = any(first <= version < end for first, end in _RESET_BACKPORTS)
+    return version < _RESET_FIXED_IN and not backported
+
+
+def _synchronous(setting: str) -> Finding:
+    if setting == "FULL":
+        return Finding("ok", "synchronous", "FULL: an acknowledged job survives a power cut")
+    return Finding(
+        "warn",
+        "synchronous",
+        f"{setting}: a power cut may take the last acknowledged jobs; leave 'synchronous' out of the "
+        "URL for FULL",
+    )
+
+
+def _filesystem(path: Path, allow_network: bool) -> Finding:
+    mounts = _MOUNTS.read_text() if _MOUNTS.exists() else ""
+    try:
+        refuse_network(path, mounts)
+    except UnsafeFilesystem as problem:
+        return Finding("warn" if allow_network else "fail", "filesystem", str(problem))
+    kind = filesystem_of(path, mounts)
+    if kind in _IN_MEMORY:
+        return Finding(
+            "warn", "filesystem", f"{kind}: in memory, and gone after a restart; use a disk"
+        )
+    return Finding("ok", "filesystem", kind or "this system does not tell")
+
+
+def _folder(path: Path) -> Iterator[Finding]:
+    folder = path.parent
+    if not folder.is_dir():
+        yield Finding(
+            "fail", "folder", f"{os.fspath(folder)!r} does not exist: make it, or check the URL"
+        )
+        return
+    if not os.access(folder, os.W_OK | os.X_OK):
+        yield Finding(
+            "fail",
+            "folder",
+            f"{os.fspath(folder)!r} cannot be written to by this user; SQLite keeps its log there",
+        )
+    free = shutil.disk_usage(folder).free
+    level = "fail" if free < NO_ROOM else "warn" if free < LITTLE_ROOM else "ok"
+    remedy = "" if level == "ok" else ": make room, a full disk stops every write"
+    yield Finding(level, "disk", f"{free / MIB:,.0f} MiB free{remedy}")
+
+
+def _file(path: Path) -> Iterator[Finding]:
+    status = path.stat()
+    mode = stat.S_IMODE(status.st_mode)
+    text = f"{mode:04o}, {status.st_size / MIB:,.1f} MiB"
+    if not os.access(path, os.R_OK | os.W_OK):
+        yield Finding("fail", "file", f"{text}: this user may not read and write it")
+    elif mode & stat.S_IWOTH:
+        yield Finding(
+            "warn",
+            "file",
+            f"{text}: everybody on this machine may write to it; 'chmod o-w' it, its -wal, -shm, "
+            "-turn and -line",
+        )
+    else:
+        yield Finding("ok", "file", text)
+    log = path.with_name(path.name + "-wal")
+    size = log.stat().st_size if log.exists() else 0
+    if size > 4 * JOURNAL_LIMIT:
+        yield Finding(
+            "warn",
+            "log",
+            f"the -wal file has {size / MIB:,.0f} MiB: some connection keeps a read transaction open, "
+            "so that it cannot be emptied; end it",
+        )

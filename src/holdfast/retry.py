@@ -1,0 +1,71 @@
+"""How long to wait before a job is tried again."""
+
+import math
+import random
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from holdfast.duration import Duration, seconds
+from holdfast.errors import InvalidInput
+
+_LONGEST = 365 * 86400.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Backoff:
+    """Growing delays: 5 s, 10 s, 20 s, ... at most an hour, each with up to a tenth on top, so that
+    what failed together does not come back together. `jitter=0`: exact."""
+
+    delay: Duration = 5.0  #: before the second attempt
+    multiplier: float = 2.0
+    cap: Duration = 3600.0
+    jitter: float = 0.1  #: of the delay, at the most
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "delay", seconds(self.delay, what="backoff delay"))
+        object.__setattr__(self, "cap", seconds(self.cap, what="backoff cap"))
+        for name, lowest, highest in (("multiplier", 1.0, 1000.0), ("jitter", 0.0, 1.0)):
+            value = getattr(self, name)
+            if isinstance(value, bool) or not isinstance(value, int | float):
+                raise InvalidInput(f"backoff {name}={value!r}: give a number")
+            if not lowest <= value <= highest:
+                raise InvalidInput(f"backoff {name}={value!r}: from {lowest:g} to {highest:g}")
+
+    def after(self, attempts: int) -> float:
+        """Seconds to wait after so many attempts."""
+        first, cap = float(self.delay), float(self.cap)  # type: ignore[arg-type]
+        try:
+            delay = first * self.multiplier ** (attempts - 1)
+        except OverflowError:
+            delay = cap
+        return min(delay * (1 + self.jitter * random.random()), cap)  # noqa: S311
+
+
+BackoffLike = Backoff | Duration | Callable[[int], Duration]
+DEFAULT = Backoff()
+
+
+def backoff(value: Any, what: str = "backoff") -> Callable[[int], float]:
+    """What tasks and apps take as `backoff=`: a Backoff, one duration for always, or a function of
+    the number of attempts so far."""
+    if isinstance(value, Backoff):
+        return value.after
+    if callable(value):
+        return _Checked(value)
+    constant = seconds(value, what=what)
+    return lambda attempts: constant
+
+
+class _Checked:
+    """A user's function. Whatever it does, a delay comes out: the failure must be recorded."""
+
+    def __init__(self, function: Callable[[int], Any]) -> None:
+        self._function = function
+
+    def __call__(self, attempts: int) -> float:
+        try:
+            delay = seconds(self._function(attempts), what="backoff")
+        except Exception:
+            return DEFAULT.after(attempts)
+        return min(delay, _LONGEST) if math.isfinite(delay) else DEFAULT.after(attempts)

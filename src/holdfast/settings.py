@@ -1,0 +1,131 @@
+"""What can be set for a whole application: in `Holdfast(...)`, else in the environment, else as the
+defaults say. A value that breaks a rule is refused, with its name."""
+
+import os
+import tempfile
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, TypeVar
+
+from holdfast import names
+from holdfast.duration import Duration, seconds
+from holdfast.errors import InvalidInput
+from holdfast.job import FINISHED, Status
+from holdfast.retry import Backoff, BackoffLike, backoff
+from holdfast.value import value
+
+T = TypeVar("T")
+RETENTION: Mapping[str, Duration] = {"completed": "7d", "failed": "30d", "cancelled": "7d"}
+
+
+@value
+class Settings:
+    max_attempts: int
+    timeout: float | None  #: seconds of one attempt; None: no limit
+    backoff: Callable[[int], float]
+    retention: Mapping[Status, float]
+    poll_interval: float
+    heartbeat: float
+    workdir: Path
+
+
+def make_settings(
+    *,
+    max_attempts: int | None = None,
+    timeout: Any = ...,
+    backoff: BackoffLike | None = None,
+    retention: Mapping[str, Duration] | None = None,
+    poll_interval: Duration | None = None,
+    heartbeat: Duration | None = None,
+    workdir: str | Path | None = None,
+) -> Settings:
+    return Settings(
+        max_attempts=_integer(max_attempts),
+        timeout=_timeout(timeout),
+        backoff=_backoff(backoff),
+        retention=keep_times(retention or {}, _told()),
+        poll_interval=_positive("poll_interval", poll_interval, 1.0),
+        heartbeat=_positive("heartbeat", heartbeat, 5.0),
+        workdir=Path(
+            workdir
+            or os.environ.get("HOLDFAST_WORKDIR")
+            or Path(tempfile.gettempdir()) / f"holdfast-{os.getuid()}"
+        ).absolute(),
+    )
+
+
+def _given(name: str) -> str | None:
+    return os.environ.get(f"HOLDFAST_{name.upper()}") or None
+
+
+def _integer(given: int | None) -> int:
+    if given is None and (text := _given("max_attempts")):
+        try:
+            given = int(text)
+        except ValueError:
+            raise InvalidInput(f"HOLDFAST_MAX_ATTEMPTS={text!r}: give an integer") from None
+    return names.integer(3 if given is None else given, "max_attempts", 1, 2**31 - 1)
+
+
+def _timeout(given: Any) -> float | None:
+    if given is ...:
+        given = _given("timeout") or 300.0
+        given = None if given == "none" else given
+    if given is None:
+        return None
+    checked = seconds(_number(given), what="timeout")
+    if not checked:
+        raise InvalidInput("timeout=0: give a positive duration, or None for no timeout")
+    return checked
+
+
+def _number(given: Any) -> Any:
+    """In the environment, seconds come as text."""
+    if isinstance(given, str):
+        try:
+            return float(given)
+        except ValueError:
+            return given
+    return given
+
+
+def _positive(name: str, given: Duration | None, default: float) -> float:
+    found = seconds(_number(_given(name) or default if given is None else given), what=name)
+    if not found:
+        raise InvalidInput(f"{name}=0: give a positive duration")
+    return found
+
+
+def _backoff(given: BackoffLike | None) -> Callable[[int], float]:
+    if given is not None:
+        return backoff(given)
+    found: dict[str, Any] = {
+        part: _number(text)
+        for part in ("delay", "multiplier", "cap", "jitter")
+        if (text := _given(f"backoff_{part}"))
+    }
+    return Backoff(**found).after
+
+
+def _told() -> dict[Status, float]:
+    """Retention by the environment, or by default."""
+    return {
+        Status(status): seconds(
+            _number(_given(f"retention_{status}") or age), what=f"retention of {status}"
+        )
+        for status, age in RETENTION.items()
+    }
+
+
+def keep_times(
+    given: Mapping[str, Duration], defaults: Mapping[Status, float]
+) -> dict[Status, float]:
+    """How long finished jobs are kept, by status."""
+    finished = {status.value for status in FINISHED}
+    if unknown := set(given) - finished:
+        raise InvalidInput(
+            f"retention={dict(given)!r}: {', '.join(sorted(map(str, unknown)))} is no final status; "
+            f"give ages for {', '.join(sorted(finished))}"
+        )
+    ages = {Status(key): seconds(age, what=f"retention of {key}") for key, age in given.items()}
+    return {**defaults, **ages}

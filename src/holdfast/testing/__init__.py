@@ -1,0 +1,76 @@
+"""For the tests of applications: run jobs without a worker, and look at what was enqueued.
+
+drain(app)                       run what is due, through the real database, here and now
+enqueued(app, send, to="ann")    the waiting jobs with these arguments
+with temporary(app): ...         an empty database of its own, for as long as the block lasts
+with Inline(app): ...            no database at all: an enqueue is a call
+FakeClock()                      time that moves when it is told to
+"""
+
+import tempfile
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager, suppress
+from typing import Any
+from unittest import mock
+
+from holdfast.app import Holdfast
+from holdfast.clock import Clock, FakeClock
+from holdfast.errors import InvalidArguments, InvalidInput
+from holdfast.job import WAITING, Job
+from holdfast.jobs import Jobs
+from holdfast.task import Task
+from holdfast.testing.draining import JobFailed, adrain, drain
+from holdfast.testing.inline import Inline
+
+__all__ = ["FakeClock", "Inline", "JobFailed", "adrain", "drain", "enqueued", "temporary"]
+
+
+def enqueued(app: Holdfast, task: Task[Any, Any] | str, /, **arguments: Any) -> list[Job]:
+    """The jobs of a task that wait (pending, scheduled, retrying or blocked) and have at least these
+    arguments, the oldest first."""
+    name = task if isinstance(task, str) else task.name
+    known = app.tasks.get(name)
+    if known is not None:
+        _check_names(known, arguments)
+    waiting = app.jobs.search(type=name, status=sorted(WAITING))
+    jobs = app.engine.get([job.id for job in waiting])
+    return [job for job in reversed(jobs) if _fits(job, known, arguments)]
+
+
+def _check_names(task: Task[Any, Any], arguments: Mapping[str, Any]) -> None:
+    """A name that the task does not have would find nothing, and prove nothing."""
+    parameters = task.arguments.signature.parameters.values()
+    if any(one.kind is one.VAR_KEYWORD for one in parameters):
+        return
+    if unknown := set(arguments) - {one.name for one in parameters}:
+        raise InvalidInput(f"task {task.name!r} has no argument {', '.join(sorted(unknown))}")
+
+
+def _fits(job: Job, task: Task[Any, Any] | None, arguments: Mapping[str, Any]) -> bool:
+    """As JSON has them, or as the handler is given them."""
+    found = [job.payload]
+    if task is not None:
+        with suppress(InvalidArguments):
+            found.append(task.arguments.decode(job.body.payload if job.body else "{}"))
+    return all(
+        any(name in values and values[name] == value for values in found)
+        for name, value in arguments.items()
+    )
+
+
+@contextmanager
+def temporary(app: Holdfast, *, clock: Clock | None = None) -> Iterator[Holdfast]:
+    """Give an application an empty SQLite database, until the block ends; its own one is not opened."""
+    with ExitStack() as stack:
+        folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="holdfast-"))
+        other = stack.enter_context(Holdfast(f"sqlite:///{folder}/jobs.db", clock=clock))
+        changes = {
+            "url": other.url,
+            "engine": other.engine,
+            "runner": other.runner,
+            "jobs": Jobs(other.runner, app.settings.retention),
+            "queues": other.queues,
+        }
+        for name, value in changes.items():
+            stack.enter_context(mock.patch.object(app, name, value))
+        yield app

@@ -1,0 +1,209 @@
+"""Runs what is due, the way a worker does, but without threads of its own."""
+
+import asyncio
+import os
+import secrets
+import time
+from collections import Counter
+from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
+from types import TracebackType
+from typing import Any
+
+from holdfast.app import Holdfast
+from holdfast.context import Context
+from holdfast.engine import Report, Seen
+from holdfast.errors import HoldfastError
+from holdfast.job import Job
+from holdfast.middleware import Middleware
+from holdfast.outcome import Applied, Ended, Finish, Returned, decide
+from holdfast.testing.loops import awaited, running_loop
+from holdfast.worker.execution import Execution
+from holdfast.worker.herald import Herald
+from holdfast.worker.hooks import Hooks, hook_of
+from holdfast.worker.runner import AsyncRunner, run_here
+from holdfast.worker.slots import Lane
+from holdfast.worker.threads import Threads
+
+RUNS = 1000  #: of one drain, until it is taken to go on for ever
+
+
+class JobFailed(HoldfastError):
+    """A run failed without an exception of its handler: its payload, its result or a hook was bad."""
+
+
+def drain(app: Holdfast, *, raise_errors: bool = True, limit: int = RUNS) -> list[Job]:
+    """Run all jobs that are due, and what they enqueue, in this thread, until none is due; the jobs
+    as each run left them. What the first failed run raised is raised, after it was written.
+
+    Everything goes the way of a worker: claimed, run, decided, hooks called, written. Only timeouts
+    are not kept, and `process=True` handlers run here."""
+    if running_loop() is not None:
+        raise HoldfastError("drain() was called inside an event loop: use 'await adrain(app)'")
+    with asyncio.Runner() as loop, _Drain(app, limit, _HooksHere(app, loop)) as work:
+        while (execution := work.take()) is not None:
+            if execution.task.conduct.kind == "async":
+                value, ended = loop.run(_run_on_loop(execution, work.middleware))
+            else:
+                value, ended = run_here(execution, work.middleware)
+            work.settle(execution, ended, value, raise_errors)
+    return work.ran
+
+
+async def adrain(app: Holdfast, *, raise_errors: bool = True, limit: int = RUNS) -> list[Job]:
+    """The same inside an event loop: `async def` handlers run on it, all else in threads."""
+    loop, hop = asyncio.get_running_loop(), app.runner.hop
+    with _Drain(app, limit, _HooksOn(app, loop)) as work:
+        while (execution := await hop(work.take)) is not None:
+            if execution.task.conduct.kind == "async":
+                value, ended = await _run_on_loop(execution, work.middleware)
+            else:
+                value, ended = await hop(partial(run_here, execution, work.middleware))
+            await hop(partial(work.settle, execution, ended, value, raise_errors))
+    return work.ran
+
+
+class _Witness(Middleware):
+    """Remembers what was raised: all else only sees its text."""
+
+    def __init__(self) -> None:
+        self.error: BaseException | None = None
+
+    def run(self, ctx: Context, proceed: Callable[[], Any]) -> Any:
+        try:
+            return proceed()
+        except BaseException as error:
+            self.error = error
+            raise
+
+    async def arun(self, ctx: Context, proceed: Callable[[], Awaitable[Any]]) -> Any:
+        try:
+            return await proceed()
+        except BaseException as error:
+            self.error = error
+            raise
+
+
+class _Drain:
+    """A worker without threads: it takes one job, and settles it, whoever runs it meanwhile."""
+
+    def __init__(self, app: Holdfast, limit: int, hooks: "_HooksOn") -> None:
+        self._app = app
+        self._engine = app.engine
+        self._limit = limit
+        self._hooks = hooks
+        self._herald = Herald(app.listeners, Counter())
+        self._witness = _Witness()
+        self._id = f"drain-{os.getpid()}-{secrets.token_hex(4)}"
+        self.middleware = (self._witness, *app.middleware)
+        self.ran: list[Job] = []
+
+    def __enter__(self) -> "_Drain":
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._engine.leave(self._id)
+        self._engine.sweep([Seen(self._id, None)], limit=RUNS)
+
+    def take(self) -> Execution | None:
+        self._engine.beat(self._id, "{}")
+        self._engine.promote(RUNS)
+        job = self._claim()
+        if job is None:
+            return None
+        if len(self.ran) >= self._limit:
+            raise HoldfastError(
+                f"after {self._limit} runs there is still work to do: does a job enqueue itself?"
+            )
+        self._witness.error = None
+        self._herald.started([job])
+        settings = self._app.settings
+        lane = Lane(job.queue, [], 1)
+        return Execution(job, self._app.tasks[job.type], lane, self._app.runner, settings.workdir)
+
+    def _claim(self) -> Job | None:
+        types = list(self._app.tasks)
+        queues = [queue.name for queue in self._engine.queues()]
+        for queue in queues:
+            if found := self._engine.claim(queue, 1, worker=self._id, types=types):
+                return found[0]
+        suspects = self._engine.claim_suspect(queues, worker=self._id, types=types)
+        return suspects[0] if suspects else None
+
+    def settle(self, execution: Execution, ended: Ended, value: Any, raise_errors: bool) -> None:
+        execution.ended = True
+        if execution.has_context:
+            execution.context.clean()
+        finish = self._hooks.settled(execution, ended, value)
+        self._write(execution, finish)
+        error = self._witness.error
+        if finish.error is None or not (raise_errors or isinstance(error, KeyboardInterrupt)):
+            return
+        job = execution.job
+        if error is None:
+            raise JobFailed(f"job {job.id} ({job.type}): {finish.error}")
+        error.add_note(f"raised by job {job.id} ({job.type}), attempt {job.attempts}")
+        raise error
+
+    def _write(self, execution: Execution, finish: Finish) -> None:
+        if execution.news is not None:
+            self._engine.report([Report(*execution.claim, *execution.news)])
+        while (done := self._engine.finish([finish])[execution.claim]) is Applied.BUSY:
+            time.sleep(0.01)
+        if done is Applied.APPLIED:
+            self._herald.finished(execution.job, finish)
+        self.ran += self._engine.get([execution.job.id]) or [execution.job]
+
+
+class _Here(Threads):
+    """Does at once what threads would do."""
+
+    def submit(self, work: Callable[[], None]) -> None:
+        work()
+
+
+class _HooksOn(Hooks):
+    """Hooks that are called here, from any thread but the loop's."""
+
+    def __init__(self, app: Holdfast, loop: asyncio.AbstractEventLoop) -> None:
+        super().__init__(app.runner, lambda: loop, _Here("holdfast"), self._keep)
+        self._kept: Finish | None = None
+
+    def _keep(self, execution: Execution, finish: Finish) -> None:
+        self._kept = finish
+
+    def settled(self, execution: Execution, ended: Ended, value: Any) -> Finish:
+        """What to write, after the hooks have seen it."""
+        finish = self._kept = decide(execution.job, ended, execution.task.policy)
+        if execution.has_context and execution.context.completion is not None:
+            self.confirm(execution, ended, execution.context.completion)
+        elif hook_of(execution, finish) is not None:
+            self.run(execution, finish, value)
+        return self._kept
+
+
+class _HooksHere(_HooksOn):
+    """Asynchronous ones too, on a loop that runs only meanwhile."""
+
+    def __init__(self, app: Holdfast, runner: asyncio.Runner) -> None:
+        super().__init__(app, runner.get_loop())
+        self._asyncio = runner
+
+    def wait_for(self, answer: Awaitable[Any]) -> None:
+        self._asyncio.run(awaited(answer))
+
+
+async def _run_on_loop(execution: Execution, middleware: Sequence[Middleware]) -> tuple[Any, Ended]:
+    loop = asyncio.get_running_loop()
+    done: asyncio.Future[tuple[Any, Ended]] = loop.create_future()
+
+    def report(execution: Execution, ended: Ended | None, value: Any) -> None:
+        done.set_result((value, ended or Returned(None)))
+
+    AsyncRunner(loop, report, middleware).start([execution])
+    return await done

@@ -1,0 +1,208 @@
+"""Decides when to look for work: at a hint, when a slot is free again, at the moment that the database
+says something is due, and every poll interval whatever happens.
+
+It claims exactly the free slots of each lane. A lane whose last look found less than it asked for is
+dry: it is left alone until a hint or the poll.
+"""
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Sequence
+
+from holdfast.engine import Engine, Wakeups
+from holdfast.errors import HoldfastError
+from holdfast.job import Job
+from holdfast.worker.slots import Lane
+
+logger = logging.getLogger("holdfast.worker")
+
+PROMOTED = 1000  # at a time
+_LONGEST_PAUSE = 5.0
+_SUSPECTS = 2.0  # seconds between two looks for jobs that must run alone
+
+Begin = Callable[[Lane, Sequence[Job]], None]
+
+
+class Dispatcher:
+    def __init__(
+        self,
+        engine: Engine,
+        lanes: Sequence[Lane],
+        *,
+        worker: Callable[[], str | None],
+        begin: Begin,
+        poll: float,
+        update: Callable[[], None],
+        alone: bool | None,
+    ) -> None:
+        """`worker`: its id, None while it has none. `alone`: True: take only jobs that must run
+        alone; False: leave them to others; None: run them too, when nothing else runs."""
+        self._engine = engine
+        self._lanes = list(lanes)
+        self._worker = worker
+        self._begin = begin
+        self._poll = poll
+        self._update = update
+        self._alone = alone
+        self._lock = threading.Lock()
+        self._wakeups: Wakeups | None = None
+        self._pausing = False
+        self._closing = False
+        self._due_at = 0.0
+        self._poll_at = 0.0
+        self._suspects_at = 0.0
+        self._waits_alone = False
+        self.idle_since: float | None = None  #: when it last began to find nothing
+        self._thread = threading.Thread(target=self._run, name="holdfast-dispatcher", daemon=True)
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def pause(self) -> None:
+        """Claim no more."""
+        self._pausing = True
+        self.wake()
+
+    def close(self, timeout: float) -> None:
+        self._pausing = self._closing = True
+        self.wake()
+        if self._thread.is_alive():
+            self._thread.join(timeout)
+
+    def wake(self) -> None:
+        """Look again at what is known to be wanted."""
+        with self._lock:
+            if self._wakeups is not None:
+                self._wakeups.nudge()
+
+    def freed(self, lanes: Sequence[Lane]) -> None:
+        """Slots whose finishes are committed."""
+        with self._lock:
+            for lane in lanes:
+                lane.free += 1
+            wanted = self._waits_alone or any(not lane.dry for lane in lanes)
+        if wanted:
+            self.wake()
+
+    def expect(self, seconds: float) -> None:
+        """Something will be due then."""
+        at = time.monotonic() + seconds
+        if at < self._due_at:
+            self._due_at = at
+            self.wake()
+
+    @property
+    def busy(self) -> int:
+        with self._lock:
+            return sum(lane.size - lane.free for lane in self._lanes)
+
+    def _run(self) -> None:
+        pause = 0.05
+        while not self._closing:
+            try:
+                if self._wakeups is None:
+                    subscription = self._engine.wakeups()
+                    with self._lock:
+                        self._wakeups = subscription
+                wait = self._tick()
+                hints = self._wakeups.wait(wait)
+                self._wet(hints)
+                pause = 0.05
+            except HoldfastError as problem:
+                logger.warning("no work can be taken: %s", problem)
+                time.sleep(pause)
+                pause = min(2 * pause, _LONGEST_PAUSE)
+            except Exception:
+                logger.exception("no work could be taken")
+                time.sleep(1.0)
+        with self._lock:
+            wakeups, self._wakeups = self._wakeups, None
+        if wakeups is not None:
+            wakeups.close()
+
+    def _wet(self, hints: frozenset[str]) -> None:
+        for lane in self._lanes:
+            if "*" in hints or lane.queue in hints:
+                lane.dry = False
+        if hints:
+            self._due_at = 0.0  # what was added may be due sooner than what we know of
+
+    def _tick(self) -> float:
+        """Take what can be taken; the seconds to wait then."""
+        worker = self._worker()
+        if worker is None or self._pausing:
+            return self._poll
+        self._update()
+        now = time.monotonic()
+        if now >= self._poll_at:
+            self._poll_at = now + self._poll
+            for lane in self._lanes:
+                lane.dry = False
+        if self._alone is not True:
+            self._promote(now)
+        if self._alone is not False and self._isolate(worker, now):
+            return self._poll
+        if self._alone is not True:
+            self._claim(worker)
+        now = time.monotonic()
+        if any(not lane.dry and lane.free and lane.types for lane in self._lanes):
+            return 0.0 if self._alone is not True else self._poll
+        return max(0.0, min(self._due_at, self._poll_at) - now)
+
+    def _promote(self, now: float) -> None:
+        if now < self._due_at:
+            return
+        due = self._engine.next_due()
+        if due is not None and due <= 0:
+            promoted = self._engine.promote(PROMOTED)
+            due = promoted.next_due
+            for lane in self._lanes:
+                if lane.queue in promoted.queues:
+                    lane.dry = False
+        self._due_at = now + self._poll if due is None else now + due
+
+    def _claim(self, worker: str) -> None:
+        for lane in self._lanes:
+            free = lane.free
+            if lane.dry or not free or not lane.types or self._pausing:
+                continue
+            jobs = self._engine.claim(lane.queue, free, worker=worker, types=lane.types)
+            lane.dry = len(jobs) < free
+            if jobs:
+                with self._lock:
+                    lane.free -= len(jobs)
+                self._begin(lane, jobs)
+        # A rotating start: a lane that always finds work must not be the first for ever.
+        self._lanes.append(self._lanes.pop(0))
+
+    def _isolate(self, worker: str, now: float) -> bool:
+        """Run a job that must run alone; True while one runs, or waits for the others to end."""
+        if self._waits_alone and self.busy:
+            return True
+        if now < self._suspects_at and not self._waits_alone:
+            return False
+        types = sorted({name for lane in self._lanes for name in lane.types})
+        queues = sorted({lane.queue for lane in self._lanes})
+        known = any(queue in queues and type in types for queue, type in self._engine.suspects())
+        self._waits_alone = known
+        if not known:
+            self._suspects_at = now + (_SUSPECTS if self._alone is None else 0.1)
+            if self.idle_since is None:
+                self.idle_since = now
+            return False
+        self.idle_since = None
+        if self.busy:
+            return True
+        jobs = self._engine.claim_suspect(queues, worker=worker, types=types)
+        for job in jobs:
+            lane = next(
+                lane for lane in self._lanes if lane.queue == job.queue and job.type in lane.types
+            )
+            with self._lock:
+                lane.free -= 1
+            self._begin(lane, [job])
+        if not jobs:  # another took it, or its queue is paused: that must not stop the others
+            self._waits_alone = False
+            self._suspects_at = now + _SUSPECTS
+        return bool(jobs)

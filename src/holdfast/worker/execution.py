@@ -1,0 +1,142 @@
+"""One claimed job in this worker, from its claim until its finish is written."""
+
+import threading
+import time
+from collections.abc import Callable
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from holdfast.aio import Runner
+from holdfast.context import Context
+from holdfast.job import Claim, Job
+from holdfast.outcome import Ended, Finish, GivenBack, Raised, Returned, Stopped, judge
+from holdfast.task import Task
+from holdfast.worker.workdir import make_workdir, remove_workdir
+
+if TYPE_CHECKING:
+    from holdfast.worker.slots import Lane
+
+News = tuple[float | None, str | None]  #: progress and message
+
+# Held while progress is read and written: an older one must not overtake the last one, which is
+# written just before the finish.
+REPORTING = threading.Lock()
+
+
+class Stop(StrEnum):
+    """Why a run shall end before it has ended by itself."""
+
+    CANCELLED = "cancelled"
+    TIMEOUT = "timeout"
+    LOST = "lost"  #: somebody else may have the job by now
+    SILENT = "silent"  #: the database did not hear of us for so long that others may take the job
+    SHUTDOWN = "shutdown"
+
+
+class Execution:
+    """The run's state. Threads of the worker share it; each field has one writer, `why` the first."""
+
+    __slots__ = (
+        "_context",
+        "_root",
+        "_runner",
+        "claim",
+        "deadline",
+        "ended",
+        "halt",
+        "halted_at",
+        "job",
+        "lane",
+        "news",
+        "started",
+        "stuck",
+        "task",
+        "told",
+        "where",
+        "why",
+    )
+
+    def __init__(
+        self, job: Job, task: Task[Any, Any], lane: "Lane", runner: Runner, root: Path
+    ) -> None:
+        self.job = job
+        self.task = task
+        self.lane = lane
+        self.claim = Claim(job.id, job.claim_no)
+        self.started = time.monotonic()
+        timeout = task.conduct.timeout if job.timeout is None else job.timeout or None
+        self.deadline = None if timeout is None else self.started + timeout
+        self.why: Stop | None = None
+        self.halt: Callable[[], None] | None = None  #: how its runner makes it stop
+        self.halted_at = 0.0
+        self.where: Any = None  #: its asyncio task, or its thread's number
+        self.ended = False  #: the handler is done; its finish may not be written yet
+        self.stuck = False
+        self.news: News | None = None  #: its latest progress
+        self.told: News | None = None  #: what of it was written last: the same object
+        self._runner = runner
+        self._root = root
+        self._context: Context | None = None
+
+    @property
+    def context(self) -> Context:
+        """Made when it is asked for: most handlers take none."""
+        if self._context is None:
+            self._context = Context(self.job, self.task, self, self._runner)
+            if self.why is not None:
+                self._context.stop()
+        return self._context
+
+    @property
+    def has_context(self) -> bool:
+        return self._context is not None
+
+    @property
+    def completed(self) -> bool:
+        """Its completion was written on a transaction of the handler's; maybe not committed."""
+        return self._context is not None and self._context.completion is not None
+
+    def progress(self, percent: float, message: str | None) -> None:
+        self.news = (percent, message)
+
+    def wrote(self, finish: Finish) -> None:
+        """The context remembers it."""
+
+    def workdir(self) -> Path:
+        return make_workdir(self._root, self.claim)
+
+    def clean(self) -> None:
+        """Remove its folder, also one that another process made."""
+        remove_workdir(self._root, self.claim)
+
+    def stop(self, why: Stop) -> None:
+        """Make it end. The first reason stands."""
+        if self.why is None:
+            self.why = why
+        if self._context is not None:
+            self._context.stop()
+        self.halted_at = self.halted_at or time.monotonic()
+        if self.halt is not None and not self.ended:
+            self.halt()
+
+    def timed_out(self) -> Raised:
+        seconds = (self.deadline or self.started) - self.started
+        error = judge(TimeoutError(f"timed out after {seconds:g} s"), self.task.policy)
+        assert isinstance(error, Raised)  # noqa: S101 - a TimeoutError never snoozes
+        return error._replace(trace=None)
+
+    def concluded(self, ended: Ended) -> Ended | None:
+        """How it ended, given why it was made to: None: nobody asks any more."""
+        if self.why is None:
+            return ended
+        match self.why:
+            case Stop.LOST:
+                return None
+            case Stop.TIMEOUT:
+                return self.timed_out()
+            case Stop.CANCELLED:
+                saw = self._context is not None and self._context.saw_stop
+                return Stopped() if saw or not isinstance(ended, Returned) else ended
+            case Stop.SILENT | Stop.SHUTDOWN:
+                return ended if isinstance(ended, Returned) else GivenBack()

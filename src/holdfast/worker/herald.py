@@ -1,0 +1,68 @@
+"""Tells what happened to jobs: to the log, and to the listeners of this process."""
+
+import logging
+from collections import Counter
+from collections.abc import Sequence
+
+from holdfast.engine import Report, Swept
+from holdfast.events import Event, EventKind, Listeners
+from holdfast.job import Job
+from holdfast.outcome import Finish, Outcome
+from holdfast.worker.execution import Execution
+
+logger = logging.getLogger("holdfast.worker")
+
+_KINDS = {
+    Outcome.COMPLETED: EventKind.COMPLETED,
+    Outcome.RETRY_LATER: EventKind.RETRYING,
+    Outcome.CRASHED: EventKind.RETRYING,
+    Outcome.FAILED: EventKind.FAILED,
+    Outcome.STOPPED: EventKind.CANCELLED,
+    Outcome.SNOOZED: EventKind.SNOOZED,
+    Outcome.RELEASED: EventKind.RELEASED,
+}
+
+
+class Herald:
+    def __init__(self, listeners: Listeners, counts: Counter[str]) -> None:
+        self._listeners = listeners
+        self._counts = counts
+
+    def started(self, jobs: Sequence[Job]) -> None:
+        if self._listeners.wants(EventKind.STARTED):
+            for job in jobs:
+                self._listeners.tell(Event(kind=EventKind.STARTED, job=job))
+
+    def finished(self, job: Job, finish: Finish) -> None:
+        """A finish that was applied."""
+        if finish.error is not None:
+            level = logging.ERROR if finish.outcome is Outcome.FAILED else logging.WARNING
+            logger.log(level, "job %s (%s) %s: %s", job.id, job.type, finish.outcome, finish.error)
+        kind = _KINDS[finish.outcome]
+        if self._listeners.wants(kind):
+            self._listeners.tell(
+                Event(
+                    kind=kind,
+                    job=job,
+                    error=finish.error,
+                    result=finish.result,
+                    retry_in=finish.delay if kind is EventKind.RETRYING else None,
+                )
+            )
+
+    def progressed(self, execution: Execution, report: Report) -> None:
+        if self._listeners.wants(EventKind.PROGRESS):
+            self._listeners.tell(
+                Event(
+                    kind=EventKind.PROGRESS,
+                    job=execution.job,
+                    progress=report.progress,
+                    message=report.message,
+                )
+            )
+
+    def swept(self, swept: Swept) -> None:
+        self._counts["recovered"] += len(swept.rescued)
+        if self._listeners.wants(EventKind.RESCUED):
+            for job in swept.rescued:
+                self._listeners.tell(Event(kind=EventKind.RESCUED, job=job))

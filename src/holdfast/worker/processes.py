@@ -1,0 +1,193 @@
+"""`process=True` handlers: in warm child processes, started by exec, each with a process group of its
+own, so that a timeout ends it with everything it has started."""
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Sequence
+from contextlib import suppress
+from functools import partial
+from types import ModuleType
+from typing import Any
+
+from holdfast.app import Holdfast
+from holdfast.errors import InvalidInput
+from holdfast.outcome import Died, Ended, Raised, Returned, decide
+from holdfast.task import Task
+from holdfast.worker.execution import Execution
+from holdfast.worker.hooks import python_value
+from holdfast.worker.runner import Report, forejudged
+from holdfast.worker.threads import Threads
+from holdfast.worker.wire import Wire, pack_job, unpack_ended
+
+TERM_TO_KILL = 5.0  # seconds between the request to end and the end
+
+
+def find_task(module: ModuleType, name: str) -> Task[Any, Any] | None:
+    """A task among a module's names, by the name that it is registered under."""
+    for value in vars(module).values():
+        if isinstance(value, Task) and value.name == name:
+            return value
+        if isinstance(value, Holdfast) and name in value.tasks:
+            return value.tasks[name]
+    return None
+
+
+class ProcessRunner:
+    def __init__(self, ended: Report, threads: Threads) -> None:
+        self._ended = ended
+        self._threads = threads
+        self._lock = threading.Lock()
+        self._idle: list[Kid] = []
+        self._all: set[Kid] = set()
+        self._closed = False
+
+    def check(self, app: Holdfast) -> None:
+        """Refuse tasks that a child process could not find."""
+        for task in app.tasks.values():
+            module = task.handler.__module__
+            if task.conduct.kind != "process":
+                continue
+            found = sys.modules.get(module)  # None where the code was pasted or run by exec
+            if module == "__main__" or not found or find_task(found, task.name) is not task:
+                raise InvalidInput(
+                    f"task {task.name!r} (process=True) cannot be found by another process: define "
+                    f"it at the top of a module that can be imported; it is in {module!r}"
+                )
+
+    def start(self, executions: Sequence[Execution]) -> None:
+        for execution in executions:
+            self._threads.submit(partial(self._run, execution))
+
+    def _run(self, execution: Execution) -> None:
+        value: Any = None
+        ended: Ended | None = forejudged(execution)
+        if ended is None:
+            try:
+                kid = self._take()
+                ended = kid.perform(execution)
+                self._give(kid)
+            except OSError as problem:  # no more processes, or no more files
+                ended = Raised(f"OSError: no process could be started: {problem}", None)
+        execution.ended = True
+        if isinstance(ended, Died):
+            execution.clean()  # it could not do so itself
+        if isinstance(ended, Died) and execution.why is not None:
+            ended = Raised(ended.how, None)  # it died because we made it
+        ended = execution.concluded(ended)
+        if isinstance(ended, Returned):
+            value = python_value(ended.result)
+        self._ended(execution, ended, value)
+
+    def _take(self) -> "Kid":
+        with self._lock:
+            if self._idle:
+                return self._idle.pop()
+        kid = Kid()
+        with self._lock:
+            self._all.add(kid)
+        return kid
+
+    def _give(self, kid: "Kid") -> None:
+        with self._lock:
+            if kid.sound and not self._closed:
+                self._idle.append(kid)
+                return
+            self._all.discard(kid)
+        kid.kill()
+
+    def pids(self) -> list[int]:
+        with self._lock:
+            return [kid.pid for kid in self._all]
+
+    def close(self) -> None:
+        with self._lock:
+            self._closed = True
+            kids = list(self._all)
+        for kid in kids:
+            kid.kill()
+
+
+class Kid:
+    """One handler process."""
+
+    def __init__(self) -> None:
+        ours, theirs = socket.socketpair()
+        with theirs:
+            self._process = subprocess.Popen(  # noqa: S603
+                [sys.executable, "-m", "holdfast.worker.kid", str(theirs.fileno())],
+                pass_fds=[theirs.fileno()],
+                stdin=subprocess.DEVNULL,
+                start_new_session=True,
+                env={
+                    **os.environ,
+                    "PYTHONPATH": os.pathsep.join(path for path in sys.path if path),
+                },
+            )
+        self._wire = Wire(ours)
+        self._told_to_end = 0.0
+        self.pid = self._process.pid
+        self.sound = True
+
+    def perform(self, execution: Execution) -> Ended:
+        """Run one job; blocks."""
+        self._told_to_end = 0.0
+        execution.halt = self._end
+        if execution.why is not None:
+            self._end()
+        task = execution.task
+        sent = self._wire.send(
+            {"module": task.handler.__module__, "task": task.name, "job": pack_job(execution.job)}
+        )
+        ended: Ended | None = None
+        if sent:
+            for message in self._wire:
+                if "progress" in message:
+                    execution.progress(*message["progress"])
+                elif "wrote" in message:
+                    written = decide(execution.job, unpack_ended(message["wrote"]), task.policy)
+                    execution.context.completion = written
+                else:
+                    ended = unpack_ended(message)
+                    if message["saw_stop"]:
+                        execution.context.saw_stop = True
+                    break
+        execution.halt = None
+        if ended is None:
+            self.sound = False
+            return Died(self._how())
+        if self._told_to_end:
+            self.sound = False  # it may have left things behind
+        return ended
+
+    def _how(self) -> str:
+        try:
+            code = self._process.wait(TERM_TO_KILL)
+        except subprocess.TimeoutExpired:
+            return "its process closed its connection"
+        if code < 0:
+            return f"its process was ended by {signal.Signals(-code).name}"
+        return f"its process ended with exit code {code}"
+
+    def _end(self) -> None:
+        """SIGTERM at first, to it and all that it started; SIGKILL when it takes too long."""
+        now = time.monotonic()
+        self._told_to_end = self._told_to_end or now
+        overdue = now - self._told_to_end >= TERM_TO_KILL
+        self._signal(signal.SIGKILL if overdue else signal.SIGTERM)
+
+    def _signal(self, number: signal.Signals) -> None:
+        with suppress(ProcessLookupError, PermissionError):
+            os.killpg(self.pid, number)
+
+    def kill(self) -> None:
+        """At once, with all that it has started."""
+        self.sound = False
+        self._signal(signal.SIGKILL)
+        with suppress(subprocess.TimeoutExpired):
+            self._process.wait(5.0)
+        self._wire.close()

@@ -1,0 +1,181 @@
+"""Runs handlers: `async def` on an event loop, `def` in threads. Tells how each run ended, and never
+touches the engine."""
+
+import asyncio
+import threading
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
+from functools import partial
+from typing import Any, Protocol
+
+from holdfast.errors import InvalidArguments
+from holdfast.middleware import Middleware, wrap_arun, wrap_run
+from holdfast.outcome import CRASHES, Ended, Raised, Returned, judge, quarantined
+from holdfast.worker.execution import Execution
+from holdfast.worker.threads import Threads
+
+Report = Callable[[Execution, Ended | None, Any], None]  #: how it ended, and the Python result
+
+
+class JobRunner(Protocol):
+    """What runs one kind of handler."""
+
+    def start(self, executions: Sequence[Execution]) -> None: ...
+
+
+def forejudged(execution: Execution) -> Raised | None:
+    """What is decided before it runs: a verdict that waited to be recorded, or the quarantine."""
+    job = execution.job
+    if job.verdict is not None:
+        return Raised(job.verdict, None)
+    if job.crashes >= CRASHES:
+        return Raised(quarantined(job.crashes, "see its worker's log"), None, permanent=True)
+    return None
+
+
+def arguments_of(execution: Execution) -> dict[str, Any] | Raised:
+    """The handler's arguments; a payload that no longer fits fails for good."""
+    body = execution.job.body
+    try:
+        return execution.task.arguments.decode(body.payload if body is not None else "{}")
+    except InvalidArguments as problem:
+        return Raised(f"InvalidArguments: {problem}", None, permanent=True)
+
+
+def returned(execution: Execution, value: Any) -> Ended:
+    """A result that cannot be stored fails the run, as if the handler had raised it."""
+    if execution.has_context and execution.context.completion is not None:
+        return Returned(execution.context.completion.result)
+    try:
+        text = None if value is None else execution.task.result.encode(value)
+    except Exception as problem:
+        return judge(problem, execution.task.policy)
+    enqueued = tuple(execution.context.enqueued) if execution.has_context else ()
+    return Returned(text, enqueued)
+
+
+class AsyncRunner:
+    """`async def` handlers, on one event loop."""
+
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        ended: Report,
+        middleware: Sequence[Middleware],
+    ) -> None:
+        self._loop = loop
+        self._ended = ended
+        self._middleware = middleware
+
+    def start(self, executions: Sequence[Execution]) -> None:
+        self._loop.call_soon_threadsafe(self._start, executions)
+
+    def _start(self, executions: Sequence[Execution]) -> None:
+        for execution in executions:
+            task = self._loop.create_task(self._run(execution))
+            execution.where = task  # which also keeps it: the loop itself does not
+            execution.halt = partial(self._cancel, task)
+            if execution.why is not None:
+                task.cancel()
+
+    def _cancel(self, task: "asyncio.Task[None]") -> None:
+        with suppress(RuntimeError):  # the loop is closed: nothing runs on it any more
+            self._loop.call_soon_threadsafe(task.cancel)
+
+    async def _run(self, execution: Execution) -> None:
+        value: Any = None
+        ended: Ended
+        arguments = forejudged(execution) or arguments_of(execution)
+        if isinstance(arguments, Raised):
+            ended = arguments
+        else:
+            try:
+                value = await self._call(execution, arguments)
+                ended = returned(execution, value)
+            except BaseException as error:  # also SystemExit: a handler must not end the worker
+                ended = judge(error, execution.task.policy)
+        execution.ended = True
+        self._ended(execution, execution.concluded(ended), value)
+
+    def _call(self, execution: Execution, arguments: dict[str, Any]) -> Awaitable[Any]:
+        """What to await. (Not a coroutine itself: that would be one more for each job.)"""
+        task = execution.task
+        handler = task.handler
+        if self._middleware:
+            context = execution.context
+            first = (context,) if task.conduct.takes_context else ()
+            call = wrap_arun(self._middleware, context, lambda: handler(*first, **arguments))
+            return call()
+        answer: Awaitable[Any]
+        if task.conduct.takes_context:
+            answer = handler(execution.context, **arguments)
+        else:
+            answer = handler(**arguments)
+        return answer
+
+
+class ThreadRunner:
+    """`def` handlers, in threads. A thread cannot be killed: it is told through its context."""
+
+    def __init__(self, ended: Report, middleware: Sequence[Middleware], threads: Threads) -> None:
+        self._ended = ended
+        self._middleware = middleware
+        self._threads = threads
+
+    def start(self, executions: Sequence[Execution]) -> None:
+        for execution in executions:
+            self._threads.submit(partial(self._run, execution))
+
+    def _run(self, execution: Execution) -> None:
+        execution.where = threading.get_ident()
+        value, ended = run_here(execution, self._middleware)
+        execution.ended = True
+        self._ended(execution, execution.concluded(ended), value)
+
+
+def run_here(execution: Execution, middleware: Sequence[Middleware]) -> tuple[Any, Ended]:
+    """Run a `def` handler in this thread."""
+    arguments = forejudged(execution) or arguments_of(execution)
+    if isinstance(arguments, Raised):
+        return None, arguments
+    try:
+        value = call_here(execution, arguments, middleware)
+        return value, returned(execution, value)
+    except BaseException as error:  # also SystemExit: a handler must not end the worker's thread
+        return None, judge(error, execution.task.policy)
+
+
+def call_here(
+    execution: Execution, arguments: dict[str, Any], middleware: Sequence[Middleware]
+) -> Any:
+    task = execution.task
+    first = (execution.context,) if task.conduct.takes_context else ()
+    if not middleware:
+        return task.handler(*first, **arguments)
+    return wrap_run(middleware, execution.context, lambda: task.handler(*first, **arguments))()
+
+
+class LoopThread:
+    """An event loop in a thread of its own."""
+
+    def __init__(self) -> None:
+        self.loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._run, name="holdfast-loop", daemon=True)
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def _run(self) -> None:
+        asyncio.set_event_loop(self.loop)
+        try:
+            self.loop.run_forever()
+        finally:
+            self.loop.run_until_complete(self.loop.shutdown_asyncgens())
+            self.loop.close()
+
+    def close(self, timeout: float) -> bool:
+        """False: a handler blocks it."""
+        if self._thread.is_alive():
+            self.loop.call_soon_threadsafe(self.loop.stop)
+            self._thread.join(timeout)
+        return not self._thread.is_alive()

@@ -1,0 +1,87 @@
+"""Housekeeping: what a worker does once in a while, besides running jobs. Each service is a `tick` that
+returns how long to wait; what it did is counted."""
+
+import logging
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Collection
+from pathlib import Path
+
+from holdfast.engine import Engine
+from holdfast.errors import HoldfastError
+from holdfast.job import Claim, Status
+from holdfast.worker.workdir import sweep_workdirs
+
+logger = logging.getLogger("holdfast.worker")
+
+Tick = Callable[[], float]
+PRUNED = 500  # at a time
+_EVERY = 60.0
+
+
+class Services:
+    """Runs ticks, one after the other, in one thread."""
+
+    def __init__(self, ticks: dict[str, Tick]) -> None:
+        self._due = dict.fromkeys(ticks, 0.0)
+        self._ticks = ticks
+        self._wake = threading.Event()
+        self._closing = False
+        self._thread = threading.Thread(target=self._run, name="holdfast-services", daemon=True)
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def close(self, timeout: float) -> None:
+        self._closing = True
+        self._wake.set()
+        if self._thread.is_alive():
+            self._thread.join(timeout)
+
+    def _run(self) -> None:
+        while not self._closing:
+            for name, tick in self._ticks.items():
+                if time.monotonic() >= self._due[name] and not self._closing:
+                    self._due[name] = time.monotonic() + self._guarded(name, tick)
+            self._wake.wait(max(0.0, min(self._due.values()) - time.monotonic()))
+
+    def _guarded(self, name: str, tick: Tick) -> float:
+        try:
+            return tick()
+        except HoldfastError as problem:
+            logger.debug("%s waits for the database: %s", name, problem)
+            return 5.0
+        except Exception:
+            logger.exception("%s stumbled", name)
+            return _EVERY
+
+
+class Housekeeping:
+    """Pruning and scratch folders."""
+
+    def __init__(
+        self, engine: Engine, *, keep: Callable[[], float], workdir: Path, counts: Counter[str]
+    ) -> None:
+        """`keep`: the shortest time that any finished job is kept."""
+        self._engine = engine
+        self._keep = keep
+        self._workdir = workdir
+        self._counts = counts
+
+    def prune(self) -> float:
+        gone = self._engine.prune(older_than=self._keep(), limit=PRUNED)
+        self._counts["pruned"] += gone
+        if gone:
+            logger.info("%d finished jobs pruned", gone)
+        return 0.05 if gone >= PRUNED else _EVERY
+
+    def sweep(self) -> float:
+        swept = sweep_workdirs(self._workdir, self._living)
+        self._counts["workdirs"] += swept
+        if swept:
+            logger.info("%d abandoned work directories removed", swept)
+        return 10 * _EVERY
+
+    def _living(self, ids: list[str]) -> Collection[Claim]:
+        return {job.claim for job in self._engine.get(ids) if job.status is Status.RUNNING}

@@ -1,0 +1,48 @@
+"""Threads for handlers. Daemons, unlike those of `concurrent.futures`: one that never returns must not
+keep the process from ending."""
+
+import queue
+import threading
+from collections.abc import Callable
+
+
+class Threads:
+    """As many threads as there is work at the same time; idle ones are used again."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+        self._work: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
+        self._lock = threading.Lock()
+        self._idle = 0
+        self._threads: set[threading.Thread] = set()
+        self._number = 0
+
+    def submit(self, work: Callable[[], None]) -> None:
+        """Run it; it must not raise."""
+        with self._lock:
+            if self._idle:
+                self._idle -= 1
+            else:
+                self._number += 1
+                thread = threading.Thread(
+                    target=self._run, name=f"{self._name}-{self._number}", daemon=True
+                )
+                self._threads.add(thread)
+                thread.start()
+        self._work.put(work)
+
+    def _run(self) -> None:
+        while (work := self._work.get()) is not None:
+            work()
+            del work
+            with self._lock:
+                self._idle += 1
+        self._threads.discard(threading.current_thread())
+
+    def close(self, timeout: float) -> None:
+        """End the idle ones; a busy one ends when its work does."""
+        threads = list(self._threads)
+        for _ in threads:
+            self._work.put(None)
+        for thread in threads:
+            thread.join(timeout / max(1, len(threads)))

@@ -1,0 +1,382 @@
+"""The worker: a process that claims jobs and runs them, or a part of one that does so inside.
+
+It owns the threads and wires them together: the dispatcher claims, runners run, `outcome.decide`
+says what follows, the finisher writes it, the heart beats, two watches look.
+"""
+
+import asyncio
+import json
+import logging
+import os
+import socket
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Sequence
+from types import TracebackType
+from typing import TYPE_CHECKING, Any
+
+from holdfast.duration import Duration, seconds
+from holdfast.engine import Held, Seen
+from holdfast.errors import HoldfastError
+from holdfast.job import Claim, Job
+from holdfast.outcome import Applied, Ended, decide, released
+from holdfast.task import Kind
+from holdfast.worker.dispatcher import Dispatcher
+from holdfast.worker.execution import Execution, Stop
+from holdfast.worker.finisher import Finisher, Item
+from holdfast.worker.heart import BEATS_MISSED, Doubt, Heart, Member
+from holdfast.worker.herald import Herald
+from holdfast.worker.hooks import Hooks, hook_of
+from holdfast.worker.life import Life
+from holdfast.worker.processes import ProcessRunner
+from holdfast.worker.runner import AsyncRunner, JobRunner, LoopThread, ThreadRunner
+from holdfast.worker.services import Housekeeping, Services
+from holdfast.worker.slots import Lane, Queues, make_lanes
+from holdfast.worker.threads import Threads
+from holdfast.worker.watch import Timer, Watch
+
+if TYPE_CHECKING:
+    from holdfast.app import Holdfast
+
+logger = logging.getLogger("holdfast.worker")
+
+_MARGIN = 0.6  # heartbeats before others may declare us dead, at which we stop our work
+_LAST_WORDS = 0.7  # seconds for what was stopped at the end of the grace period to end
+
+
+class Worker:
+    """Runs jobs until it is stopped: `with app.worker(queues="default=10"): ...`."""
+
+    def __init__(
+        self,
+        app: "Holdfast",
+        *,
+        queues: Queues = None,
+        concurrency: int | None = None,
+        grace: Duration = 30.0,
+        alone: bool | None = None,
+        heart: "Callable[[Worker], None] | None" = None,
+    ) -> None:
+        """`queues`: "default=10,media=2", a list, or a mapping to sizes. `concurrency`: for queues
+        without a size. `grace`: how long a stop waits for what runs. (`alone` and `heart` are the
+        supervisor's: whether to run jobs that must run alone, and who beats instead of us.)"""
+        self.app = app
+        self.engine = app.engine
+        self.grace = seconds(grace, what="grace")
+        self.counts: Counter[str] = Counter()  #: what maintenance did so far
+        self.draining = False
+        self._settings = app.settings
+        self._lanes = make_lanes(queues, concurrency)
+        self._alone = alone
+        self._beats_elsewhere = heart
+        self._known_tasks = -1
+        self._running: dict[Claim, Execution] = {}
+        self.life = Life(self.engine, self.info, self._beats_for, self._died)
+        self._own_loop: LoopThread | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._started = self._stopped = False
+        self._idle = threading.Condition()
+        self._threads = Threads("holdfast-job")
+        self._runners: dict[Kind, JobRunner] = {}
+
+    @property
+    def id(self) -> str | None:
+        """host-pid-random; None until the database was reached, and while it takes a new one."""
+        return self.life.id
+
+    # parts
+
+    def _assemble(self) -> None:
+        engine, heartbeat = self.engine, self._settings.heartbeat
+        self._herald = Herald(self.app.listeners, self.counts)
+        self._finisher = Finisher(engine, self._written)
+        self._dispatcher = Dispatcher(
+            engine,
+            self._lanes,
+            worker=lambda: self.id,
+            begin=self._begin,
+            poll=self._settings.poll_interval,
+            update=self._update,
+            alone=self._alone,
+        )
+        self._timer = Timer(
+            self.executions,
+            Doubt(engine, heartbeat, lambda: self.id, self.life.silence, self.life.confirmed),
+            limit=(BEATS_MISSED - _MARGIN) * heartbeat,
+            stuck=self._got_stuck,
+        )
+        self._watch = Watch(
+            engine,
+            self.executions,
+            worker=lambda: self.id,
+            release=self._release,
+            told=self._herald.progressed,
+        )
+        self._heart = Heart(engine, heartbeat, swept=self._herald.swept)
+        keep = min(
+            age
+            for kept in [
+                self._settings.retention,
+                *(t.policy.keep for t in self.app.tasks.values()),
+            ]
+            for age in kept.values()
+        )
+        house = Housekeeping(
+            engine, keep=lambda: keep, workdir=self._settings.workdir, counts=self.counts
+        )
+        self._services = Services({"pruning": house.prune, "sweeping": house.sweep})
+        self._hooks = Hooks(self.app.runner, self._the_loop, self._threads, self._finisher.put)
+        middleware = self.app.middleware
+        self._processes = ProcessRunner(self._ended, self._threads)
+        self._runners = {
+            "async": AsyncRunner(self._the_loop(), self._ended, middleware),
+            "thread": ThreadRunner(self._ended, middleware, self._threads),
+            "process": self._processes,
+        }
+
+    def _the_loop(self) -> asyncio.AbstractEventLoop:
+        assert self._loop is not None  # noqa: S101 - start() made it
+        return self._loop
+
+    # starting
+
+    def start(self, loop: asyncio.AbstractEventLoop | None = None) -> None:
+        """Begin, in threads; `async def` handlers run on the given loop, else on one of our own. A
+        database that cannot be reached is waited for, in the background."""
+        if self._started:
+            raise HoldfastError("this worker was started before: make a new one")
+        self._started = True
+        if loop is None:
+            self._own_loop = LoopThread()
+            self._own_loop.start()
+            loop = self._own_loop.loop
+        self._loop = loop
+        self._assemble()
+        self._processes.check(self.app)
+        for part in (self._finisher, self._timer, self._watch, self._dispatcher, self._services):
+            part.start()
+        threading.Thread(target=self._announce, name="holdfast-start", daemon=True).start()
+
+    def _announce(self) -> None:
+        """Take an id, and say what there is to do."""
+
+        def begin() -> None:
+            if self.id is None:
+                self.life.begin()
+            swept = self.engine.sweep([], limit=1000)
+            pending = self.app.jobs.count(status="pending")
+            self._herald.swept(swept)
+            more = "+" if pending >= 10_000 else ""
+            logger.info(
+                "worker %s started: %d recovered, %d%s pending",
+                *(self.id, len(swept.rescued), pending, more),
+            )
+
+        if self.life.until_reached(begin):
+            if self._beats_elsewhere is None:
+                self._heart.start()
+            self._dispatcher.wake()
+
+    def _beats_for(self, id: str) -> None:
+        """A life began: who beats for it?"""
+        if self._beats_elsewhere is None:
+            self._heart.add(Member(id, self.info, self.life.confirmed, self.life.declared_dead))
+        else:
+            self._beats_elsewhere(self)
+        self._dispatcher.wake()
+
+    def _died(self) -> None:
+        """Others may have our jobs by now."""
+        logger.error("declared dead: %d runs are stopped", len(self._running))
+        for execution in self.executions():
+            execution.stop(Stop.LOST)
+
+    def info(self) -> str:
+        """What the workers' table shows."""
+        return json.dumps(
+            {
+                "host": socket.gethostname(),
+                "pid": os.getpid(),
+                "queues": sorted({lane.queue for lane in self._lanes}),
+                "slots": sum(lane.size for lane in self._lanes),
+                "tasks": sorted(self.app.tasks),
+                "running": len(self._running),
+                "draining": self.draining,
+                "jobs": [
+                    {"id": x.job.id, "type": x.job.type, "stuck": x.stuck}
+                    for x in self.executions()[:20]
+                ],
+            }
+        )
+
+    # running
+
+    def executions(self) -> list[Execution]:
+        return list(self._running.values())
+
+    def _update(self) -> None:
+        if len(self.app.tasks) != self._known_tasks:
+            self._known_tasks = len(self.app.tasks)
+            for lane in self._lanes:
+                lane.update(self.app.tasks)
+
+    def _begin(self, lane: Lane, jobs: Sequence[Job]) -> None:
+        by_kind: dict[Kind, list[Execution]] = {}
+        for job in jobs:
+            task = self.app.tasks[job.type]
+            execution = Execution(job, task, lane, self.app.runner, self._settings.workdir)
+            self._running[execution.claim] = execution
+            by_kind.setdefault(task.conduct.kind, []).append(execution)
+            if execution.deadline is not None and execution.deadline - execution.started < 1.0:
+                self._timer.wake()
+        self._herald.started(jobs)
+        for kind, executions in by_kind.items():
+            self._runners[kind].start(executions)
+
+    def _ended(self, execution: Execution, ended: Ended | None, value: Any) -> None:
+        """A handler is done; called from whatever ran it."""
+        if execution.has_context:
+            execution.context.clean()
+        if ended is None:
+            logger.warning("job %s was lost while it ran: its result is dropped", execution.job.id)
+            self._freed([execution])
+            return
+        if execution.completed and (completion := execution.context.completion) is not None:
+            self._hooks.confirm(execution, ended, completion)
+            return
+        finish = decide(execution.job, ended, execution.task.policy)
+        if hook_of(execution, finish) is not None:
+            self._hooks.run(execution, finish, value)
+        else:
+            self._finisher.put(execution, finish)
+
+    def _written(self, results: Sequence[tuple[Item, Applied]]) -> None:
+        """Finishes were committed, or lost."""
+        done: list[Execution] = []
+        for item, applied in results:
+            if applied is Applied.LOST:
+                logger.warning("job %s was lost: its finish changed nothing", item.finish.id)
+            if item.execution is not None:
+                done.append(item.execution)
+                if applied is Applied.APPLIED:
+                    if item.finish.delay:
+                        self._dispatcher.expect(item.finish.delay)
+                    self._herald.finished(item.execution.job, item.finish)
+        self._freed(done)
+
+    def _freed(self, executions: Sequence[Execution]) -> None:
+        for execution in executions:
+            self._running.pop(execution.claim, None)
+        self._dispatcher.freed([execution.lane for execution in executions])
+        if not self._running:
+            with self._idle:
+                self._idle.notify_all()
+
+    def _release(self, held: Held) -> None:
+        for job in self.engine.get([held.id]):
+            if job.claim_no == held.claim_no:
+                self._finisher.put(None, released(job))
+
+    def _got_stuck(self, execution: Execution) -> None:
+        """A thread past its deadline. A supervisor replaces our process; embedded, it is reported."""
+        self.draining = self._beats_elsewhere is not None
+        if self.draining:
+            self._dispatcher.pause()
+
+    # stopping
+
+    def stop(self, grace: float | None = None) -> bool:
+        """Claim no more, let what runs end within the grace period, give the rest back. False: threads
+        are left that did not return; their jobs stay ours until this process is gone."""
+        if not self._started or self._stopped:
+            return True
+        self._stopped = True
+        self.life.end()
+        deadline = time.monotonic() + (self.grace if grace is None else grace)
+        self._dispatcher.pause()
+        self._wait_idle(deadline)
+        if left := self.executions():
+            logger.warning("%d jobs did not end within the grace period: given back", len(left))
+            for execution in left:
+                execution.stop(Stop.SHUTDOWN)
+            self._wait_idle(time.monotonic() + _LAST_WORDS)
+        clean = not self._running
+        self._farewell(clean)
+        return clean
+
+    def _wait_idle(self, deadline: float) -> None:
+        with self._idle:
+            while self._running and (left := deadline - time.monotonic()) > 0:
+                self._idle.wait(min(left, 0.1))
+
+    def _farewell(self, clean: bool) -> None:
+        for part in (self._dispatcher, self._timer, self._watch, self._services):
+            part.close(0.5)
+        clean = self._finisher.close(0.5) and clean
+        self._processes.close()
+        self._heart.close(0.5)
+        try:
+            if self.id is not None:
+                self.engine.leave(self.id)
+                if clean:
+                    self.engine.sweep([Seen(self.id, None)], limit=1000)
+        except HoldfastError as problem:
+            logger.warning("the worker could not take its leave: %s", problem)
+        self._threads.close(0.2)
+        if self._own_loop is not None:
+            self._own_loop.close(0.5)
+        logger.info("worker %s stopped", self.id)
+
+    def join(self, timeout: float | None = None) -> bool:
+        """Wait until nothing is pending in its queues, and nothing runs; False: not in time. (What is
+        scheduled or will be retried is not waited for.)"""
+        deadline = None if timeout is None else time.monotonic() + timeout
+        served = {lane.queue for lane in self._lanes}
+        while deadline is None or time.monotonic() < deadline:
+            # In this order: a job is counted as ours before it stops being pending.
+            waiting = any(
+                queue.depth for queue in self.engine.queues(cap=1) if queue.name in served
+            )
+            if not waiting and not self._running and self.id is not None:
+                return True
+            time.sleep(0.02)
+        return False
+
+    @property
+    def idle_since(self) -> float | None:
+        return self._dispatcher.idle_since
+
+    def pids(self) -> list[int]:
+        """The process groups of handlers with a process of their own."""
+        return self._processes.pids()
+
+    # as a context
+
+    def __enter__(self) -> "Worker":
+        self.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.stop()
+
+    async def __aenter__(self) -> "Worker":
+        self.start(asyncio.get_running_loop())
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        # In a thread: our handlers need this loop to end.
+        stopping = threading.Thread(target=self.stop, name="holdfast-stop", daemon=True)
+        stopping.start()
+        while stopping.is_alive():
+            await asyncio.sleep(0.01)

@@ -1,0 +1,425 @@
+"""Jobs whose worker died with them: they run alone from then on, and crashes are counted."""
+
+from datetime import timedelta
+
+import pytest
+
+from holdfast import Status, outcome
+from holdfast.clock import FakeClock
+from holdfast.engine import Engine, Seen
+from holdfast.job import Job
+from tests.conftest import Database
+from tests.support.jobs import WORKER, claim, claim_suspect, execute, insert, new, running
+from tests.support.threads import in_threads
+
+
+def bury(engine: Engine, worker: str = WORKER) -> list[str]:
+    """Its process was waited for; the ids of the jobs that it gave back."""
+    return [job.id for job in engine.sweep([Seen(worker, None)], limit=100).rescued]
+
+
+def suspect(engine: Engine, **fields: object) -> Job:
+    """A job whose worker died with it, and nothing beside it."""
+    job = running(engine, **fields)
+    bury(engine, WORKER)
+    execute(engine, "DELETE FROM {workers} WHERE id = :id", id=WORKER)  # so that it may come back
+    return engine.get([job.id])[0]
+
+
+def is_suspect(engine: Engine, job: Job) -> bool:
+    [(found,)] = execute(engine, "SELECT suspect FROM {jobs} WHERE id = :id", id=job.id)
+    return bool(found)
+
+
+# claims
+
+
+def test_a_claim_never_returns_a_suspect(engine: Engine) -> None:
+    job = suspect(engine, priority=9)
+    innocent = insert(engine)
+    assert [taken.id for taken in claim(engine, 10, worker="w")] == [innocent.id]
+    assert claim(engine, 10, worker="w", types=["send", "other"]) == []
+    assert engine.get([job.id])[0].status == "pending"
+
+
+def test_a_claim_of_many_types_never_returns_a_suspect(engine: Engine) -> None:
+    suspect(engine, type="a", priority=9)
+    innocent = [insert(engine, type) for type in ("a", "b", "a")]
+    taken = claim(engine, 10, worker="w", types=["a", "b"])
+    assert [job.id for job in taken] == [job.id for job in innocent]
+
+
+def test_a_suspect_is_claimed_whole(engine: Engine, clock: FakeClock) -> None:
+    made = suspect(engine, payload='{"a":[1,2]}')
+    clock.advance(3)
+    [job] = claim_suspect(engine, worker="w")
+    assert (job.id, job.status, job.worker_id) == (made.id, "running", "w")
+    assert (job.attempts, job.claim_no, job.crashes) == (1, 2, 1)
+    assert (job.started_at, job.payload) == (clock.now(), {"a": [1, 2]})
+    assert job == engine.get([job.id])[0]
+    assert engine.held("w") == [(job.id, 2, False)]
+
+
+def test_suspects_come_one_at_a_time_in_the_order_of_running(engine: Engine) -> None:
+    engine.insert([new(priority=priority) for priority in (0, 5, -3)])
+    held = claim(engine, 3)
+    bury(engine)
+    taken = [claim_suspect(engine, worker="w") for _ in range(4)]
+    assert [len(jobs) for jobs in taken] == [1, 1, 1, 0]
+    assert [job.id for jobs in taken for job in jobs] == [job.id for job in held]
+
+
+def test_what_is_not_suspect_is_not_claimed_as_one(engine: Engine) -> None:
+    insert(engine)
+    assert claim_suspect(engine) == []
+
+
+def test_only_suspects_of_known_types_and_queues(engine: Engine) -> None:
+    insert(engine, "known", queue="media")
+    insert(engine, "unknown", queue="media", priority=5)
+    insert(engine, "known", queue="elsewhere", priority=5)
+    for queue in ("media", "elsewhere"):
+        claim(engine, 10, types=["known", "unknown"], queue=queue)
+    bury(engine)
+    assert claim_suspect(engine, worker="w", queues=["media"], types=["other"]) == []
+    assert claim_suspect(engine, worker="w", queues=["default"], types=["known"]) == []
+    assert claim_suspect(engine, worker="w", queues=[], types=["known"]) == []
+    assert claim_suspect(engine, worker="w", queues=["media"], types=[]) == []
+    [job] = claim_suspect(engine, worker="w", queues=["media", "x"], types=["known", "other"])
+    assert (job.type, job.queue) == ("known", "media")
+    assert claim_suspect(engine, worker="w", queues=["media", "x"], types=["known"]) == []
+
+
+def test_a_paused_queue_gives_no_suspects_and_hides_none_of_others(engine: Engine) -> None:
+    suspect(engine, priority=9)
+    other = suspect(engine, queue="media")
+    engine.pause("default", True)
+    queues = ["default", "media"]
+    assert [job.id for job in claim_suspect(engine, queues=queues)] == [other.id]
+    assert claim_suspect(engine, queues=queues) == []
+    engine.pause("default", False)
+    assert len(claim_suspect(engine, queues=queues)) == 1
+
+
+def test_a_worker_that_is_unknown_or_dead_gets_no_suspect(engine: Engine) -> None:
+    suspect(engine)
+    assert engine.claim_suspect(["default"], worker="nobody", types=["send"]) == []
+    engine.beat("w", "{}")
+    bury(engine, "w")
+    assert engine.claim_suspect(["default"], worker="w", types=["send"]) == []
+    assert len(claim_suspect(engine, worker="other")) == 1
+
+
+def test_racing_workers_never_share_a_suspect(database: Database) -> None:
+    engine = database.engine()
+    engine.insert([new() for _ in range(60)])
+    made = sorted(job.id for job in claim(engine, 60))
+    bury(engine)
+
+    def work(number: int) -> list[str]:
+        taken: list[str] = []
+        while jobs := claim_suspect(engine, worker=f"w{number}"):
+            taken += [job.id for job in jobs]
+        return taken
+
+    taken = [id for part in in_threads(6, work) for id in part]
+    while jobs := claim_suspect(engine, worker="last"):  # a row held at that moment is passed over
+        taken += [job.id for job in jobs]
+    assert sorted(taken) == made
+
+
+def test_the_queues_and_types_of_suspects_are_told(engine: Engine) -> None:
+    assert engine.suspects() == []
+    for queue, type in [("a", "x"), ("a", "y"), ("b", "x"), ("a", "x")]:
+        suspect(engine, type=type, queue=queue)
+    insert(engine, "innocent")
+    assert sorted(engine.suspects()) == [("a", "x"), ("a", "y"), ("b", "x")]
+    [held] = claim_suspect(engine, worker="w", queues=["b"], types=["x"])
+    assert sorted(engine.suspects()) == [("a", "x"), ("a", "y")]
+    engine.finish([outcome.released(held)])
+    assert ("b", "x") not in engine.suspects()
+
+
+# suspicion
+
+
+def test_the_crash_is_counted_when_the_job_was_alone(engine: Engine) -> None:
+    job = running(engine)
+    assert bury(engine) == [job.id]
+    after = engine.get([job.id])[0]
+    assert (after.status, after.crashes, after.attempts) == ("pending", 1, 0)
+    assert is_suspect(engine, job)
+
+
+def test_of_several_each_is_suspect_and_none_is_counted(engine: Engine) -> None:
+    engine.insert([new(queue=queue) for queue in ("default", "media", "default")])
+    held = claim(engine, 5) + claim(engine, 5, queue="media")
+    assert len(held) == 3
+    bury(engine)
+    after = engine.get([job.id for job in held])
+    assert [job.crashes for job in after] == [0, 0, 0]
+    assert [is_suspect(engine, job) for job in after] == [True] * 3
+
+
+def test_workers_buried_together_are_judged_apart(engine: Engine) -> None:
+    engine.insert([new() for _ in range(3)])
+    [alone] = claim(engine, 1, worker="w1")
+    two = claim(engine, 2, worker="w2")
+    engine.sweep([Seen("w1", None), Seen("w2", None)], limit=10)
+    assert engine.get([alone.id])[0].crashes == 1
+    assert [job.crashes for job in engine.get([job.id for job in two])] == [0, 0]
+
+
+def test_what_a_worker_finished_was_not_beside(engine: Engine) -> None:
+    engine.insert([new(), new()])
+    done, left = claim(engine, 2)
+    engine.finish([outcome.completed(done, keep=60.0)])
+    bury(engine)
+    assert [job.crashes for job in engine.get([left.id])] == [1]
+    assert not is_suspect(engine, done)
+
+
+def test_two_sweeps_do_not_count_twice(engine: Engine) -> None:
+    """Nor does one that had to be cut in two, whose last row would look as if it had been alone."""
+    job = running(engine)
+    bury(engine)
+    bury(engine)
+    assert engine.get([job.id])[0].crashes == 1
+    engine.insert([new(), new()])
+    held = claim(engine, 2, worker="w")
+    sizes = [len(engine.sweep([Seen("w", None)], limit=1).rescued) for _ in range(3)]
+    assert sizes == [1, 1, 0]
+    assert [job.crashes for job in engine.get([job.id for job in held])] == [0, 0]
+
+
+def test_crashes_add_up_while_it_runs_alone(engine: Engine) -> None:
+    job = running(engine)
+    bury(engine)
+    for number in (2, 3):
+        [again] = claim_suspect(engine, worker=f"w{number}")
+        bury(engine, f"w{number}")
+        after = engine.get([job.id])[0]
+        assert (again.crashes, after.crashes, after.attempts) == (number - 1, number, 0)
+
+
+def test_a_worker_that_took_its_leave_leaves_no_suspicion(engine: Engine, clock: FakeClock) -> None:
+    job = running(engine)
+    engine.leave(WORKER)
+    [worker] = engine.workers()
+    assert (worker.left_at, worker.died_at) == (clock.now(), None)
+    assert bury(engine) == [job.id]
+    after = engine.get([job.id])[0]
+    assert (after.status, after.crashes, after.attempts) == ("pending", 0, 0)
+    assert not is_suspect(engine, job)
+    assert [taken.id for taken in claim(engine, worker="w")] == [job.id]
+
+
+def test_the_dead_and_the_unknown_cannot_leave(engine: Engine) -> None:
+    engine.leave("nobody")
+    assert engine.workers() == []
+    job = running(engine)
+    bury(engine)
+    engine.leave(WORKER)
+    assert [worker.left_at for worker in engine.workers()] == [None]
+    assert is_suspect(engine, job)
+
+
+def test_one_that_leaves_and_one_that_crashes(engine: Engine) -> None:
+    engine.insert([new(), new()])
+    [left] = claim(engine, worker="leaves")
+    [lost] = claim(engine, worker="crashes")
+    engine.leave("leaves")
+    engine.sweep([Seen("leaves", None), Seen("crashes", None)], limit=10)
+    assert [is_suspect(engine, job) for job in (left, lost)] == [False, True]
+    assert [job.crashes for job in engine.get([left.id, lost.id])] == [0, 1]
+
+
+def test_silence_is_a_crash_too(engine: Engine) -> None:
+    job = running(engine)
+    [seen] = engine.workers()
+    engine.sweep([Seen(seen.id, seen.beat_no)], limit=10)
+    assert is_suspect(engine, job)
+
+
+def test_a_worker_that_lives_makes_no_suspects(engine: Engine) -> None:
+    job = running(engine)
+    [seen] = engine.workers()
+    engine.beat(WORKER, "{}")
+    engine.sweep([Seen(seen.id, seen.beat_no)], limit=10)
+    after = engine.get([job.id])[0]
+    assert (after.status, after.crashes, is_suspect(engine, job)) == ("running", 0, False)
+
+
+def test_a_sweep_wakes_the_queues_of_what_it_gave_back(database: Database) -> None:
+    engine, other = database.engine(), database.engine()
+    running(other, queue="media")
+    wakeups = engine.wakeups()
+    while wakeups.wait(0.2):
+        pass
+    other.sweep([Seen(WORKER, None)], limit=10)
+    assert wakeups.wait(10.0) & {"media", "*"}
+
+
+# what ends it
+
+FINISHES = {
+    "completed": lambda job: outcome.completed(job, "1", keep=60.0),
+    "retry_later": lambda job: outcome.retry_later(job, "E: no", delay=0.0),
+    "snoozed": lambda job: outcome.snoozed(job, delay=0.0),
+    "failed": lambda job: outcome.failed(job, "E: no", keep=60.0),
+    "stopped": lambda job: outcome.stopped(job, keep=60.0),
+    "released": outcome.released,
+    "crashed": lambda job: outcome.crashed(job, "E: gone", delay=0.0),
+}
+
+
+@pytest.mark.parametrize("kind", sorted(FINISHES))
+def test_any_end_of_its_run_clears_the_suspicion(engine: Engine, kind: str) -> None:
+    suspect(engine)
+    [job] = claim_suspect(engine)
+    engine.finish([FINISHES[kind](job)])
+    assert not is_suspect(engine, job)
+    engine.promote(10)
+    after = engine.get([job.id])[0]
+    assert after.crashes == (2 if kind == "crashed" else 1)
+    assert [taken.id for taken in claim(engine)] == [job.id] * (after.status == "pending")
+
+
+def test_an_operators_retry_begins_with_a_clean_record(engine: Engine) -> None:
+    job = suspect(engine)
+    engine.cancel([job.id], keep=60.0)
+    assert engine.get([job.id])[0].crashes == 1
+    execute(engine, "UPDATE {jobs} SET verdict = 'E: late'")
+    assert engine.retry([job.id]) == [job.id]
+    after = engine.get([job.id])[0]
+    assert (after.status, after.crashes, after.verdict) == ("pending", 0, None)
+    assert [taken.id for taken in claim(engine)] == [job.id]
+
+
+def test_suspicion_outlasts_a_wait(engine: Engine, clock: FakeClock) -> None:
+    """A newer request that is to run later was waiting behind the run that crashed."""
+    job = running(engine, key="k")
+    insert(engine, key="k", on_conflict="debounce", delay=30.0)
+    bury(engine)
+    assert engine.get([job.id])[0].status is Status.SCHEDULED
+    assert engine.suspects() == []
+    clock.advance(30)
+    engine.promote(10)
+    assert claim(engine, 10, worker="w") == []
+    assert [taken.id for taken in claim_suspect(engine, worker="w")] == [job.id]
+
+
+def test_a_cancelled_suspect_waits_for_nobody(engine: Engine) -> None:
+    job = running(engine)
+    engine.cancel([job.id], keep=60.0)
+    bury(engine)
+    assert engine.get([job.id])[0].status is Status.CANCELLED
+    assert engine.suspects() == []
+
+
+# its own process died
+
+
+def test_a_crash_gives_the_attempt_back_and_is_counted(engine: Engine, clock: FakeClock) -> None:
+    job = running(engine)
+    clock.advance(2)
+    engine.finish([outcome.crashed(job, "its process died: signal 9", delay=5.0)])
+    after = engine.get([job.id])[0]
+    assert (after.status, after.attempts, after.crashes) == ("retrying", 0, 1)
+    assert (after.error, after.run_at) == (
+        "its process died: signal 9",
+        clock.now() + timedelta(seconds=5),
+    )
+    assert (after.worker_id, after.started_at, after.completed_at) == (None, None, None)
+    [kept] = engine.attempts(job.id)
+    assert (kept.attempt, kept.status, kept.error) == (1, "retrying", "its process died: signal 9")
+    assert engine.promote(10).moved == 0
+    clock.advance(5)
+    assert engine.promote(10).moved == 1
+    [again] = claim(engine)
+    assert (again.id, again.attempts, again.crashes, again.claim_no) == (job.id, 1, 1, 2)
+
+
+def test_a_crash_sent_again_is_counted_once(engine: Engine) -> None:
+    job = running(engine)
+    for _ in range(3):
+        [answer] = engine.finish([outcome.crashed(job, "E: gone", delay=5.0)]).values()
+        assert answer is outcome.Applied.APPLIED
+    assert engine.get([job.id])[0].crashes == 1
+
+
+def test_a_job_asked_to_stop_is_cancelled_when_it_crashes(engine: Engine) -> None:
+    job = running(engine)
+    engine.cancel([job.id], keep=60.0)
+    engine.finish([outcome.crashed(job, "E: gone", delay=5.0)])
+    after = engine.get([job.id])[0]
+    assert (after.status, after.crashes) == ("cancelled", 1)
+    assert after.keep_until is not None
+
+
+# verdicts
+
+
+def test_a_verdict_is_there_for_whoever_claims_next(engine: Engine) -> None:
+    job = running(engine)
+    assert job.verdict is None
+    engine.sentence(job.claim, "TimeoutError: 5 s")
+    engine.leave(WORKER)
+    bury(engine)
+    [again] = claim(engine, worker="w")
+    assert (again.id, again.verdict, again.attempts) == (job.id, "TimeoutError: 5 s", 1)
+    engine.finish([outcome.retry_later(again, "TimeoutError: 5 s", delay=0.0)])
+    assert engine.get([job.id])[0].verdict is None
+    engine.promote(1)
+    assert [job.verdict for job in claim(engine, worker="w")] == [None]
+
+
+def test_a_suspect_keeps_its_verdict(engine: Engine) -> None:
+    job = running(engine)
+    engine.sentence(job.claim, "E: late")
+    bury(engine)
+    assert [again.verdict for again in claim_suspect(engine, worker="w")] == ["E: late"]
+
+
+@pytest.mark.parametrize("kind", sorted(FINISHES))
+def test_any_end_clears_the_verdict(engine: Engine, kind: str) -> None:
+    job = running(engine)
+    engine.sentence(job.claim, "E: late")
+    engine.finish([FINISHES[kind](job)])
+    assert engine.get([job.id])[0].verdict is None
+
+
+def test_a_verdict_for_a_claim_that_holds_no_more_changes_nothing(engine: Engine) -> None:
+    stale = running(engine)
+    engine.leave(WORKER)
+    bury(engine)
+    engine.sentence(stale.claim, "E: stale")
+    [again] = claim(engine, worker="w")
+    engine.sentence(stale.claim, "E: stale")
+    assert engine.get([stale.id])[0] == again
+    engine.finish([outcome.completed(again, "1", keep=60.0)])
+    engine.sentence(again.claim, "E: stale")
+    assert engine.get([stale.id])[0].verdict is None
+    engine.delete([stale.id])
+    engine.sentence(again.claim, "E: stale")
+
+
+def test_a_newer_request_is_not_judged_by_the_run_before_it(engine: Engine) -> None:
+    """It came while the old one ran and was given up: the new payload must run."""
+    job = running(engine, key="k")
+    engine.sentence(job.claim, "E: late")
+    insert(engine, key="k", payload='{"n":2}', on_conflict="replace")
+    engine.leave(WORKER)
+    bury(engine)
+    [again] = claim(engine, worker="w")
+    assert (again.payload, again.verdict) == ({"n": 2}, None)
+
+
+def test_a_newer_request_for_a_waiting_job_takes_the_verdict_off(engine: Engine) -> None:
+    job = running(engine, key="k")
+    engine.sentence(job.claim, "E: late")
+    engine.leave(WORKER)
+    bury(engine)
+    insert(engine, key="k", payload='{"n":2}', on_conflict="replace")
+    [again] = claim(engine, worker="w")
+    assert (again.id, again.payload, again.verdict) == (job.id, {"n": 2}, None)

@@ -1,0 +1,154 @@
+"""Worker processes to be killed: supervisors started as users start them, and their children."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from tests.crash.scene import Scene, until
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+class Fleet:
+    """Some supervisors of one application."""
+
+    def __init__(
+        self,
+        scene: Scene,
+        name: str = "workers",
+        *,
+        app: str = "tests.crash.tasks:app",
+        processes: int = 1,
+        queues: str = "default=10",
+        heartbeat: float | None = None,
+        grace: float = 30.0,
+    ) -> None:
+        self._scene = scene
+        self._log = scene.folder / f"{name}.log"
+        self.processes = processes
+        self._command = [
+            *(sys.executable, "-m", "holdfast", "worker", app),
+            *("--queues", queues, "--processes", str(processes), "--grace", str(grace)),
+        ]
+        self._environment = {
+            **os.environ,
+            "HOLDFAST_URL": scene.url,
+            "HOLDFAST_SCHEMA": scene.schema,
+            "HOLDFAST_WITNESS": str(scene.witness),
+        }
+        if heartbeat is not None:
+            self._environment["HOLDFAST_HEARTBEAT"] = str(heartbeat)
+        self.supervisors: list[subprocess.Popen[bytes]] = []
+
+    def start(self, count: int = 1) -> "Fleet":
+        for _ in range(count):
+            with self._log.open("ab") as log:
+                self.supervisors.append(
+                    subprocess.Popen(
+                        self._command, env=self._environment, stdout=log, stderr=log, cwd=ROOT
+                    )
+                )
+        return self
+
+    def until_ready(self) -> "Fleet":
+        """Until the first processes of all supervisors have announced themselves."""
+        wanted = len(self.supervisors) * self.processes
+        until(lambda: self._announced(wanted), 60, f"the start of {wanted} workers")
+        return self
+
+    def _announced(self, wanted: int) -> bool:
+        assert self.living(), "the supervisor ended at once"
+        return self.log().count(" started: ") >= wanted
+
+    def log(self) -> str:
+        return self._log.read_text() if self._log.exists() else ""
+
+    def living(self) -> list[subprocess.Popen[bytes]]:
+        return [one for one in self.supervisors if one.poll() is None]
+
+    def children(self) -> list[int]:
+        return [pid for one in self.living() for pid in children_of(one.pid)]
+
+    def kill_child(self, pid: int) -> None:
+        before = time.monotonic()
+        with suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
+            # The moment before, because its supervisor may be quicker than we are.
+            self._scene.note("kill", pid, at=before)
+
+    def kill_supervisor(self, one: subprocess.Popen[bytes]) -> None:
+        """Its children end by themselves, at once."""
+        children = children_of(one.pid)
+        one.kill()
+        one.wait()
+        self.bury(children)
+
+    def bury(self, pids: list[int]) -> None:
+        """Wait for the end of processes that nobody else waits for."""
+        for pid in pids:
+            until(lambda pid=pid: not is_alive(pid), 10, f"the end of process {pid}")
+            self._scene.note("kill", pid)
+
+    def freeze(self, *, children_only: bool = False) -> None:
+        """Stop them in their tracks: the supervisors first, which then do not see what happens to
+        their children, or only the children."""
+        self._signal(signal.SIGSTOP, children_only=children_only)
+        for pid in self.children():
+            self._scene.note("freeze", pid)
+
+    def thaw(self) -> None:
+        self._signal(signal.SIGCONT)
+
+    def _signal(self, number: int, *, children_only: bool = False) -> None:
+        for one in self.living():
+            children = children_of(one.pid)
+            if not children_only:
+                one.send_signal(number)
+            for pid in children:
+                with suppress(ProcessLookupError):
+                    os.kill(pid, number)
+
+    def close(self) -> None:
+        self.thaw()
+        for one in self.living():
+            self.kill_supervisor(one)
+
+
+@contextmanager
+def fleet(scene: Scene, name: str = "workers", **options: object) -> Iterator[Fleet]:
+    """Killed at the end; when something went wrong, their last words are shown."""
+    made = Fleet(scene, name, **options)  # type: ignore[arg-type]
+    try:
+        yield made
+    except BaseException:
+        print(f"--- the log of {name}:", *made.log().splitlines()[-60:], sep="\n", file=sys.stderr)
+        raise
+    finally:
+        made.close()
+
+
+def children_of(pid: int) -> list[int]:
+    try:
+        text = Path(f"/proc/{pid}/task/{pid}/children").read_text()
+    except OSError:
+        listed = subprocess.run(
+            ["pgrep", "-P", str(pid)], capture_output=True, text=True, check=False
+        )
+        text = listed.stdout
+    return [int(word) for word in text.split()]
+
+
+def is_alive(pid: int) -> bool:
+    """Neither gone nor a zombie that nobody has waited for."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] != "Z"
+    except OSError:
+        listed = subprocess.run(
+            ["ps", "-o", "stat=", "-p", str(pid)], capture_output=True, text=True, check=False
+        )
+        return bool(listed.stdout.strip()) and not listed.stdout.strip().startswith("Z")

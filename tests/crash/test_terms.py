@@ -1,0 +1,49 @@
+import signal
+import time
+
+from tests.crash import terms
+from tests.crash.fleet import fleet
+from tests.crash.scene import Scene, until
+
+
+def test_a_stop_under_load_spends_nothing_and_loses_nothing(scene: Scene) -> None:
+    proof = terms.prove(scene, times=5, processes=1, grace=0.5, late=5.0, seed=1)
+    assert proof.problems == []
+
+
+def test_a_second_request_to_stop_ends_at_once_and_blames_no_job(scene: Scene) -> None:
+    with scene.app() as app, fleet(scene, grace=60.0, heartbeat=0.5) as workers:
+        workers.start()
+        jobs = [app.enqueue("gated").id, app.enqueue("gated_thread").id]
+        until(lambda: len(scene.facts("start")) == 2, 30, "the start of both jobs")
+        [one] = workers.living()
+        children = workers.children()
+        one.send_signal(signal.SIGTERM)
+        until(lambda: "stopping" in workers.log(), 10, "the first request was heard")
+        begin = time.monotonic()
+        one.send_signal(signal.SIGTERM)
+        assert one.wait(30) == 0
+        assert time.monotonic() - begin < 10  # and not the sixty seconds of the grace period
+        workers.bury(children)
+        scene.open_gate(2)
+        workers.start()
+        for job in jobs:
+            until(lambda job=job: app.jobs.get(job).status == "completed", 30, "the end of the job")
+            assert (app.jobs.get(job).attempts, app.jobs.get(job).crashes) == (1, 0)
+        assert "to run alone" not in workers.log()
+
+
+def test_sigusr1_prints_the_stacks_of_what_runs(scene: Scene) -> None:
+    with scene.app() as app, fleet(scene) as workers:
+        workers.start()
+        jobs = [app.enqueue("gated").id, app.enqueue("gated_thread").id]
+        until(lambda: len(scene.facts("start")) == 2, 30, "the start of both jobs")
+        workers.living()[0].send_signal(signal.SIGUSR1)
+        until(lambda: "2 jobs run" in workers.log(), 10, "the stacks in the log")
+        until(lambda: all(job in workers.log() for job in jobs), 10, "both jobs in the log")
+        log = workers.log()
+        assert "in gated\n" in log
+        assert "await asyncio.sleep(0.02)" in log
+        assert "in gated_thread\n" in log
+        assert "time.sleep(0.02)" in log or ".exists()" in log
+        assert len(workers.living()) == 1

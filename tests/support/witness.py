@@ -1,0 +1,125 @@
+"""The witness: what really happened, written down by every process as it happens, and the checker
+that compares it with what must hold. One line a fact, appended by a single write, so that a process
+killed at any moment leaves whole lines; times are the machine's monotonic clock, the same for all."""
+
+import os
+import time
+from collections import defaultdict
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import NamedTuple
+
+
+class Witness:
+    """Where one process writes what it does."""
+
+    def __init__(self, path: str | Path) -> None:
+        self._file = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
+
+    def note(
+        self,
+        what: str,
+        job: str = "-",
+        claim_no: int = 0,
+        *,
+        pid: int | None = None,
+        at: float | None = None,
+    ) -> None:
+        """start, end, accepted: of a claim; kill, freeze: of a process. `at`: when it was, if not
+        now."""
+        pid = os.getpid() if pid is None else pid
+        at = time.monotonic() if at is None else at
+        os.write(self._file, f"{what} {job} {claim_no} {pid} {at:.6f}\n".encode())
+
+    def close(self) -> None:
+        os.close(self._file)
+
+
+class Fact(NamedTuple):
+    what: str
+    job: str
+    claim_no: int
+    pid: int
+    at: float
+
+
+def read(path: str | Path) -> list[Fact]:
+    facts = []
+    for line in Path(path).read_text().splitlines():
+        what, job, claim_no, pid, at = line.split()
+        facts.append(Fact(what, job, int(claim_no), int(pid), float(at)))
+    return sorted(facts, key=lambda fact: fact.at)
+
+
+@dataclass
+class Findings:
+    """What broke a promise; all of them empty when nothing did."""
+
+    lost: list[str] = field(default_factory=list)  #: acknowledged, and in no final status
+    unexpected: list[str] = field(default_factory=list)  #: run or finished, and never enqueued
+    overlapping: list[str] = field(default_factory=list)  #: two live runs of one job at once
+    finished_twice: list[str] = field(default_factory=list)  #: two accepted finishes of one claim
+    out_of_order: list[str] = field(default_factory=list)  #: claim numbers that did not grow
+    over_limit: list[str] = field(default_factory=list)  #: more at once than allowed
+
+
+class _Run(NamedTuple):
+    job: str
+    claim_no: int
+    pid: int
+    begin: float
+    end: float
+
+
+def check(
+    facts: Collection[Fact],
+    enqueued: Collection[str],
+    statuses: Mapping[str, str],
+    *,
+    finals: Collection[str] = ("completed",),
+) -> Findings:
+    """`statuses`: of every job that the database has, at the end. `finals`: how jobs may end."""
+    expected = set(enqueued)
+    findings = Findings()
+    findings.lost = [id for id in expected if statuses.get(id) not in finals]
+    started = {fact.job for fact in facts if fact.what == "start"}
+    findings.unexpected = sorted((set(statuses) | started) - expected)
+    runs = _runs(facts)
+    by_job: dict[str, list[_Run]] = defaultdict(list)
+    for run in runs:
+        by_job[run.job].append(run)
+    for job, of_job in by_job.items():
+        of_job.sort(key=lambda run: run.begin)
+        for before, after in zip(of_job, of_job[1:], strict=False):
+            if after.begin < before.end:
+                findings.overlapping.append(f"{job}: {before} and {after}")
+            if after.claim_no <= before.claim_no:
+                findings.out_of_order.append(f"{job}: {before} and {after}")
+    accepted: dict[tuple[str, int], int] = defaultdict(int)
+    for fact in facts:
+        if fact.what == "accepted":
+            accepted[fact.job, fact.claim_no] += 1
+    findings.finished_twice = [f"{claim}" for claim, times in accepted.items() if times > 1]
+    return findings
+
+
+def _runs(facts: Collection[Fact]) -> list[_Run]:
+    """Each run from its start to its end, or to the death of its process. One that was frozen until
+    others declared it dead is taken for dead: what it does later must change nothing."""
+    deaths: dict[int, float] = {}
+    freezes: dict[int, list[float]] = defaultdict(list)
+    for fact in facts:
+        if fact.what == "kill":
+            deaths.setdefault(fact.pid, fact.at)
+        elif fact.what == "freeze":
+            freezes[fact.pid].append(fact.at)
+    ends = {(f.job, f.claim_no, f.pid): f.at for f in facts if f.what == "end"}
+    found = []
+    for fact in facts:
+        if fact.what == "start":
+            end = ends.get((fact.job, fact.claim_no, fact.pid), float("inf"))
+            death = deaths.get(fact.pid, float("inf"))
+            freeze = next((at for at in freezes[fact.pid] if at >= fact.at), float("inf"))
+            found.append(_Run(fact.job, fact.claim_no, fact.pid, fact.at, min(end, death, freeze)))
+    return found

@@ -1,0 +1,203 @@
+"""Who is dead, by what a watcher saw: no clock but its own, no silence but under its own beats."""
+
+from collections.abc import Iterable
+from datetime import UTC, datetime
+
+from holdfast.engine import Seen, WorkerInfo
+from holdfast.worker.heart import Observer
+
+MOMENT = datetime(2030, 1, 1, tzinfo=UTC)
+BEAT, LOOK = 5.0, 2.0
+
+
+def worker(id: str, beat_no: int = 1, *, dead: bool = False) -> WorkerInfo:
+    return WorkerInfo(
+        id=id,
+        info="{}",
+        beat_no=beat_no,
+        started_at=MOMENT,
+        beat_at=MOMENT,
+        left_at=None,
+        died_at=MOMENT if dead else None,
+    )
+
+
+class Watcher:
+    """An observer, and the beats and looks of its own heart: every 5 and every 2 seconds."""
+
+    def __init__(self, *workers: WorkerInfo, now: float = 1000.0) -> None:
+        self.observer = Observer(BEAT)
+        self.workers = {one.id: one for one in workers}
+        self.now = now
+        self.beat_at = now
+        self.beats = self.looks = True
+
+    def others(self, *workers: WorkerInfo) -> None:
+        self.workers |= {one.id: one for one in workers}
+
+    def watch(self, seconds: float, mine: Iterable[str] = ()) -> tuple[float, list[Seen]]:
+        """Until somebody is declared dead or the time is up: after how long, and who."""
+        began = self.now
+        while True:
+            if self.beats and self.now >= self.beat_at:
+                self.observer.beat(self.now)
+                self.beat_at = self.now + BEAT
+            if self.looks:
+                dead = self.observer.look(self.now, list(self.workers.values()), frozenset(mine))
+                if dead:
+                    return self.now - began, dead
+            if self.now - began >= seconds:
+                return self.now - began, []
+            self.now += LOOK
+
+    def sleeps(self, seconds: float) -> None:
+        """The whole process does nothing, as in a suspended machine."""
+        self.now += seconds
+
+
+def test_fifteen_seconds_of_silence_are_death() -> None:
+    watcher = Watcher(worker("w", 7))
+    assert watcher.watch(60) == (16.0, [Seen("w", 7)])  # the first look after the fifteenth second
+
+
+def test_not_before() -> None:
+    observer = Observer(BEAT)
+    for now in (0.0, 5.0, 10.0, 14.9):
+        observer.beat(now)
+        assert observer.look(now, [worker("w")], frozenset()) == []
+    observer.beat(15.0)
+    assert observer.look(15.0, [worker("w")], frozenset()) == [Seen("w", 1)]
+
+
+def test_the_first_sight_is_where_silence_begins() -> None:
+    """However long the worker was silent before: nobody has watched it."""
+    watcher = Watcher()
+    watcher.watch(100)
+    watcher.others(worker("w"))
+    assert watcher.watch(60) == (16.0, [Seen("w", 1)])
+
+
+def test_a_beat_begins_it_anew() -> None:
+    watcher = Watcher(worker("w", 1))
+    assert watcher.watch(14) == (14.0, [])
+    watcher.others(worker("w", 2))
+    assert watcher.watch(14) == (14.0, [])
+    assert watcher.watch(60) == (2.0, [Seen("w", 2)])
+
+
+def test_a_worker_that_beats_is_never_dead() -> None:
+    watcher = Watcher(worker("w", 1))
+    for beat_no in range(2, 100):
+        assert watcher.watch(6)[1] == []
+        watcher.others(worker("w", beat_no))
+
+
+def test_nobody_dies_before_our_own_first_beat() -> None:
+    watcher = Watcher(worker("w"))
+    watcher.beats = False
+    assert watcher.watch(100) == (100.0, [])
+
+
+def test_nothing_is_counted_while_our_own_beats_have_stopped() -> None:
+    """We can read, and cannot write: perhaps nobody can."""
+    watcher = Watcher(worker("w"))
+    assert watcher.watch(10)[1] == []
+    watcher.beats = False
+    assert watcher.watch(100)[1] == []
+    watcher.beats, watcher.beat_at = True, watcher.now
+    after, dead = watcher.watch(60)
+    assert (after >= 15.0, dead) == (True, [Seen("w", 1)])
+
+
+def test_an_outage_begins_it_anew() -> None:
+    """Neither beats nor looks for a while: afterwards all have the whole time to be heard of."""
+    watcher = Watcher(worker("w"))
+    assert watcher.watch(14)[1] == []
+    watcher.beats = watcher.looks = False
+    watcher.watch(20)
+    watcher.beats = watcher.looks = True
+    watcher.beat_at = watcher.now
+    assert watcher.watch(14) == (14.0, [])
+    assert watcher.watch(60) == (2.0, [Seen("w", 1)])
+
+
+def test_beats_that_fail_for_a_while_begin_it_anew_though_looks_go_on() -> None:
+    watcher = Watcher(worker("w"))
+    assert watcher.watch(6)[1] == []
+    watcher.beats = False
+    assert watcher.watch(10)[1] == []
+    watcher.beats, watcher.beat_at = True, watcher.now
+    assert watcher.watch(14) == (14.0, [])
+
+
+def test_one_late_beat_of_ours_is_forgiven() -> None:
+    """A beat that waited two seconds for a lock is no outage."""
+    observer = Observer(BEAT)
+    for now in range(15):
+        if now in (0, 5, 12):
+            observer.beat(float(now))
+        assert observer.look(float(now), [worker("w")], frozenset()) == []
+    assert observer.look(15.0, [worker("w")], frozenset()) == [Seen("w", 1)]
+
+
+def test_a_jump_of_the_clock_counts_for_nothing() -> None:
+    """The machine was suspended: the others had no chance to beat in our time."""
+    watcher = Watcher(worker("w"))
+    assert watcher.watch(8)[1] == []
+    watcher.sleeps(3600)
+    assert watcher.watch(14) == (14.0, [])
+    assert watcher.watch(60) == (2.0, [Seen("w", 1)])
+
+
+def test_looks_that_come_seldom_count_for_nothing() -> None:
+    """Between two of them a whole life may have passed unseen."""
+    observer = Observer(BEAT)
+    for now in range(0, 200, 8):
+        observer.beat(float(now))
+        assert observer.look(float(now), [worker("w")], frozenset()) == []
+
+
+def test_our_own_workers_and_the_dead_are_not_judged() -> None:
+    watcher = Watcher(worker("mine"), worker("dead", dead=True), worker("other"))
+    after, dead = watcher.watch(60, mine=["mine"])
+    assert (after, dead) == (16.0, [Seen("other", 1)])
+
+
+def test_workers_are_judged_apart() -> None:
+    watcher = Watcher(worker("a"))
+    watcher.watch(6)
+    watcher.others(worker("b"))
+    assert watcher.watch(60) == (10.0, [Seen("a", 1)])
+    watcher.others(worker("a", dead=True))
+    assert watcher.watch(60) == (6.0, [Seen("b", 1)])
+
+
+def test_one_that_went_and_came_back_begins_anew() -> None:
+    watcher = Watcher(worker("w"))
+    watcher.watch(14)
+    del watcher.workers["w"]
+    watcher.watch(4)
+    watcher.others(worker("w"))
+    assert watcher.watch(14) == (14.0, [])
+
+
+def test_the_dead_are_told_until_they_are_buried() -> None:
+    """The burial may fail: the database is asked again with what is seen then."""
+    watcher = Watcher(worker("w"))
+    assert watcher.watch(60)[1] == [Seen("w", 1)]
+    watcher.now += LOOK
+    assert watcher.watch(0) == (0.0, [Seen("w", 1)])
+    watcher.now += LOOK
+    watcher.others(worker("w", 2))
+    assert watcher.watch(0) == (0.0, [])
+
+
+def test_patience_follows_the_heartbeat() -> None:
+    observer = Observer(0.5)
+    now = 0.0
+    dead: list[Seen] = []
+    while not dead:
+        observer.beat(now)
+        dead = observer.look(now, [worker("w")], frozenset())
+        now += 0.25
+    assert now - 0.25 == 1.5

@@ -1,0 +1,225 @@
+"""What follows from how a run ended: the whole table of `judge` and `decide`."""
+
+import dataclasses
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+
+from holdfast import Discard, InvalidInput, Retry, Snooze
+from holdfast.clock import FakeClock
+from holdfast.engine.sqlite.engine import SqliteDialect
+from holdfast.engine.verbs import new_to_job
+from holdfast.job import TRANSITIONS, Job, Status
+from holdfast.outcome import (
+    CRASHES,
+    Died,
+    Ended,
+    GivenBack,
+    Outcome,
+    Policy,
+    Raised,
+    Returned,
+    Snoozed,
+    Stopped,
+    decide,
+    judge,
+)
+from tests.support.jobs import new
+
+KEEP = {Status.COMPLETED: 1.0, Status.FAILED: 2.0, Status.CANCELLED: 3.0}
+POLICY = Policy(backoff=lambda attempts: 100.0 + attempts, keep=KEEP)
+
+
+def job(**fields: Any) -> Job:
+    """One that runs: the second of three attempts, of the third claim, unless told otherwise."""
+    made = new_to_job(SqliteDialect(FakeClock()), new(), Status.RUNNING, 0, None)
+    held = {"attempts": 2, "max_attempts": 3, "claim_no": 3, "worker_id": "w"}
+    started = datetime(2030, 1, 1, tzinfo=UTC)
+    return dataclasses.replace(made, started_at=started, **(held | fields))
+
+
+CHILD = new("child")
+LAST: dict[str, Any] = {"attempts": 3}
+DIED_BEFORE: dict[str, Any] = {"crashes": CRASHES - 1}
+
+# How it ended, of what job; what follows, with what in the finish.
+TABLE: dict[str, tuple[Ended, dict[str, Any], Outcome, dict[str, Any]]] = {
+    "returned": (Returned("1"), {}, Outcome.COMPLETED, {"result": "1", "keep": 1.0}),
+    "returned nothing": (Returned(None), {}, Outcome.COMPLETED, {"result": None}),
+    "returned, and enqueued": (
+        *(Returned("1", (CHILD,)), {}, Outcome.COMPLETED),
+        {"enqueue": (CHILD,)},
+    ),
+    "returned in the last attempt": (Returned("1"), LAST, Outcome.COMPLETED, {"error": None}),
+    "raised": (
+        *(Raised("E: no", "trace"), {}, Outcome.RETRY_LATER),
+        {"error": "E: no", "trace": "trace", "delay": 102.0},
+    ),
+    "raised in the last attempt": (
+        *(Raised("E: no", "trace"), LAST, Outcome.FAILED),
+        {"error": "E: no", "trace": "trace", "keep": 2.0},
+    ),
+    "raised past the last attempt": (
+        # max_attempts was lowered by a newer request while it ran
+        *(Raised("E: no", None), {"attempts": 5}, Outcome.FAILED),
+        {"error": "E: no"},
+    ),
+    "raised for good": (
+        *(Raised("E: no", None, permanent=True), {"attempts": 1}, Outcome.FAILED),
+        {"error": "E: no", "keep": 2.0},
+    ),
+    "raised for good in the last attempt": (
+        *(Raised("E: no", None, permanent=True), LAST, Outcome.FAILED),
+        {"error": "E: no"},
+    ),
+    "raised with a delay": (
+        *(Raised("E: no", None, after=7.0), {}, Outcome.RETRY_LATER),
+        {"error": "E: no", "delay": 7.0},
+    ),
+    "raised with a delay of nothing": (
+        *(Raised("E: no", None, after=0.0), {}, Outcome.RETRY_LATER),
+        {"delay": 0.0},
+    ),
+    "raised with a delay in the last attempt": (
+        *(Raised("E: no", None, after=7.0), LAST, Outcome.FAILED),
+        {"error": "E: no", "keep": 2.0},
+    ),
+    "snoozed": (Snoozed(9.0), {}, Outcome.SNOOZED, {"delay": 9.0, "error": None}),
+    "snoozed in the last attempt": (Snoozed(9.0), LAST, Outcome.SNOOZED, {"delay": 9.0}),
+    "stopped": (Stopped(), {}, Outcome.STOPPED, {"keep": 3.0, "error": None}),
+    "stopped in the last attempt": (Stopped(), LAST, Outcome.STOPPED, {"keep": 3.0}),
+    "given back": (GivenBack(), {}, Outcome.RELEASED, {"error": None, "delay": 0.0}),
+    "given back in the last attempt": (GivenBack(), LAST, Outcome.RELEASED, {"error": None}),
+    "died": (Died("signal 9"), {}, Outcome.CRASHED, {"error": "signal 9", "delay": 101.0}),
+    "died in the last attempt": (  # which is given back
+        *(Died("signal 9"), LAST, Outcome.CRASHED),
+        {"error": "signal 9"},
+    ),
+    "died again": (
+        *(Died("signal 9"), {"crashes": 1}, Outcome.CRASHED),
+        {"error": "signal 9", "delay": 102.0},
+    ),
+    "died for the third time": (
+        *(Died("signal 9"), DIED_BEFORE, Outcome.FAILED),
+        {
+            "error": "Quarantined: its process died 3 times under it, with no other job in it"
+            " (signal 9)",
+            "keep": 2.0,
+        },
+    ),
+    "died more often": (Died("signal 9"), {"crashes": 7}, Outcome.FAILED, {"keep": 2.0}),
+    "returned after crashes": (Returned("1"), DIED_BEFORE, Outcome.COMPLETED, {"result": "1"}),
+    "raised after crashes": (Raised("E: no", None), DIED_BEFORE, Outcome.RETRY_LATER, {}),
+}
+
+
+@pytest.mark.parametrize("case", TABLE)
+def test_what_follows(case: str) -> None:
+    ended, fields, outcome, expected = TABLE[case]
+    held = job(**fields)
+    finish = decide(held, ended, POLICY)
+    assert finish.outcome is outcome
+    assert {name: getattr(finish, name) for name in expected} == expected
+    assert (finish.id, finish.claim_no, finish.attempt) == (held.id, 3, held.attempts)
+    assert (finish.worker_id, finish.started_at) == ("w", held.started_at)
+
+
+def test_the_table_is_whole() -> None:
+    """Every way to end, with attempts left and without; every outcome that there is."""
+    ends = {(type(ended), fields.get("attempts", 2) >= 3) for ended, fields, _, _ in TABLE.values()}
+    kinds = (Returned, Raised, Snoozed, Stopped, GivenBack, Died)
+    assert ends == {(kind, last) for kind in kinds for last in (False, True)}
+    assert {outcome for _, _, outcome, _ in TABLE.values()} == set(Outcome)
+
+
+def test_every_outcome_is_a_way_out_of_running() -> None:
+    for outcome in Outcome:
+        assert TRANSITIONS[outcome].sources == {Status.RUNNING}
+
+
+def test_a_quarantined_job_would_have_been_the_third_crash() -> None:
+    ends = [decide(job(crashes=n), Died("x"), POLICY).outcome for n in range(4)]
+    assert ends == ["crashed", "crashed", "failed", "failed"]
+
+
+# what an exception means
+
+
+class Ours(Exception): ...
+
+
+class Special(Ours): ...
+
+
+class Other(Exception): ...
+
+
+def policy(**fields: Any) -> Policy:
+    return dataclasses.replace(POLICY, **fields)
+
+
+@pytest.mark.parametrize(
+    ("error", "discard_on", "retry_on", "permanent"),
+    [
+        (Ours("no"), (), None, False),
+        (Ours("no"), (Ours,), None, True),
+        (Special("no"), (Ours,), None, True),
+        (Ours("no"), (Special,), None, False),
+        (Ours("no"), (Other, Ours), None, True),
+        (Ours("no"), (), (Ours,), False),
+        (Special("no"), (), (Ours,), False),
+        (Ours("no"), (), (Special,), True),
+        (Other("no"), (), (Ours,), True),
+        (Other("no"), (), (), True),
+        (Special("no"), (Special,), (Ours,), True),
+        (Ours("no"), (Special,), (Ours,), False),
+        (Discard("no"), (), None, True),
+        (Discard("no"), (), (Discard,), True),
+        (SystemExit(3), (), None, False),
+    ],
+)
+def test_which_errors_are_for_good(
+    error: BaseException, discard_on: Any, retry_on: Any, permanent: bool
+) -> None:
+    judged = judge(error, policy(discard_on=discard_on, retry_on=retry_on))
+    assert isinstance(judged, Raised)
+    assert (judged.permanent, judged.after) == (permanent, None)
+    assert judged.error.startswith(type(error).__name__)
+
+
+def test_an_error_is_told_with_its_trace() -> None:
+    try:
+        raise Ours("no")
+    except Ours as error:
+        judged = judge(error, POLICY)
+    assert isinstance(judged, Raised)
+    assert judged.error == "Ours: no"
+    assert "test_outcome.py" in (judged.trace or "")
+
+
+@pytest.mark.parametrize("fields", [{}, {"retry_on": (Other,)}, {"discard_on": (Exception,)}])
+def test_what_a_handler_says_itself_goes_before_its_tasks_lists(fields: dict[str, Any]) -> None:
+    judged = judge(Retry("busy", after="2m"), policy(**fields))
+    assert isinstance(judged, Raised)
+    assert (judged.error, judged.after, judged.permanent) == ("Retry: busy", 120.0, False)
+    assert judge(Snooze("1h"), policy(**fields)) == Snoozed(3600.0)
+
+
+def test_what_a_handler_raises_must_make_sense() -> None:
+    with pytest.raises(InvalidInput, match=r"Retry\(after=\)=-1"):
+        Retry(after=-1)
+    with pytest.raises(InvalidInput, match=r"Snooze\(delay\)='soon'"):
+        Snooze("soon")
+
+
+def test_from_an_exception_to_a_finish() -> None:
+    def after(error: BaseException, **fields: Any) -> tuple[Outcome, float]:
+        finish = decide(job(**fields), judge(error, POLICY), POLICY)
+        return finish.outcome, finish.delay
+
+    assert after(Ours("no")) == (Outcome.RETRY_LATER, 102.0)
+    assert after(Retry(after=5)) == (Outcome.RETRY_LATER, 5.0)
+    assert after(Retry(after=5), **LAST) == (Outcome.FAILED, 0.0)
+    assert after(Discard(), attempts=1) == (Outcome.FAILED, 0.0)
+    assert after(Snooze(60), **LAST) == (Outcome.SNOOZED, 60.0)

@@ -1,0 +1,39 @@
+"""Applications whose settings make waiting short, and the module of `process=True` tasks, imported
+anew for each test's database."""
+
+import importlib
+import sys
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+from holdfast import Holdfast
+from tests.conftest import Database
+
+
+def quick(database: Database, folder: Path, **options: Any) -> Holdfast:
+    return database.app(
+        **{"backoff": 0.05, "poll_interval": 0.2, "workdir": folder / "work", **options}
+    )
+
+
+@pytest.fixture
+def app(database: Database, tmp_path: Path) -> Holdfast:
+    return quick(database, tmp_path)
+
+
+@pytest.fixture
+def processes(database: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ModuleType:
+    """`tests.worker.tasks_process`, with an `app` on this test's database. Its child processes import
+    it too, and find the database in the environment."""
+    monkeypatch.setenv("HOLDFAST_TEST_URL", database.url)
+    monkeypatch.setenv("HOLDFAST_TEST_SCHEMA", database.schema)
+    monkeypatch.setenv("HOLDFAST_TEST_FOLDER", str(tmp_path))
+    database.engine().migrate()
+    name = "tests.worker.tasks_process"
+    monkeypatch.delitem(sys.modules, name, raising=False)
+    module = importlib.import_module(name)
+    database.opened.append(module.app)
+    return module

@@ -1,0 +1,262 @@
+"""What a handler can ask of its run."""
+
+import asyncio
+import logging
+import threading
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+from holdfast import Context, Event, Holdfast, InvalidInput, JobNotFound
+from tests.worker.moments import finished, reaches, until
+
+
+def test_progress_is_throttled_and_the_last_value_is_always_written(
+    app: Holdfast, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    written = []
+    report = app.engine.report
+
+    def counted(reports: Any) -> None:
+        written.extend(reports)
+        report(reports)
+
+    monkeypatch.setattr(app.engine, "report", counted)
+    seen = threading.Event()
+    app.on("progress")(lambda event: seen.set())
+
+    @app.task
+    def counts(ctx: Context) -> None:
+        for step in range(2000):
+            ctx.progress(step / 20, f"step {step}")
+        assert seen.wait(10)  # one was written while it ran
+        for step in range(2000, 2500):
+            ctx.progress(99.5, f"step {step}")
+
+    with app.worker():
+        done = finished(app, counts.enqueue())
+    assert (done.status, done.progress, done.message) == ("completed", 99.5, "step 2499")
+    assert 2 <= len(written) <= 6
+    assert written[0].message == "step 1999"
+
+
+def test_progress_is_seen_while_the_job_runs(app: Holdfast) -> None:
+    go = threading.Event()
+
+    @app.task
+    async def moves(ctx: Context) -> None:
+        ctx.progress(30, "a third")
+        while not go.is_set() and not ctx.cancelled:
+            await asyncio.sleep(0.01)
+
+    job = moves.enqueue()
+    with app.worker():
+        until(lambda: app.jobs.get(job.id).progress == 30)
+        assert app.jobs.get(job.id).message == "a third"
+        go.set()
+        finished(app, job)
+
+
+def test_the_last_progress_of_a_failed_run_is_written_and_a_retry_starts_again(
+    app: Holdfast,
+) -> None:
+    found: list[Any] = []
+
+    @app.task(backoff=0.3)
+    def stumbles(ctx: Context) -> None:
+        if ctx.attempt == 1:
+            ctx.progress(80, "nearly")
+            raise ValueError
+        now = app.jobs.get(ctx.job.id)
+        found.append((now.progress, now.message))
+
+    job = stumbles.enqueue()
+    with app.worker():
+        waiting = reaches(app, job, "retrying")
+        assert (waiting.progress, waiting.message) == (80, "nearly")
+        done = finished(app, job)
+    assert found == [(None, None)]
+    assert (done.status, done.progress, done.message) == ("completed", None, None)
+
+
+@pytest.mark.parametrize("percent", [True, None, "50", float("nan")])
+def test_progress_that_is_no_number_is_refused(app: Holdfast, percent: Any) -> None:
+    @app.task(max_attempts=1)
+    def tells(ctx: Context) -> None:
+        ctx.progress(percent)
+
+    with app.worker():
+        assert "give a number from 0 to 100" in str(finished(app, tells.enqueue()).error)
+
+
+def test_progress_stays_between_0_and_100(app: Holdfast) -> None:
+    @app.task
+    def tells(ctx: Context, percent: float) -> None:
+        ctx.progress(percent)
+
+    with app.worker():
+        assert finished(app, tells.enqueue(-3)).progress == 0
+        assert finished(app, tells.enqueue(250)).progress == 100
+
+
+def test_what_a_handler_enqueues_comes_with_its_completion(app: Holdfast) -> None:
+    told: list[str] = []
+    go = threading.Event()
+
+    @app.task
+    def child(n: int) -> int:
+        return n
+
+    @app.task
+    def parent(ctx: Context) -> str:
+        told.append(ctx.enqueue(child, n=1))
+        told.append(ctx.enqueue(child.using(priority=5, delay="1h"), 2))
+        assert go.wait(10)
+        return "done"
+
+    job = parent.enqueue()
+    with app.worker():
+        until(lambda: len(told) == 2)
+        with pytest.raises(JobNotFound):
+            app.jobs.get(told[0])
+        go.set()
+        finished(app, job)
+        first, second = (app.jobs.get(id) for id in told)
+        assert finished(app, first).result == 1
+    assert (second.status, second.priority, second.payload) == ("scheduled", 5, {"n": 2})
+
+
+def test_what_a_failed_run_enqueued_never_exists(app: Holdfast) -> None:
+    told: list[str] = []
+
+    @app.task
+    def child() -> None: ...
+
+    @app.task(max_attempts=2)
+    def parent(ctx: Context) -> None:
+        told.append(ctx.enqueue(child))
+        raise ValueError("after all")
+
+    with app.worker():
+        assert finished(app, parent.enqueue()).status == "failed"
+    assert len(told) == 2
+    assert app.jobs.count(type="child") == 0
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [({"key": "k", "on_conflict": "raise"}, "could undo"), ({"tx": object()}, "tx= is not for it")],
+)
+def test_an_enqueue_that_could_undo_the_completion_is_refused(
+    app: Holdfast, options: dict[str, Any], words: str
+) -> None:
+    @app.task
+    def child() -> None: ...
+
+    @app.task(max_attempts=1)
+    def parent(ctx: Context) -> None:
+        with pytest.raises(InvalidInput, match="give a task"):
+            ctx.enqueue("child")
+        ctx.enqueue(child.using(**options))
+
+    with app.worker():
+        assert words in str(finished(app, parent.enqueue()).error)
+
+
+@pytest.mark.parametrize("fails", [False, True])
+@pytest.mark.parametrize("kind", ["async", "def"])
+def test_the_workdir_is_of_one_run_and_removed_with_it(
+    app: Holdfast, kind: str, fails: bool
+) -> None:
+    folders: list[Path] = []
+
+    def use(ctx: Context) -> None:
+        assert ctx.workdir is ctx.workdir
+        (ctx.workdir / "sub").mkdir()
+        (ctx.workdir / "sub" / "file").write_text("x")
+        folders.append(ctx.workdir)
+        if fails and ctx.attempt < 3:
+            raise ValueError
+
+    @app.task(name="async")
+    async def asynchronous(ctx: Context) -> None:
+        use(ctx)
+
+    @app.task(name="def")
+    def plain(ctx: Context) -> None:
+        use(ctx)
+
+    with app.worker():
+        finished(app, app.enqueue(kind))
+    assert len(set(folders)) == (3 if fails else 1)
+    assert [folder for folder in folders if folder.exists()] == []
+    assert {folder.parent for folder in folders} == {app.settings.workdir}
+
+
+def test_its_log_names_the_job(app: Holdfast, caplog: pytest.LogCaptureFixture) -> None:
+    @app.task
+    def speaks(ctx: Context) -> None:
+        ctx.log.warning("hello %s", "there", extra={"more": 1})
+
+    job = speaks.enqueue()
+    with app.worker():
+        finished(app, job)
+    [record] = [record for record in caplog.records if record.name == "holdfast.job"]
+    assert (record.getMessage(), record.levelno) == ("hello there", logging.WARNING)
+    extras = {key: getattr(record, key) for key in ("job_id", "task", "attempt", "more")}
+    assert extras == {"job_id": job.id, "task": "speaks", "attempt": 1, "more": 1}
+
+
+def test_its_token_is_of_the_claim_and_grows(app: Holdfast) -> None:
+    tokens: list[str] = []
+
+    @app.task
+    def fences(ctx: Context) -> None:
+        tokens.append(ctx.token)
+        if ctx.attempt < 3:
+            raise ValueError
+
+    job = fences.enqueue()
+    with app.worker():
+        finished(app, job)
+    assert tokens == [f"{job.id}:{number}" for number in (1, 2, 3)]
+
+
+def test_a_context_across_a_process(processes: ModuleType) -> None:
+    """Progress, what it enqueues and its folder work as in the worker's own process."""
+    app = processes.app
+    told: list[Event] = []
+    app.on("completed")(told.append)
+    job = processes.busy_context.enqueue(3)
+    with app.worker():
+        done = finished(app, job)
+        [chained] = until(lambda: list(app.jobs.search(type="after")))
+        assert finished(app, chained).result == 3
+    assert (done.progress, done.message) == (75.0, "step 3")
+    assert done.result == {
+        "workdir": str(app.settings.workdir / f"{job.id}-1"),
+        "token": f"{job.id}:1",
+        "attempt": 1,
+    }
+    assert list(app.settings.workdir.iterdir()) == []
+    assert [event.job.type for event in told] == ["busy_context", "after"]
+
+
+def test_a_plain_call_is_given_a_context_that_goes_nowhere(app: Holdfast) -> None:
+    @app.task
+    def child() -> None: ...
+
+    @app.task
+    def works(ctx: Context, n: int) -> list[Any]:
+        ctx.progress(50, "half")
+        ctx.enqueue(child)
+        folder = ctx.workdir
+        ctx.clean()
+        with pytest.raises(InvalidInput, match="detached"):
+            ctx.complete(tx=object())
+        return [ctx.attempt, ctx.cancelled, folder.exists(), n]
+
+    assert works(4) == [1, False, False, 4]
+    assert app.jobs.count() == 0

@@ -1,0 +1,265 @@
+"""What follows a failed run: retries, permanent errors, snoozes; and what is kept of each."""
+
+from datetime import UTC, datetime, timedelta
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+from holdfast import Backoff, Context, Discard, Event, Holdfast, Retry, Snooze
+from tests.worker.moments import finished, reaches, until
+
+
+def test_a_failing_job_is_tried_max_attempts_times(app: Holdfast) -> None:
+    runs: list[int] = []
+
+    @app.task(max_attempts=3)
+    async def fails(ctx: Context) -> None:
+        runs.append(ctx.attempt)
+        raise ValueError(f"attempt {ctx.attempt}")
+
+    job = fails.enqueue()
+    with app.worker():
+        done = finished(app, job)
+    assert runs == [1, 2, 3]
+    assert (done.status, done.attempts, done.error) == ("failed", 3, "ValueError: attempt 3")
+    assert done.completed_at is not None
+
+
+def test_a_success_clears_the_error(app: Holdfast) -> None:
+    @app.task
+    def recovers(ctx: Context) -> str:
+        if ctx.attempt == 1:
+            raise ValueError("at first")
+        return "well"
+
+    job = recovers.enqueue()
+    with app.worker():
+        done = finished(app, job)
+    assert (done.status, done.attempts, done.error, done.result) == ("completed", 2, None, "well")
+    assert [attempt.error for attempt in app.jobs.attempts(job.id)] == ["ValueError: at first"]
+
+
+@pytest.mark.parametrize(
+    ("backoff", "delays"),
+    [
+        (Backoff(delay=0.2, multiplier=3, jitter=0), [0.2, 0.6]),
+        (Backoff(delay=0.2, multiplier=3, cap=0.3, jitter=0), [0.2, 0.3]),
+        (0.2, [0.2, 0.2]),
+        (lambda attempts: attempts / 5, [0.2, 0.4]),
+    ],
+    ids=["growing", "capped", "constant", "function"],
+)
+def test_retries_wait_as_the_backoff_says(app: Holdfast, backoff: Any, delays: list[float]) -> None:
+    """Told by the events, and kept by the database: no run begins before its time."""
+    told: list[float | None] = []
+    app.on("retrying")(lambda event: told.append(event.retry_in))
+
+    @app.task(backoff=backoff)
+    def fails() -> None:
+        raise ValueError
+
+    job = fails.enqueue()
+    with app.worker():
+        finished(app, job)
+    assert told == pytest.approx(delays)
+    third, second, first = app.jobs.attempts(job.id)
+    for before, after, delay in ((first, second, delays[0]), (second, third, delays[1])):
+        assert after.started_at is not None
+        assert after.started_at - before.finished_at >= timedelta(seconds=delay)
+
+
+def test_while_it_waits_it_is_retrying_and_nobodys(app: Holdfast) -> None:
+    @app.task(backoff="1h")
+    def fails() -> None:
+        raise ValueError("no")
+
+    job = fails.enqueue()
+    with app.worker():
+        now = reaches(app, job, "retrying")
+    assert (now.attempts, now.error) == (1, "ValueError: no")
+    assert (now.worker_id, now.started_at, now.completed_at) == (None, None, None)
+    assert now.run_at - now.updated_at >= timedelta(minutes=59)
+
+
+@pytest.mark.parametrize("kind", ["async", "def"])
+def test_each_failed_attempt_is_kept(app: Holdfast, kind: str) -> None:
+    def breaks(attempt: int) -> None:
+        raise LookupError(f"attempt {attempt}")
+
+    @app.task(name="async", max_attempts=2)
+    async def asynchronous(ctx: Context) -> None:
+        breaks(ctx.attempt)
+
+    @app.task(name="def", max_attempts=2)
+    def plain(ctx: Context) -> None:
+        breaks(ctx.attempt)
+
+    begin = datetime.now(UTC)
+    job = app.enqueue(kind)
+    with app.worker() as worker:
+        finished(app, job)
+        name = worker.id
+    end = datetime.now(UTC)
+    second, first = app.jobs.attempts(job.id)
+    assert [(a.attempt, a.claim_no, a.status) for a in (first, second)] == [
+        (1, 1, "retrying"),
+        (2, 2, "failed"),
+    ]
+    for number, attempt in enumerate((first, second), 1):
+        assert (attempt.worker_id, attempt.error) == (name, f"LookupError: attempt {number}")
+        assert attempt.trace is not None
+        assert "in breaks" in attempt.trace
+        assert attempt.trace.endswith(f"LookupError: attempt {number}\n")
+        assert attempt.started_at is not None
+        assert begin <= attempt.started_at <= attempt.finished_at <= end
+
+
+class Transient(Exception):
+    pass
+
+
+class Permanent(Exception):
+    pass
+
+
+@pytest.mark.parametrize(
+    ("options", "error", "attempts"),
+    [
+        ({}, Discard("no use"), 1),
+        ({"discard_on": Permanent}, Permanent("gone"), 1),
+        ({"discard_on": (Permanent,)}, Transient("later"), 3),
+        ({"retry_on": (Transient,)}, Transient("later"), 3),
+        ({"retry_on": (Transient,)}, ValueError("else"), 1),
+        ({"retry_on": (Transient,)}, Retry("please", after=0), 3),
+        ({"retry_on": Exception, "discard_on": Permanent}, Permanent("both"), 1),
+    ],
+)
+@pytest.mark.parametrize("kind", ["async", "def"])
+def test_errors_decide(
+    app: Holdfast, kind: str, options: dict[str, Any], error: Exception, attempts: int
+) -> None:
+    @app.task(name="async", **options)
+    async def asynchronous() -> None:
+        raise error
+
+    @app.task(name="def", **options)
+    def plain() -> None:
+        raise error
+
+    job = app.enqueue(kind)
+    with app.worker():
+        done = finished(app, job)
+    assert (done.status, done.attempts) == ("failed", attempts)
+    assert done.error == f"{type(error).__name__}: {error}"
+    assert len(app.jobs.attempts(job.id)) == attempts
+
+
+def test_a_job_may_have_other_limits_than_its_task(app: Holdfast) -> None:
+    @app.task(max_attempts=5)
+    def fails() -> None:
+        raise ValueError
+
+    job = fails.using(max_attempts=1).enqueue()
+    with app.worker():
+        assert finished(app, job).attempts == 1
+
+
+def test_retry_chooses_the_delay(app: Holdfast) -> None:
+    told: list[Event] = []
+    app.on("retrying")(told.append)
+
+    @app.task(backoff="1h")
+    def asks(ctx: Context) -> None:
+        if ctx.attempt == 1:
+            raise Retry("not yet", after=0.2)
+
+    job = asks.enqueue()
+    with app.worker():
+        done = finished(app, job)
+    assert (done.status, done.attempts) == ("completed", 2)
+    assert [(event.error, event.retry_in) for event in told] == [("Retry: not yet", 0.2)]
+
+
+def test_retry_spends_an_attempt(app: Holdfast) -> None:
+    @app.task(max_attempts=2)
+    def asks() -> None:
+        raise Retry(after=0)
+
+    with app.worker():
+        done = finished(app, asks.enqueue())
+    assert (done.status, done.attempts) == ("failed", 2)
+
+
+@pytest.mark.parametrize("kind", ["async", "def"])
+def test_snooze_spends_no_attempt_and_is_no_failure(app: Holdfast, kind: str) -> None:
+    told: list[str] = []
+    app.on()(lambda event: told.append(event.kind))
+
+    def waits(ctx: Context) -> int:
+        if ctx.job.claim_no < 4:
+            raise Snooze(0.05)
+        return ctx.attempt
+
+    @app.task(name="async", max_attempts=1)
+    async def asynchronous(ctx: Context) -> int:
+        return waits(ctx)
+
+    @app.task(name="def", max_attempts=1)
+    def plain(ctx: Context) -> int:
+        return waits(ctx)
+
+    job = app.enqueue(kind)
+    with app.worker():
+        done = finished(app, job)
+        until(lambda: "completed" in told)
+    assert (done.status, done.result, done.attempts) == ("completed", 1, 1)
+    assert app.jobs.attempts(job.id) == []
+    assert told == ["enqueued", *["started", "snoozed"] * 3, "started", "completed"]
+
+
+def test_a_snoozed_job_is_scheduled(app: Holdfast) -> None:
+    @app.task
+    def waits() -> None:
+        raise Snooze("1h")
+
+    job = waits.enqueue()
+    with app.worker():
+        now = reaches(app, job, "scheduled")
+    assert (now.attempts, now.error, now.worker_id) == (0, None, None)
+    assert now.run_at - now.updated_at >= timedelta(minutes=59)
+
+
+def test_an_error_without_text_that_could_be_shown_is_kept(app: Holdfast) -> None:
+    class Strange(Exception):
+        def __str__(self) -> str:
+            raise RuntimeError("and no text either")
+
+    @app.task(max_attempts=1)
+    def fails() -> None:
+        raise Strange
+
+    with app.worker():
+        done = finished(app, fails.enqueue())
+    assert (done.status, done.error) == ("failed", "Strange: (its message cannot be shown)")
+
+
+def test_errors_decide_across_a_process(processes: ModuleType) -> None:
+    app = processes.app
+    with app.worker():
+        fails = processes.fails.enqueue()
+        done = [
+            finished(app, job)
+            for job in (fails, processes.discards.enqueue(), processes.snoozes.enqueue())
+        ]
+    assert [(job.status, job.attempts) for job in done] == [
+        ("failed", 2),
+        ("failed", 1),
+        ("completed", 1),
+    ]
+    assert (done[0].error, done[1].error) == ("ValueError: attempt 2", "Discard: no use")
+    assert done[2].result == 1
+    second, first = app.jobs.attempts(fails.id)
+    assert first.error == "ValueError: attempt 1"
+    assert "in fails" in str(second.trace)
+    assert app.jobs.count(type="after") == 0, "what a failed run enqueued"

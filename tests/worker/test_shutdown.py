@@ -1,0 +1,197 @@
+"""`stop()`: what runs may end within the grace period, the rest is given back unharmed."""
+
+import asyncio
+import threading
+import time
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+from holdfast import Context, Holdfast, HoldfastError
+from tests.worker.moments import PATIENCE, finished, lives, until
+
+GRACE = 0.3
+
+
+def test_what_runs_may_end_within_the_grace_period(app: Holdfast) -> None:
+    started, go = threading.Barrier(3), threading.Event()
+
+    @app.task
+    def in_thread() -> str:
+        started.wait(PATIENCE)
+        assert go.wait(PATIENCE)
+        return "done"
+
+    @app.task
+    async def on_loop() -> str:
+        await asyncio.to_thread(started.wait, PATIENCE)
+        await asyncio.to_thread(go.wait, PATIENCE)
+        return "done"
+
+    @app.task
+    def later() -> None: ...
+
+    jobs = [in_thread.enqueue(), on_loop.enqueue()]
+    worker = app.worker()
+    worker.start()
+    started.wait(PATIENCE)
+    stopping = threading.Thread(target=worker.stop)
+    stopping.start()
+    until(lambda: worker._stopped)
+    waiting = later.enqueue()  # nothing is claimed any more
+    go.set()
+    stopping.join(PATIENCE)
+    assert [app.jobs.get(job.id).result for job in jobs] == ["done", "done"]
+    assert app.jobs.get(waiting.id).status == "pending"
+
+
+def test_running_coroutines_are_given_back_without_spending_the_attempt(app: Holdfast) -> None:
+    started, cancelled = threading.Semaphore(0), threading.Semaphore(0)
+    told: list[str] = []
+    app.on("released", "failed", "retrying")(lambda event: told.append(event.kind))
+
+    @app.task(on_failure=lambda end: told.append("hook"))
+    async def sleeps(ctx: Context) -> None:
+        started.release()
+        try:
+            await asyncio.sleep(600)
+        finally:
+            cancelled.release()
+
+    jobs = [sleeps.enqueue() for _ in range(3)]
+    worker = app.worker(grace=GRACE)
+    worker.start()
+    for _ in jobs:
+        assert started.acquire(timeout=PATIENCE)
+    begin = time.monotonic()
+    assert worker.stop() is True
+    assert GRACE <= time.monotonic() - begin < GRACE + 1.0
+    for job in jobs:
+        assert cancelled.acquire(timeout=0)
+        now = app.jobs.get(job.id)
+        assert (now.status, now.attempts, now.worker_id) == ("pending", 0, None)
+    assert told == ["released"] * 3
+
+
+def test_what_was_given_back_runs_again(app: Holdfast) -> None:
+    started = threading.Event()
+
+    @app.task(max_attempts=1)
+    async def sleeps(ctx: Context) -> int:
+        started.set()
+        if ctx.job.claim_no == 1:
+            await asyncio.sleep(600)
+        return ctx.attempt
+
+    job = sleeps.enqueue()
+    with app.worker(grace=0):
+        assert started.wait(PATIENCE)
+    with app.worker():
+        done = finished(app, job)
+    assert (done.status, done.result, done.attempts, done.claim_no) == ("completed", 1, 1, 2)
+
+
+def test_a_thread_that_looks_is_given_back_too(app: Holdfast) -> None:
+    started = threading.Event()
+
+    @app.task
+    def looks(ctx: Context) -> None:
+        started.set()
+        while not ctx.wait(30):
+            pass
+        raise RuntimeError("interrupted")
+
+    job = looks.enqueue()
+    worker = app.worker(grace=GRACE)
+    worker.start()
+    assert started.wait(PATIENCE)
+    assert worker.stop() is True
+    now = app.jobs.get(job.id)
+    assert (now.status, now.attempts, now.error) == ("pending", 0, None)
+
+
+def test_a_process_is_ended_and_its_job_given_back(processes: ModuleType, tmp_path: Path) -> None:
+    app = processes.app
+    job = processes.begets.enqueue()
+    worker = app.worker(grace=0)
+    worker.start()
+    until((tmp_path / "pids").exists)
+    pids = [int(word) for word in (tmp_path / "pids").read_text().split()]
+    begin = time.monotonic()
+    assert worker.stop() is True
+    assert time.monotonic() - begin < 1.0
+    now = app.jobs.get(job.id)
+    assert (now.status, now.attempts) == ("pending", 0)
+    until(lambda: not any(map(lives, pids)))
+
+
+def test_a_thread_that_does_not_return_keeps_its_job_and_nobody_waits_for_it(
+    app: Holdfast, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It may still do something: its job must not be given to another while it lives."""
+    started, go = threading.Event(), threading.Event()
+    threads: list[threading.Thread] = []
+
+    @app.task
+    def blocks(ctx: Context) -> None:
+        threads.append(threading.current_thread())
+        started.set()
+        assert go.wait(PATIENCE)
+
+    job = blocks.enqueue()
+    worker = app.worker(grace=GRACE)
+    worker.start()
+    assert started.wait(PATIENCE)
+    name = worker.id
+    begin = time.monotonic()
+    assert worker.stop() is False
+    took = time.monotonic() - begin
+    now = app.jobs.get(job.id)
+    go.set()
+    threads[0].join(PATIENCE)
+    assert GRACE <= took < GRACE + 1.5  # a second, and what closing takes on a busy machine
+    assert (now.status, now.attempts, now.worker_id) == ("running", 1, name)
+    assert "1 jobs did not end within the grace period" in caplog.text
+
+
+def test_a_stopped_worker_has_left_and_is_not_taken_for_dead(app: Holdfast) -> None:
+    with app.worker() as worker:
+        until(lambda: worker.id)
+        name = worker.id
+        assert app.stats().workers == 1
+    [info] = [info for info in app.engine.workers() if info.id == name]
+    assert info.left_at is not None
+    assert app.stats().workers == 0
+
+
+def test_a_worker_is_stopped_when_its_block_raises(app: Holdfast) -> None:
+    def fails() -> None:
+        with app.worker() as worker:
+            until(lambda: worker.id)
+            raise ValueError("in the block")
+
+    with pytest.raises(ValueError, match="in the block"):
+        fails()
+
+
+def test_stopping_twice_is_fine_and_starting_twice_is_not(app: Holdfast) -> None:
+    worker = app.worker()
+    assert worker.stop() is True  # never started
+    worker.start()
+    with pytest.raises(HoldfastError, match="make a new one"):
+        worker.start()
+    until(lambda: worker.id)
+    assert worker.stop() is True
+    assert worker.stop() is True
+
+
+def test_a_worker_may_be_stopped_before_it_has_begun(app: Holdfast) -> None:
+    """It leaves no thread, and no row that says that it lives."""
+    app.migrate()
+    for _ in range(10):
+        worker = app.worker()
+        worker.start()
+        assert worker.stop() is True
+    until(lambda: not [t for t in threading.enumerate() if t.name.startswith("holdfast-start")])
+    assert app.stats().workers == 0

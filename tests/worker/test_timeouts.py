@@ -1,0 +1,186 @@
+"""A run past its timeout: a coroutine is cancelled, a process killed with all that it started, and a
+thread, which nobody can end, is told."""
+
+import asyncio
+import json
+import threading
+from contextlib import suppress
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+from holdfast import Context, Holdfast
+from holdfast.worker import processes as process_runner
+from tests.worker.moments import finished, lives, reaches, until
+
+ERROR = "TimeoutError: timed out after 0.3 s"
+
+
+def test_a_coroutine_is_cancelled_and_the_job_retried(app: Holdfast) -> None:
+    saw: list[str] = []
+
+    @app.task(timeout=0.3, max_attempts=2)
+    async def sleeps(ctx: Context) -> None:
+        try:
+            await asyncio.sleep(600)
+        except asyncio.CancelledError:
+            saw.append(f"attempt {ctx.attempt} {ctx.cancelled}")
+            raise
+
+    job = sleeps.enqueue()
+    with app.worker():
+        done = finished(app, job)
+    assert (done.status, done.attempts, done.error) == ("failed", 2, ERROR)
+    assert saw == ["attempt 1 True", "attempt 2 True"]
+    assert [(a.error, a.trace) for a in app.jobs.attempts(job.id)] == [(ERROR, None)] * 2
+
+
+def test_a_coroutine_that_returns_all_the_same_has_timed_out(app: Holdfast) -> None:
+    @app.task(timeout=0.3, max_attempts=1)
+    async def sleeps() -> str:
+        with suppress(asyncio.CancelledError):
+            await asyncio.sleep(600)
+        return "done"
+
+    with app.worker():
+        done = finished(app, sleeps.enqueue())
+    assert (done.status, done.error, done.result) == ("failed", ERROR, None)
+
+
+def test_a_coroutine_that_goes_on_is_cancelled_again(app: Holdfast) -> None:
+    cancels: list[int] = []
+
+    @app.task(timeout=0.3, max_attempts=1)
+    async def stubborn() -> None:
+        while len(cancels) < 2:
+            try:
+                await asyncio.sleep(600)
+            except asyncio.CancelledError:
+                cancels.append(1)
+
+    with app.worker():
+        assert finished(app, stubborn.enqueue()).error == ERROR
+    assert len(cancels) == 2
+
+
+def test_a_timeout_can_be_permanent(app: Holdfast) -> None:
+    @app.task(timeout=0.3, discard_on=TimeoutError)
+    async def sleeps() -> None:
+        await asyncio.sleep(600)
+
+    with app.worker():
+        done = finished(app, sleeps.enqueue())
+    assert (done.status, done.attempts) == ("failed", 1)
+
+
+def test_a_job_may_have_another_timeout_than_its_task(app: Holdfast) -> None:
+    @app.task(timeout=0.3, max_attempts=1)
+    async def sleeps(seconds: float) -> None:
+        await asyncio.sleep(seconds)
+
+    with app.worker():
+        longer = sleeps.using(timeout="10s").enqueue(0.6)
+        without = sleeps.using(timeout=None).enqueue(0.6)
+        shorter = sleeps.using(timeout=0.1).enqueue(600)
+        assert finished(app, shorter).error == "TimeoutError: timed out after 0.1 s"
+        assert finished(app, longer).status == "completed"
+        assert finished(app, without).status == "completed"
+
+
+def test_a_thread_stays_running_and_is_marked_stuck_until_it_returns(
+    app: Holdfast, caplog: pytest.LogCaptureFixture
+) -> None:
+    started, release = threading.Event(), threading.Event()
+    contexts: list[Context] = []
+
+    @app.task(timeout=0.3, max_attempts=2)
+    def blocks(ctx: Context) -> str:
+        contexts.append(ctx)
+        ctx.progress(40, "working")
+        started.set()
+        if ctx.attempt == 1:
+            assert release.wait(60)
+        return "done"
+
+    job = blocks.enqueue()
+    with app.worker() as worker:
+        assert started.wait(10)
+        assert not contexts[0].cancelled
+        now = until(lambda: _stuck(app, job.id))
+        assert (now.status, now.attempts) == ("running", 1)
+        assert contexts[0].cancelled
+        [shown] = json.loads(worker.info())["jobs"]
+        assert (shown["id"], shown["stuck"]) == (job.id, True)
+        assert app.jobs.attempts(job.id) == []
+        release.set()
+        done = finished(app, job)
+    assert (done.status, done.attempts, done.result) == ("completed", 2, "done")
+    assert [attempt.error for attempt in app.jobs.attempts(job.id)] == [ERROR]
+    assert f"job {job.id} (blocks) is stuck" in caplog.text
+
+
+def _stuck(app: Holdfast, id: str) -> Any:
+    job = app.jobs.get(id)
+    return job if str(job.message).startswith("stuck: past its timeout") else None
+
+
+def test_a_thread_that_looks_ends_in_time(app: Holdfast) -> None:
+    @app.task(timeout=0.3, max_attempts=1)
+    def looks(ctx: Context) -> str:
+        while not ctx.wait(30):
+            pass
+        return "told"
+
+    job = looks.enqueue()
+    with app.worker():
+        done = finished(app, job)
+    assert (done.status, done.error, done.result) == ("failed", ERROR, None)
+    assert done.message is None, "it was stuck"
+
+
+@pytest.fixture
+def warm(processes: ModuleType) -> Any:
+    """A running worker whose one handler process is there already, so that short timeouts do."""
+    with processes.app.worker(concurrency=1):
+        job = processes.where.enqueue(size=processes.Size(1))
+        finished(processes.app, job)
+        yield processes
+
+
+def pids_of(folder: Path) -> list[int]:
+    return [
+        int(word)
+        for word in until((folder / "pids").exists) and (folder / "pids").read_text().split()
+    ]
+
+
+@pytest.mark.parametrize("ignores", [False, True])
+def test_a_process_is_ended_with_all_that_it_started(
+    warm: ModuleType, tmp_path: Path, ignores: bool
+) -> None:
+    app = warm.app
+    job = warm.begets.using(timeout=1.5).enqueue(ignores=ignores)
+    kid, grandchild = pids_of(tmp_path)
+    assert lives(kid)
+    assert lives(grandchild)
+    done = finished(app, job)
+    assert (done.status, done.error) == ("failed", "TimeoutError: timed out after 1.5 s")
+    until(lambda: not lives(kid) and not lives(grandchild), "the end of both processes")
+    assert (tmp_path / "cleaned-up").exists(), "its finally block did not run"
+    assert list(app.settings.workdir.iterdir()) == []
+    again = warm.where.enqueue(size=warm.Size(2))
+    assert finished(app, again).result["pid"] != kid
+
+
+def test_a_process_that_does_not_want_to_end_is_killed(
+    warm: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(process_runner, "TERM_TO_KILL", 0.5)
+    job = warm.stubborn.using(timeout=1).enqueue()
+    [kid] = pids_of(tmp_path)
+    done = reaches(warm.app, job, "failed")
+    assert (done.error, done.crashes) == ("TimeoutError: timed out after 1 s", 0)
+    until(lambda: not lives(kid))
+    assert list(warm.app.settings.workdir.iterdir()) == [], "its folder is left"
