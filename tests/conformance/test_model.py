@@ -4,9 +4,10 @@ The budget is fixed, and so are the programs unless HOLDFAST_MODEL_EXAMPLES asks
 """
 
 import os
+import sqlite3
 import tempfile
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -33,12 +34,11 @@ FOREVER = 100 * 365 * 86400.0
 
 VERBS = [
     *["insert"] * 4,
-    *["claim"] * 4,
-    *["claim_suspect"] * 2,
-    *["finish"] * 6,
-    *["promote", "time_passes", "bury"] * 2,
-    *["cancel"] * 3,
-    *["retry", "delete", "pause", "prune", "sentence", "report"],
+    *["claim"] * 6,
+    *["finish"] * 4,
+    *["claim_suspect", "bury"] * 3,
+    *["promote", "time_passes", "cancel", "sentence", "report"] * 2,
+    *["retry", "delete", "pause", "prune"],
 ]
 FINISHES = [
     *["completed", "completed", "retry", "failed"],
@@ -46,6 +46,7 @@ FINISHES = [
 ]
 
 numbers = st.integers(0, 10**6)
+Reader = Callable[[], set[str]]
 examples = int(os.environ.get("HOLDFAST_MODEL_EXAMPLES", "0"))
 
 
@@ -53,6 +54,7 @@ class Lockstep(RuleBasedStateMachine):
     """Every rule does one thing three times and compares what came back."""
 
     engines: list[Engine]
+    readers: list[Reader]
     clock: FakeClock
 
     def __init__(self) -> None:
@@ -116,6 +118,10 @@ class Lockstep(RuleBasedStateMachine):
             self.all_agree(alive, self.model.beat(name))
         return name
 
+    def holders(self) -> list[str]:
+        rows = self.model.rows.values()
+        return [str(row.worker) for row in rows if row.status == "running"]
+
     def recent(self, number: int) -> Job | None:
         """Mostly a recent claim, also one that is long stale: all are remembered."""
         if not self.claims:
@@ -125,7 +131,7 @@ class Lockstep(RuleBasedStateMachine):
     def claim(self, number: int, pick: Random) -> None:
         name = self.worker(number, pick)
         queue, limit = pick.choice(QUEUES), pick.randint(1, 4)
-        types = pick.choice([TYPES, TYPES, TYPES, TYPES[:1], ["other"]])
+        types = pick.choice([TYPES, TYPES, TYPES, TYPES, TYPES[:1], TYPES[1:], ["other"]])
         taken = [engine.claim(queue, limit, worker=name, types=types) for engine in self.engines]
         self.all_agree(
             [[job.id for job in jobs] for jobs in taken],
@@ -136,7 +142,7 @@ class Lockstep(RuleBasedStateMachine):
     def claim_suspect(self, number: int, pick: Random) -> None:
         name = self.worker(number, pick)
         queues = pick.choice([QUEUES, QUEUES, QUEUES[:1]])
-        types = pick.choice([TYPES, TYPES, TYPES[:1], ["other"]])
+        types = pick.choice([TYPES, TYPES, TYPES, TYPES[:1], ["other"]])
         taken = [engine.claim_suspect(queues, worker=name, types=types) for engine in self.engines]
         self.all_agree(
             [[job.id for job in jobs] for jobs in taken],
@@ -179,8 +185,9 @@ class Lockstep(RuleBasedStateMachine):
 
     def bury(self, number: int, pick: Random) -> None:
         """Some take their leave first. They come back under new names, as they do after a death."""
-        held = [row.worker for row in self.model.rows.values() if row.status == "running"]
-        name = pick.choice(held) if held else f"{pick.choice(WORKERS)}-{self.graves}"
+        if not self.holders():
+            self.claim(number, pick)
+        name = pick.choice(self.holders() or [f"{pick.choice(WORKERS)}-{self.graves}"])
         if pick.random() < 0.3:
             for engine in self.engines:
                 engine.leave(name)
@@ -188,7 +195,7 @@ class Lockstep(RuleBasedStateMachine):
         for engine in self.engines:
             engine.sweep([Seen(name, None)], limit=1000)
         self.model.bury(name)
-        self.graves += number % 2
+        self.graves += number % 4 > 0  # the dead try again now and then
 
     def cancel(self, number: int, pick: Random) -> None:
         if (id := self.pick(number, pick)) is not None:
@@ -206,7 +213,7 @@ class Lockstep(RuleBasedStateMachine):
             self.all_agree(done, self.model.rows.pop(id, None) is not None)
 
     def pause(self, number: int, pick: Random) -> None:
-        queue, paused = pick.choice(QUEUES), number % 3 == 0
+        queue, paused = pick.choice(QUEUES), number % 5 == 0
         for engine in self.engines:
             engine.pause(queue, paused)
         (self.model.paused.add if paused else self.model.paused.discard)(queue)
@@ -225,6 +232,8 @@ class Lockstep(RuleBasedStateMachine):
 
     @invariant()
     def the_suspects_are_the_same(self) -> None:
+        under = {id for id, row in self.model.rows.items() if row.suspect}
+        self.all_agree([reader() for reader in self.readers], under)
         self.all_agree([set(engine.suspects()) for engine in self.engines], self.model.suspects())
 
     @invariant()
@@ -235,6 +244,12 @@ class Lockstep(RuleBasedStateMachine):
             assert [job.id for job in engine.search(Filter(), limit=500).jobs] == newest_first
             for id, errors in failures.items():
                 assert [attempt.error for attempt in engine.attempts(id)] == errors
+
+
+def _reader(connection: Any, table: str) -> Reader:
+    """Which jobs are under suspicion, which no verb tells of those that do not wait."""
+    sql = f"SELECT CAST(id AS text) FROM {table} WHERE suspect"
+    return lambda: {row[0] for row in connection.execute(sql).fetchall()}
 
 
 def _insert(engine: Engine, job: Any) -> tuple[str, bool] | None:
@@ -289,17 +304,24 @@ def _rows(engine: Engine, ids: list[str]) -> dict[str, tuple[object, ...]]:
 
 
 @contextmanager
-def both_engines(postgres_url: str, clock: FakeClock) -> Iterator[list[Engine]]:
+def both_engines(
+    postgres_url: str, clock: FakeClock
+) -> Iterator[tuple[list[Engine], list[Reader]]]:
     schema = f"test_{uuid4().hex[:12]}"
     with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "jobs.db"
         engines = [
-            open_engine(f"sqlite:///{Path(folder) / 'jobs.db'}", clock=clock),
+            open_engine(f"sqlite:///{path}", clock=clock),
             open_engine(postgres_url, schema=schema, auto_migrate=True, clock=clock),
         ]
         try:
             for engine in engines:
                 engine.migrate()
-            yield engines
+            with (
+                closing(sqlite3.connect(path, isolation_level=None)) as one,
+                psycopg.connect(postgres_url, autocommit=True) as two,
+            ):
+                yield engines, [_reader(one, "holdfast_jobs"), _reader(two, f"{schema}.jobs")]
         finally:
             for engine in engines:
                 engine.close()
@@ -310,13 +332,14 @@ def both_engines(postgres_url: str, clock: FakeClock) -> Iterator[list[Engine]]:
 @pytest.mark.timeout(3600 if examples else 600)
 def test_the_engines_agree_with_the_model_and_with_each_other(postgres_url: str) -> None:
     clock = FakeClock()
-    with both_engines(postgres_url, clock) as engines:
-        machine = type("Machine", (Lockstep,), {"engines": engines, "clock": clock})
+    with both_engines(postgres_url, clock) as (engines, readers):
+        parts = {"engines": engines, "readers": readers, "clock": clock}
+        machine = type("Machine", (Lockstep,), parts)
         run_state_machine_as_test(
             machine,
             settings=settings(
-                max_examples=examples or 60,
-                stateful_step_count=40,
+                max_examples=examples or 40,
+                stateful_step_count=80,
                 derandomize=not examples,
                 # To make a failing program small takes many runs of it: only when looking for one.
                 phases=[Phase.generate, *([Phase.shrink] if examples else [])],

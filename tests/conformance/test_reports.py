@@ -52,7 +52,9 @@ def test_a_report_of_a_claim_that_holds_no_more_changes_nothing(engine: Engine) 
     reports = [Report(*job.claim, 50.0, "stale") for job in (stale, gone)]
     engine.report(reports)
     [again] = claim(engine)
-    engine.report([*reports, Report(*again.claim, 1.0, "mine")])
+    engine.report(reports)
+    assert progress(engine, again) == [(None, None)]
+    engine.report([Report(*again.claim, 1.0, "mine"), *reports])
     assert progress(engine, stale) == [(1.0, "mine")]
     engine.finish([outcome.completed(again, keep=60.0)])
     engine.report([Report(*again.claim, 99.0, "late")])

@@ -1,8 +1,8 @@
 """The long forms of the proofs, as commands.
 
-    python -m tests.crash                             lists them
-    python -m tests.crash kills sqlite --kills 50     runs one, with other numbers than usual
-    python -m tests.crash all                         runs every one, and prints a table
+python -m tests.crash                             lists them
+python -m tests.crash kills sqlite --kills 50     runs one, with other numbers than usual
+python -m tests.crash all                         runs every one, and prints a table
 """
 
 import argparse

@@ -5,13 +5,24 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from tests.crash.scene import Scene, until
 
 ROOT = Path(__file__).resolve().parents[2]
+
+
+def environment(scene: Scene, heartbeat: float | None) -> dict[str, str]:
+    """What `tasks.py` needs to know."""
+    return {
+        **os.environ,
+        "HOLDFAST_URL": scene.url,
+        "HOLDFAST_SCHEMA": scene.schema,
+        "HOLDFAST_WITNESS": str(scene.witness),
+        **({} if heartbeat is None else {"HOLDFAST_HEARTBEAT": str(heartbeat)}),
+    }
 
 
 class Fleet:
@@ -35,14 +46,7 @@ class Fleet:
             *(sys.executable, "-m", "holdfast", "worker", app),
             *("--queues", queues, "--processes", str(processes), "--grace", str(grace)),
         ]
-        self._environment = {
-            **os.environ,
-            "HOLDFAST_URL": scene.url,
-            "HOLDFAST_SCHEMA": scene.schema,
-            "HOLDFAST_WITNESS": str(scene.witness),
-        }
-        if heartbeat is not None:
-            self._environment["HOLDFAST_HEARTBEAT"] = str(heartbeat)
+        self._environment = environment(scene, heartbeat)
         self.supervisors: list[subprocess.Popen[bytes]] = []
 
     def start(self, count: int = 1) -> "Fleet":
@@ -88,11 +92,20 @@ class Fleet:
         one.wait()
         self.bury(children)
 
-    def bury(self, pids: list[int]) -> None:
-        """Wait for the end of processes that nobody else waits for."""
-        for pid in pids:
-            until(lambda pid=pid: not is_alive(pid), 10, f"the end of process {pid}")
-            self._scene.note("kill", pid)
+    def bury(self, pids: Iterable[int]) -> None:
+        """Wait for the end of processes, and note when each was last seen alive."""
+        alive = dict.fromkeys(pids, time.monotonic())
+
+        def all_gone() -> bool:
+            for pid in list(alive):
+                now = time.monotonic()
+                if is_gone(pid):
+                    self._scene.note("kill", pid, at=alive.pop(pid))
+                else:
+                    alive[pid] = now
+            return not alive
+
+        until(all_gone, 120, f"the end of processes {list(alive)}", every=0.002)
 
     def freeze(self, *, children_only: bool = False) -> None:
         """Stop them in their tracks: the supervisors first, which then do not see what happens to
@@ -143,12 +156,11 @@ def children_of(pid: int) -> list[int]:
     return [int(word) for word in text.split()]
 
 
-def is_alive(pid: int) -> bool:
-    """Neither gone nor a zombie that nobody has waited for."""
+def is_gone(pid: int) -> bool:
+    """Also when nobody has waited for it yet."""
     try:
-        return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] != "Z"
+        return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] == "Z"
     except OSError:
-        listed = subprocess.run(
-            ["ps", "-o", "stat=", "-p", str(pid)], capture_output=True, text=True, check=False
-        )
-        return bool(listed.stdout.strip()) and not listed.stdout.strip().startswith("Z")
+        command = ["ps", "-o", "stat=", "-p", str(pid)]
+        state = subprocess.run(command, capture_output=True, text=True, check=False).stdout.strip()
+        return not state or state.startswith("Z")

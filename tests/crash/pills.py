@@ -1,5 +1,5 @@
-"""A job that kills its process, among innocent ones: it is given up after three deaths alone, the others
-come through unharmed, and other work goes on meanwhile."""
+"""A job that kills its process, among innocent ones: it is given up after three deaths alone, the
+others come through unharmed, and other work goes on meanwhile."""
 
 from holdfast import Holdfast
 from tests.crash.fleet import fleet
@@ -70,4 +70,3 @@ def _meanwhile(proof: Proof, facts: list[Fact], pill: str, others: list[str]) ->
         if fact.what == "accepted" and fact.job in others and starts[0] < fact.at < starts[-1]
     ]
     proof.expect(len(done) >= 5, f"only {len(done)} other jobs were done while the pill killed")
-

@@ -1,7 +1,6 @@
 """How soon a job runs again after `kill -9`: of the only worker with its supervisor, when a new one is
 started at once; and of the worker process alone, whose supervisor lives."""
 
-
 from holdfast import Holdfast
 from tests.crash.fleet import Fleet, fleet
 from tests.crash.scene import Proof, Scene, until
@@ -30,7 +29,10 @@ def prove(
             workers.kill_child(_runner(scene, ids[-1], workers))
             after_child.append(_again(scene, app, ids[-1]))
         found = {job.id: job.status.value for job in app.jobs.search()}
-    proof.figures |= {"after all died": _span(after_all), "after the child died": _span(after_child)}
+    proof.figures |= {
+        "after all died": _span(after_all),
+        "after the child died": _span(after_child),
+    }
     proof.take(check(scene.facts(), ids, found))
     proof.expect(max(after_all) <= all_dead, f"all dead: {max(after_all):.1f} s > {all_dead:g} s")
     proof.expect(

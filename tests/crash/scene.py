@@ -15,13 +15,13 @@ from tests.support.server import PostgresServer
 from tests.support.witness import Fact, Findings, Witness, read
 
 
-def until(what: Callable[[], object], seconds: float, name: str) -> float:
+def until(what: Callable[[], object], seconds: float, name: str, every: float = 0.01) -> float:
     """Wait for a named moment, and tell how long it took; it is a failure when it does not come."""
     begin = time.monotonic()
     while not what():
         if time.monotonic() - begin > seconds:
             raise AssertionError(f"not within {seconds:g} s: {name}")
-        time.sleep(0.01)
+        time.sleep(every)
     return time.monotonic() - begin
 
 

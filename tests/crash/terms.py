@@ -23,12 +23,12 @@ def prove(
     ids: list[str] = []
     ends: list[tuple[float, int]] = []
     with scene.app() as app, fleet(scene, processes=processes, grace=grace) as workers:
+        workers.start().until_ready()
         for _ in range(times):
-            workers.start().until_ready()
             ids += _enqueue(app, grace, chance)
             pause(chance.uniform(0.0, 0.5))  # in the midst of the work
-            ends.append(_terminate(workers))
-        workers.start()
+            ends.append(_succeed(workers))
+            workers.until_ready()
         until(lambda: unfinished(app) == 0, 120, "every job finished")
         found = statuses(app)
         spent = [job.id for job in app.jobs.search() if (job.attempts, job.crashes) != (1, 0)]
@@ -53,18 +53,19 @@ def _enqueue(app: Holdfast, grace: float, chance: random.Random) -> list[str]:
     """Most end within the grace period, some do not, and of those some cannot be stopped."""
     jobs = [app.enqueue("short", {"ms": chance.randrange(300)}) for _ in range(20)]
     jobs += [app.enqueue("threaded", {"ms": chance.randrange(300)}) for _ in range(5)]
-    jobs += [app.enqueue("patient", {"seconds": grace + 1}) for _ in range(2)]
-    jobs += [app.enqueue("stubborn", {"seconds": grace + 2}) for _ in range(2)]
+    jobs.append(app.enqueue("patient", {"seconds": grace + 0.5}))
+    jobs.append(app.enqueue("stubborn", {"seconds": grace + 1.5}))
     return [job.id for job in jobs]
 
 
-def _terminate(workers: Fleet) -> tuple[float, int]:
-    """The seconds until the supervisor ended, and its exit code."""
+def _succeed(workers: Fleet) -> tuple[float, int]:
+    """Stop the supervisor while the next one starts, as in a deployment: the seconds until it ended,
+    and its exit code."""
     [one] = workers.living()
     children = workers.children()
     begin = time.monotonic()
     one.send_signal(signal.SIGTERM)
-    code = one.wait(120)
-    seconds = time.monotonic() - begin
+    workers.start()
     workers.bury(children)
-    return seconds, code
+    code = one.wait(60)
+    return time.monotonic() - begin, code

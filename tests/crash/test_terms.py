@@ -3,7 +3,7 @@ import time
 
 from tests.crash import terms
 from tests.crash.fleet import fleet
-from tests.crash.scene import Scene, until
+from tests.crash.scene import Scene, jobs_of, unfinished, until
 
 
 def test_a_stop_under_load_spends_nothing_and_loses_nothing(scene: Scene) -> None:
@@ -22,14 +22,14 @@ def test_a_second_request_to_stop_ends_at_once_and_blames_no_job(scene: Scene) -
         until(lambda: "stopping" in workers.log(), 10, "the first request was heard")
         begin = time.monotonic()
         one.send_signal(signal.SIGTERM)
+        workers.bury(children)
         assert one.wait(30) == 0
         assert time.monotonic() - begin < 10  # and not the sixty seconds of the grace period
-        workers.bury(children)
         scene.open_gate(2)
         workers.start()
-        for job in jobs:
-            until(lambda job=job: app.jobs.get(job).status == "completed", 30, "the end of the job")
-            assert (app.jobs.get(job).attempts, app.jobs.get(job).crashes) == (1, 0)
+        until(lambda: unfinished(app) == 0, 30, "the end of both jobs")
+        for job in jobs_of(app, jobs):
+            assert (job.status, job.attempts, job.crashes) == ("completed", 1, 0)
         assert "to run alone" not in workers.log()
 
 

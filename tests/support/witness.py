@@ -7,6 +7,7 @@ import time
 from collections import defaultdict
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
+from itertools import pairwise
 from pathlib import Path
 from typing import NamedTuple
 
@@ -91,7 +92,7 @@ def check(
         by_job[run.job].append(run)
     for job, of_job in by_job.items():
         of_job.sort(key=lambda run: run.begin)
-        for before, after in zip(of_job, of_job[1:], strict=False):
+        for before, after in pairwise(of_job):
             if after.begin < before.end:
                 findings.overlapping.append(f"{job}: {before} and {after}")
             if after.claim_no <= before.claim_no:

@@ -3,6 +3,7 @@
 import os
 import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import TypeVar
 
 from holdfast import Holdfast, Job
@@ -17,7 +18,7 @@ def until(look: Callable[[], T], what: str = "it", *, patience: float = PATIENCE
     deadline = time.monotonic() + patience
     while not (seen := look()):
         assert time.monotonic() < deadline, f"{what} did not come within {patience:g} s"
-        time.sleep(0.005)
+        time.sleep(0.01)
     return seen
 
 
@@ -29,7 +30,7 @@ def reaches(app: Holdfast, job: Job, *statuses: str, patience: float = PATIENCE)
             f"{now.type} is {now.status} ({now.error or now.message}) after {patience:g} s, "
             f"and not {' or '.join(statuses)}"
         )
-        time.sleep(0.005)
+        time.sleep(0.01)
     return now
 
 
@@ -49,3 +50,8 @@ def lives(pid: int) -> bool:
             return stat.read().rpartition(")")[2].split()[0] != "Z"
     except FileNotFoundError:
         return not os.path.exists("/proc/self/stat")
+
+
+def pids_in(folder: Path) -> list[int]:
+    """What a task of `tasks_process` told."""
+    return [int(word) for word in (folder / "pids").read_text().split()]

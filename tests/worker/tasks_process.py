@@ -112,14 +112,17 @@ def crashes_once(ctx: Context) -> str:
 
 
 @app.task(process=True, max_attempts=1)
-def begets(ctx: Context, ignores: bool = False) -> None:
-    """Starts a grandchild, tells of it, and waits for ever."""
-    code = "trap '' TERM; echo ready; exec sleep 600" if ignores else "echo ready; exec sleep 600"
-    child = subprocess.Popen(["sh", "-c", code], stdout=subprocess.PIPE)
-    assert child.stdout is not None
-    child.stdout.readline()  # its signals are set
+def begets(ctx: Context) -> None:
+    """Starts two processes, one of them deaf to SIGTERM, tells of all three, and waits for ever."""
+    pids = [os.getpid()]
+    for trap in ("", "trap '' TERM; "):
+        command = ["sh", "-c", f"{trap}echo ready; exec sleep 600"]
+        child = subprocess.Popen(command, stdout=subprocess.PIPE)
+        assert child.stdout is not None
+        child.stdout.readline()  # its signals are set
+        pids.append(child.pid)
     (ctx.workdir / "scratch").write_text("x")
-    _tell("pids", f"{os.getpid()} {child.pid}")
+    _tell("pids", " ".join(map(str, pids)))
     try:
         time.sleep(600)
     finally:

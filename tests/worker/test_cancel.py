@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from holdfast import Context, Holdfast, JobNotFound
-from tests.worker.moments import PATIENCE, finished, lives, until
+from tests.worker.moments import PATIENCE, finished, lives, pids_in, until
 
 KINDS = ["async", "def", "process"]
 
@@ -63,7 +63,7 @@ class Sleeper:
         if self.name != "begets":
             assert self.ended.wait(PATIENCE)
         else:
-            pids = [int(word) for word in self._pids.read_text().split()]
+            pids = pids_in(self._pids.parent)
             until(lambda: not any(map(lives, pids)))
         return time.monotonic() - begin
 

@@ -103,7 +103,7 @@ def test_never_more_than_the_slots_run_at_once_of_all_kinds_together(
         time.sleep(0.02)
 
     jobs = [task.enqueue() for _ in range(5) for task in (on_loop, in_thread)]
-    jobs += [processes.where.enqueue(size=processes.Size(1)) for _ in range(3)]
+    jobs += [processes.where.enqueue(size=processes.Size(1)) for _ in range(size)]
     with app.worker(queues=f"default={size}"):
         for job in jobs:
             finished(app, job)
@@ -185,8 +185,8 @@ def test_a_scheduled_job_runs_when_it_is_due_and_not_before(app: Holdfast) -> No
 
 
 @pytest.mark.parametrize("queues", ["default=zero", "default=0", "", {"default": -1}, "de fault\n"])
-def test_queues_that_make_no_sense_are_refused(app: Holdfast, queues: Any) -> None:
-    with pytest.raises(InvalidInput):
+def test_queues_that_make_no_sense_are_refused(queues: Any) -> None:
+    with Holdfast("sqlite:///never-opened.db") as app, pytest.raises(InvalidInput):
         app.worker(queues=queues)
 
 

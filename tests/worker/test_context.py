@@ -81,14 +81,17 @@ def test_the_last_progress_of_a_failed_run_is_written_and_a_retry_starts_again(
     assert (done.status, done.progress, done.message) == ("completed", None, None)
 
 
-@pytest.mark.parametrize("percent", [True, None, "50", float("nan")])
-def test_progress_that_is_no_number_is_refused(app: Holdfast, percent: Any) -> None:
-    @app.task(max_attempts=1)
-    def tells(ctx: Context) -> None:
-        ctx.progress(percent)
+def test_progress_that_is_no_number_is_refused(app: Holdfast) -> None:
+    @app.task
+    def tells(ctx: Context) -> int:
+        bad: list[Any] = [True, None, "50", float("nan")]
+        for percent in bad:
+            with pytest.raises(InvalidInput, match="give a number from 0 to 100"):
+                ctx.progress(percent)
+        return len(bad)
 
     with app.worker():
-        assert "give a number from 0 to 100" in str(finished(app, tells.enqueue()).error)
+        assert finished(app, tells.enqueue()).result == 4
 
 
 def test_progress_stays_between_0_and_100(app: Holdfast) -> None:
@@ -165,11 +168,8 @@ def test_an_enqueue_that_could_undo_the_completion_is_refused(
         assert words in str(finished(app, parent.enqueue()).error)
 
 
-@pytest.mark.parametrize("fails", [False, True])
 @pytest.mark.parametrize("kind", ["async", "def"])
-def test_the_workdir_is_of_one_run_and_removed_with_it(
-    app: Holdfast, kind: str, fails: bool
-) -> None:
+def test_the_workdir_is_of_one_run_and_removed_with_it(app: Holdfast, kind: str) -> None:
     folders: list[Path] = []
 
     def use(ctx: Context) -> None:
@@ -177,7 +177,7 @@ def test_the_workdir_is_of_one_run_and_removed_with_it(
         (ctx.workdir / "sub").mkdir()
         (ctx.workdir / "sub" / "file").write_text("x")
         folders.append(ctx.workdir)
-        if fails and ctx.attempt < 3:
+        if ctx.attempt < 3:
             raise ValueError
 
     @app.task(name="async")
@@ -189,8 +189,8 @@ def test_the_workdir_is_of_one_run_and_removed_with_it(
         use(ctx)
 
     with app.worker():
-        finished(app, app.enqueue(kind))
-    assert len(set(folders)) == (3 if fails else 1)
+        assert finished(app, app.enqueue(kind)).status == "completed"
+    assert len(set(folders)) == 3
     assert [folder for folder in folders if folder.exists()] == []
     assert {folder.parent for folder in folders} == {app.settings.workdir}
 

@@ -184,18 +184,17 @@ def test_a_result_that_is_not_json_fails_the_run(
     assert "returned what JSON cannot say" in str(done.error)
 
 
-@pytest.mark.parametrize("error", [SystemExit(3), KeyboardInterrupt(), BaseException("odd")])
 @pytest.mark.parametrize("kind", ["async", "def"])
-def test_nothing_that_a_handler_raises_ends_the_worker(
-    app: Holdfast, kind: str, error: BaseException
-) -> None:
+def test_nothing_that_a_handler_raises_ends_the_worker(app: Holdfast, kind: str) -> None:
+    errors = [SystemExit(3), KeyboardInterrupt("ctrl"), BaseException("odd"), GeneratorExit()]
+
     @app.task(name="async", max_attempts=1)
-    async def asynchronous() -> None:
-        raise error
+    async def asynchronous(number: int) -> None:
+        raise errors[number]
 
     @app.task(name="def", max_attempts=1)
-    def plain() -> None:
-        raise error
+    def plain(number: int) -> None:
+        raise errors[number]
 
     @app.task
     async def async_after() -> str:
@@ -206,11 +205,12 @@ def test_nothing_that_a_handler_raises_ends_the_worker(
         return "still here"
 
     with app.worker(concurrency=1):
-        done = finished(app, app.enqueue(kind))
-        assert finished(app, after.enqueue()).result == "still here"
-        assert finished(app, async_after.enqueue()).result == "still here"
-    assert done.status == "failed"
-    assert str(done.error).startswith(type(error).__name__)
+        for number, error in enumerate(errors):
+            done = finished(app, app.enqueue(kind, {"number": number}))
+            assert done.status == "failed"
+            assert str(done.error).startswith(type(error).__name__)
+            assert finished(app, after.enqueue()).result == "still here"
+            assert finished(app, async_after.enqueue()).result == "still here"
 
 
 def test_a_process_handler_that_exits_fails_the_run(processes: ModuleType) -> None:

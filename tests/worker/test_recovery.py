@@ -10,11 +10,17 @@ import pytest
 
 from holdfast import Context, Holdfast, Job
 from holdfast.engine import Seen
-from holdfast.worker import watch
+from holdfast.worker import dispatcher, watch
 from tests.conftest import Database
 from tests.support.jobs import insert
 from tests.worker.conftest import quick
 from tests.worker.moments import PATIENCE, finished, until
+
+
+@pytest.fixture(autouse=True)
+def quick_looks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """For jobs that must run alone a worker looks every two seconds."""
+    monkeypatch.setattr(dispatcher, "_SUSPECTS", 0.2)
 
 
 def test_a_claim_whose_reply_was_lost_is_given_back(

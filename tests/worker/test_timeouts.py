@@ -13,7 +13,7 @@ import pytest
 
 from holdfast import Context, Holdfast
 from holdfast.worker import processes as process_runner
-from tests.worker.moments import finished, lives, reaches, until
+from tests.worker.moments import finished, lives, pids_in, reaches, until
 
 ERROR = "TimeoutError: timed out after 0.3 s"
 
@@ -149,25 +149,15 @@ def warm(processes: ModuleType) -> Any:
         yield processes
 
 
-def pids_of(folder: Path) -> list[int]:
-    return [
-        int(word)
-        for word in until((folder / "pids").exists) and (folder / "pids").read_text().split()
-    ]
-
-
-@pytest.mark.parametrize("ignores", [False, True])
-def test_a_process_is_ended_with_all_that_it_started(
-    warm: ModuleType, tmp_path: Path, ignores: bool
-) -> None:
+def test_a_process_is_ended_with_all_that_it_started(warm: ModuleType, tmp_path: Path) -> None:
     app = warm.app
-    job = warm.begets.using(timeout=1.5).enqueue(ignores=ignores)
-    kid, grandchild = pids_of(tmp_path)
-    assert lives(kid)
-    assert lives(grandchild)
+    job = warm.begets.using(timeout=1.5).enqueue()
+    until((tmp_path / "pids").exists)
+    kid, *grandchildren = pids_in(tmp_path)
+    assert [lives(pid) for pid in (kid, *grandchildren)] == [True] * 3
     done = finished(app, job)
     assert (done.status, done.error) == ("failed", "TimeoutError: timed out after 1.5 s")
-    until(lambda: not lives(kid) and not lives(grandchild), "the end of both processes")
+    until(lambda: not any(map(lives, (kid, *grandchildren))), "the end of all processes")
     assert (tmp_path / "cleaned-up").exists(), "its finally block did not run"
     assert list(app.settings.workdir.iterdir()) == []
     again = warm.where.enqueue(size=warm.Size(2))
@@ -179,7 +169,8 @@ def test_a_process_that_does_not_want_to_end_is_killed(
 ) -> None:
     monkeypatch.setattr(process_runner, "TERM_TO_KILL", 0.5)
     job = warm.stubborn.using(timeout=1).enqueue()
-    [kid] = pids_of(tmp_path)
+    until((tmp_path / "pids").exists)
+    [kid] = pids_in(tmp_path)
     done = reaches(warm.app, job, "failed")
     assert (done.error, done.crashes) == ("TimeoutError: timed out after 1 s", 0)
     until(lambda: not lives(kid))

@@ -53,20 +53,20 @@ def bars(jobs: Sequence[Job], now: datetime, *, width: int, rows: int) -> Render
 
 
 def _cells(job: Job, now: datetime) -> list[RenderableType]:
-    percent = "" if job.progress is None else f"{job.progress:.0f}%"
-    note = job.error if job.status is not Status.COMPLETED and job.error else job.message or ""
+    done = job.status is Status.COMPLETED  # then the last word of its progress is of no interest
+    percent = "" if done or job.progress is None else f"{job.progress:.0f}%"
+    note = "" if done else job.error or job.message or ""
+    took = ""
+    if job.started_at is not None:
+        took = age(((job.completed_at or now) - job.started_at).total_seconds())
     return [
         Text(job.type),
         status_text(job.status),
         bar(job),
         percent,
         Text(clean(note), style="dim"),
-        Text(age((_end(job, now) - (job.started_at or now)).total_seconds()), style="dim"),
+        Text(took, style="dim"),
     ]
-
-
-def _end(job: Job, now: datetime) -> datetime:
-    return job.completed_at or now
 
 
 def bar(job: Job) -> RenderableType:

@@ -23,11 +23,17 @@ from holdfast.errors import InvalidInput
 _WORDS = "[MODULE:APP] TASK [key=value | key:=JSON ...]"
 
 
+Words = Annotated[
+    list[str],
+    typer.Argument(
+        metavar="[MODULE:APP] TASK KEY=VALUE",
+        help="The application, the task's name, and its arguments (KEY:=JSON for JSON).",
+    ),
+]
+
+
 def enqueue(
-    words: Annotated[
-        list[str],
-        typer.Argument(metavar=_WORDS, help="The application, the task's name, its arguments."),
-    ],
+    words: Words,
     payload: Annotated[
         str | None, typer.Option("--payload", help="All arguments, as a JSON object.")
     ] = None,

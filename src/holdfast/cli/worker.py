@@ -10,22 +10,29 @@ from holdfast.errors import InvalidInput
 from holdfast.locate import load
 from holdfast.logs import configure
 
+Application = Annotated[
+    str | None,
+    typer.Argument(metavar="MODULE:APP", help="The application; MODULE alone means MODULE:app."),
+]
+Queues = Annotated[
+    str | None,
+    typer.Option(
+        *("-q", "--queues"),
+        help="Which queues, and how many jobs of each at a time: 'default=10,media=2'.",
+    ),
+]
+LogLevel = Annotated[
+    str,
+    typer.Option(envvar="HOLDFAST_LOG_LEVEL", help="debug, info, warning, error or critical."),
+]
+LogFormat = Annotated[
+    str, typer.Option(envvar="HOLDFAST_LOG_FORMAT", help="text, or json: an object a line.")
+]
+
 
 def worker(
-    application: Annotated[
-        str | None,
-        typer.Argument(
-            metavar="MODULE:APP", help="The application; MODULE alone means MODULE:app."
-        ),
-    ] = None,
-    queues: Annotated[
-        str | None,
-        typer.Option(
-            "-q",
-            "--queues",
-            help="Which queues, and how many jobs of each at a time: 'default=10,media=2'.",
-        ),
-    ] = None,
+    application: Application = None,
+    queues: Queues = None,
     processes: Annotated[int, typer.Option(min=1, help="Worker processes.")] = 1,
     concurrency: Annotated[
         int | None, typer.Option(min=1, help="Jobs at a time, for queues without a number.")
@@ -33,13 +40,8 @@ def worker(
     grace: Annotated[
         str, typer.Option(help="How long a stop waits for what runs: '30s', '5m'.")
     ] = "30s",
-    log_level: Annotated[
-        str,
-        typer.Option(envvar="HOLDFAST_LOG_LEVEL", help="debug, info, warning, error or critical."),
-    ] = "info",
-    log_format: Annotated[
-        str, typer.Option(envvar="HOLDFAST_LOG_FORMAT", help="text, or json: an object a line.")
-    ] = "text",
+    log_level: LogLevel = "info",
+    log_format: LogFormat = "text",
     app: AppOption = None,
 ) -> None:
     """Run jobs until SIGTERM or Ctrl-C; a second one ends at once, and SIGUSR1 prints what runs."""

@@ -96,6 +96,7 @@ class Doubt:
         self._numbers: dict[str, int] = {}
         self._heard_at = 0.0  #: when we last saw a new beat of another, or began to listen
         self._looked_at = 0.0
+        self._excused_at = -1.0
         self._closing = threading.Event()
         self._thread = threading.Thread(target=self._run, name="holdfast-doubt", daemon=True)
 
@@ -126,8 +127,9 @@ class Doubt:
                 logger.exception("the doubt stumbled")
 
     def tick(self, now: float) -> None:
-        worker = self._worker()
-        if worker is None or self._silent_for() < 1.05 * self._heartbeat:
+        worker, silence = self._worker(), self._silent_for()
+        excused = abs(now - silence - self._excused_at) < 0.05 * self._heartbeat
+        if worker is None or (silence < 1.05 * self._heartbeat and not excused):
             self._numbers = {}
             return
         living = {one.id: one.beat_no for one in self._engine.workers() if one.died_at is None}
@@ -138,6 +140,7 @@ class Doubt:
         self._looked_at = now
         # Whoever beats next begins anew with us: as good as a beat of our own.
         if worker in living and now - self._heard_at > (_FRESH + 0.1) * self._heartbeat:
+            self._excused_at = now
             self._confirmed(now)
 
 

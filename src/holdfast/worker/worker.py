@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger("holdfast.worker")
 
 _MARGIN = 0.6  # heartbeats before others may declare us dead, at which we stop our work
-_LAST_WORDS = 0.7  # seconds for what was stopped at the end of the grace period to end
+_LAST_WORDS = 0.5  # seconds for what was stopped at the end of the grace period to end
 
 
 class Worker:
@@ -323,7 +323,7 @@ class Worker:
                     self.engine.sweep([Seen(self.id, None)], limit=1000)
         except HoldfastError as problem:
             logger.warning("the worker could not take its leave: %s", problem)
-        self._threads.close(0.2)
+        self._threads.close(0.1)
         if self._own_loop is not None:
             self._own_loop.close(0.5)
         logger.info("worker %s stopped", self.id)
