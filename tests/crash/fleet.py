@@ -13,6 +13,10 @@ from tests.crash.scene import Scene, until
 
 ROOT = Path(__file__).resolve().parents[2]
 
+# Outlives us by a moment, however we ended: it is told of each supervisor, and when its pipe closes,
+# it kills them.
+KEEPER = 'pids=; while read pid; do pids="$pids $pid"; done; kill -9 $pids'
+
 
 def environment(scene: Scene, heartbeat: float | None) -> dict[str, str]:
     """What `tasks.py` needs to know."""
@@ -48,15 +52,23 @@ class Fleet:
         ]
         self._environment = environment(scene, heartbeat)
         self.supervisors: list[subprocess.Popen[bytes]] = []
+        self._keeper = subprocess.Popen(
+            ["sh", "-c", KEEPER],
+            stdin=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            start_new_session=True,
+        )
 
     def start(self, count: int = 1) -> "Fleet":
         for _ in range(count):
             with self._log.open("ab") as log:
-                self.supervisors.append(
-                    subprocess.Popen(
-                        self._command, env=self._environment, stdout=log, stderr=log, cwd=ROOT
-                    )
+                one = subprocess.Popen(
+                    self._command, env=self._environment, stdout=log, stderr=log, cwd=ROOT
                 )
+            self.supervisors.append(one)
+            assert self._keeper.stdin is not None
+            self._keeper.stdin.write(b"%d\n" % one.pid)
+            self._keeper.stdin.flush()
         return self
 
     def until_ready(self) -> "Fleet":
@@ -126,10 +138,17 @@ class Fleet:
                 with suppress(ProcessLookupError):
                     os.kill(pid, number)
 
-    def close(self) -> None:
+    def kill_all(self) -> None:
         self.thaw()
         for one in self.living():
             self.kill_supervisor(one)
+
+    def close(self) -> None:
+        try:
+            self.kill_all()
+        finally:
+            self._keeper.kill()
+            self._keeper.communicate()
 
 
 @contextmanager

@@ -29,7 +29,7 @@ def prove(
             pause(chance.uniform(0.0, 0.1))  # in the midst of the work
             killed += _kill(workers, chance)
             pause(chance.uniform(0.0, apart))  # until they are back, or not yet
-        until(lambda: unfinished(app) == 0, 300, "every job finished")
+        until(lambda: unfinished(app) == 0, 120, "every job finished")
         found = statuses(app)
     again = len(scene.facts("start")) - len(ids)
     proof.figures |= {"jobs": len(ids), "kills": killed, "runs interrupted": again}

@@ -74,7 +74,7 @@ def prove(scene: Scene, *, rounds: int, heartbeat: float) -> Proof:
                     until(lambda: _deaths(scene) == len(ids), 60, "the death of every victim")
                 workers.start()
                 until(lambda: unfinished(app) == 0, 60, "every job finished")
-                workers.close()
+                workers.kill_all()
         rows = dict(connection.execute("SELECT job, claim_no FROM ledger").fetchall())
         connection.execute("DROP TABLE ledger")
         connection.close()

@@ -8,8 +8,9 @@ import pytest
 
 from holdfast.engine import WorkerInfo
 from holdfast.errors import DatabaseUnavailable
-from holdfast.worker import heart
-from holdfast.worker.heart import Doubt, Observer
+from holdfast.worker import doubt
+from holdfast.worker.doubt import Doubt
+from holdfast.worker.heart import Observer
 
 BEAT = 5.0
 LIMIT = 2.4 * BEAT  # of silence, at which runs are stopped
@@ -49,7 +50,7 @@ class World:
         self.table = Table()
         self.now = 0.0
         self.confirmed = 0.0
-        monkeypatch.setattr(heart, "boottime", lambda: self.now)
+        monkeypatch.setattr(doubt, "boottime", lambda: self.now)
         self.doubt = Doubt(self.table, BEAT, lambda: "we", self._silent_for, self._confirm)  # type: ignore[arg-type]
         self.stopped_at: float | None = None
 

@@ -2,7 +2,10 @@
 anew for each test's database."""
 
 import importlib
+import os
 import sys
+from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -17,6 +20,31 @@ def quick(database: Database, folder: Path, **options: Any) -> Holdfast:
     return database.app(
         **{"backoff": 0.05, "poll_interval": 0.2, "workdir": folder / "work", **options}
     )
+
+
+@pytest.fixture(autouse=True)
+def no_process_left_behind() -> Iterator[None]:
+    """No handler process outlives its test."""
+    yield
+    left = [pid for pid in children() if b"holdfast.worker.kid" in command_of(pid)]
+    assert left == [], f"processes left running: {left}"
+
+
+def children() -> list[int]:
+    """Of this process, as Linux tells."""
+    found = []
+    for folder in Path("/proc").glob("[0-9]*"):
+        with suppress(OSError):
+            parent = (folder / "stat").read_text().rpartition(")")[2].split()[1]
+            if int(parent) == os.getpid():
+                found.append(int(folder.name))
+    return found
+
+
+def command_of(pid: int) -> bytes:
+    with suppress(OSError):
+        return Path(f"/proc/{pid}/cmdline").read_bytes()
+    return b""
 
 
 @pytest.fixture

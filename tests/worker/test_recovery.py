@@ -56,8 +56,22 @@ def make_suspect(app: Holdfast, **fields: Any) -> Job:
     return job
 
 
-def test_a_suspect_runs_alone(app: Holdfast) -> None:
+def count_calls(app: Holdfast, verb: str, monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """Grows by one with each call of an engine's verb."""
+    calls: list[int] = []
+    real = getattr(app.engine, verb)
+
+    def counted() -> Any:
+        calls.append(1)
+        return real()
+
+    monkeypatch.setattr(app.engine, verb, counted)
+    return calls
+
+
+def test_a_suspect_runs_alone(app: Holdfast, monkeypatch: pytest.MonkeyPatch) -> None:
     """It waits until what runs has ended, and nothing begins beside it."""
+    looks = count_calls(app, "next_due", monkeypatch)  # one for each look around
     started, go = threading.Event(), threading.Event()
     told: list[tuple[str, str]] = []
     app.on("started", "completed")(lambda event: told.append((event.job.type, event.kind)))
@@ -81,6 +95,9 @@ def test_a_suspect_runs_alone(app: Holdfast) -> None:
             ctx.wait(3 * app.settings.poll_interval)  # and time enough to take it
             return app.jobs.count(status="running")
 
+        seen = len(looks)
+        until(lambda: len(looks) >= seen + 4)
+        assert app.jobs.get(job.id).status == "pending"
         go.set()
         assert finished(app, job).result == 1
         until(lambda: app.jobs.count(type="after", status="completed") == 3)

@@ -59,15 +59,15 @@ def make_lanes(queues: Queues, concurrency: int | None) -> list[Lane]:
 def parse_queues(queues: Queues) -> dict[str, int | None]:
     if queues is None:
         return {"default": None}
-    if isinstance(queues, Mapping):
-        return {names.name(queue, "queue"): size for queue, size in queues.items()}
-    words = queues.split(",") if isinstance(queues, str) else list(queues)
     found: dict[str, int | None] = {}
-    for word in words:
-        queue, equals, size = word.strip().partition("=")
-        if equals and not size.isdecimal():
-            raise InvalidInput(f"queues: {word!r}: write 'media' or 'media=2'")
-        found[names.name(queue, "queue")] = int(size) if equals else None
+    if isinstance(queues, Mapping):
+        found = {names.name(queue, "queue"): size for queue, size in queues.items()}
+    else:
+        for word in queues.split(",") if isinstance(queues, str) else queues:
+            queue, equals, size = str(word).strip().partition("=")
+            if equals and not size.isdecimal():
+                raise InvalidInput(f"queues: {word!r}: write 'media' or 'media=2'")
+            found[names.name(queue, "queue")] = int(size) if equals else None
     if not found:
         raise InvalidInput("queues: none was given")
     return found

@@ -9,8 +9,8 @@ from collections.abc import Callable, Sequence
 from holdfast.engine import Engine, Held, Report
 from holdfast.errors import HoldfastError
 from holdfast.job import Claim
+from holdfast.worker.doubt import Doubt
 from holdfast.worker.execution import REPORTING, Execution, Stop
-from holdfast.worker.heart import Doubt
 
 logger = logging.getLogger("holdfast.worker")
 

@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable, Collection
 from pathlib import Path
 
+from holdfast.errors import InvalidInput
 from holdfast.job import Claim
 
 ORPHAN_AGE = 6 * 3600.0
@@ -16,6 +17,9 @@ _NAME = re.compile(r"([0-9a-f-]{36})-(\d+)")
 
 def make_workdir(root: Path, claim: Claim) -> Path:
     root.mkdir(mode=0o700, parents=True, exist_ok=True)
+    if root.stat().st_uid != os.getuid():
+        # In a shared folder for temporary files anybody may have made one of this name before us.
+        raise InvalidInput(f"workdir={str(root)!r} belongs to somebody else: set HOLDFAST_WORKDIR")
     path = _path(root, claim)
     path.mkdir(mode=0o700, exist_ok=True)
     return path
@@ -34,13 +38,20 @@ def sweep_workdirs(
 ) -> int:
     """Remove folders that nobody uses any more; how many went. `living`: of these job ids, the
     claims that run."""
-    old = [entry for entry in _entries(root) if time.time() - entry.stat().st_mtime > age]
+    old = [entry for entry in _entries(root) if _age(entry) > age]
     claims = {entry: Claim(found[1], int(found[2])) for entry in old if (found := _match(entry))}
     alive = living(sorted({claim.id for claim in claims.values()})) if claims else ()
     gone = [entry for entry, claim in claims.items() if claim not in alive]
     for entry in gone:
         shutil.rmtree(entry.path, ignore_errors=True)
     return len(gone)
+
+
+def _age(entry: "os.DirEntry[str]") -> float:
+    try:
+        return time.time() - entry.stat(follow_symlinks=False).st_mtime
+    except FileNotFoundError:
+        return 0.0  # its run has just ended
 
 
 def _match(entry: "os.DirEntry[str]") -> re.Match[str] | None:

@@ -23,9 +23,10 @@ from holdfast.job import Claim, Job
 from holdfast.outcome import Applied, Ended, decide, released
 from holdfast.task import Kind
 from holdfast.worker.dispatcher import Dispatcher
+from holdfast.worker.doubt import Doubt
 from holdfast.worker.execution import Execution, Stop
 from holdfast.worker.finisher import Finisher, Item
-from holdfast.worker.heart import BEATS_MISSED, Doubt, Heart, Member
+from holdfast.worker.heart import BEATS_MISSED, Heart, Member
 from holdfast.worker.herald import Herald
 from holdfast.worker.hooks import Hooks, hook_of
 from holdfast.worker.life import Life
@@ -199,6 +200,7 @@ class Worker:
                 "host": socket.gethostname(),
                 "pid": os.getpid(),
                 "queues": sorted({lane.queue for lane in self._lanes}),
+                "heartbeat": self._settings.heartbeat,
                 "slots": sum(lane.size for lane in self._lanes),
                 "tasks": sorted(self.app.tasks),
                 "running": len(self._running),

@@ -1,0 +1,68 @@
+"""What a worker does besides: pruning, and removing what dead workers left behind."""
+
+import os
+import time
+from collections import Counter
+from pathlib import Path
+
+from holdfast import Holdfast
+from holdfast.ids import new_id
+from holdfast.job import Claim
+from holdfast.testing import drain
+from holdfast.worker.services import Housekeeping
+from holdfast.worker.workdir import ORPHAN_AGE, make_workdir
+from tests.conftest import Database
+from tests.support.jobs import insert
+from tests.worker.conftest import quick
+from tests.worker.moments import until
+
+
+def aged(path: Path) -> Path:
+    moment = time.time() - ORPHAN_AGE - 60
+    os.utime(path, (moment, moment))
+    return path
+
+
+def test_old_folders_are_removed_unless_their_run_lives(app: Holdfast) -> None:
+    app.migrate()
+    root = app.settings.workdir
+    job = insert(app.engine, "works")
+    app.engine.beat("w", "{}")
+    [claimed] = app.engine.claim("default", 1, worker="w", types=["works"])
+    spared = [
+        aged(make_workdir(root, claimed.claim)),
+        make_workdir(root, Claim(new_id(), 1)),  # new: its run may just have begun
+    ]
+    (root / "mine").mkdir()  # not ours
+    spared.append(aged(root / "mine"))
+    gone = [
+        aged(make_workdir(root, Claim(job.id, claimed.claim_no - 1))),
+        aged(make_workdir(root, Claim(new_id(), 1))),
+    ]
+    with app.worker() as worker:  # at its start, and from then on
+        until(lambda: worker.counts["workdirs"] == 2)
+    assert [path.exists() for path in (*spared, *gone)] == [True] * 3 + [False] * 2
+
+
+def test_finished_jobs_are_pruned_when_their_time_is_over(
+    database: Database, tmp_path: Path
+) -> None:
+    app = quick(database, tmp_path, retention={"completed": 0, "failed": "1h"})
+
+    @app.task
+    def works() -> None: ...
+
+    @app.task(max_attempts=1)
+    def fails() -> None:
+        raise ValueError
+
+    works.enqueue()
+    drain(app)
+    fails.enqueue()
+    drain(app, raise_errors=False)
+    works.using(delay="1h").enqueue()
+    counts: Counter[str] = Counter()
+    house = Housekeeping(app.engine, keep=lambda: 0.0, workdir=tmp_path, counts=counts)
+    house.prune()
+    assert counts == {"pruned": 1}
+    assert sorted(job.status for job in app.jobs.search()) == ["failed", "scheduled"]

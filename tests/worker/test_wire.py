@@ -1,0 +1,52 @@
+"""What a worker and its handler processes say to each other, when things go wrong."""
+
+import socket
+import threading
+from collections.abc import Iterator
+
+import pytest
+
+from holdfast.worker.wire import Wire
+from tests.support.threads import in_threads
+
+
+@pytest.fixture
+def ends() -> Iterator[tuple[Wire, Wire, socket.socket]]:
+    ours, theirs = socket.socketpair()
+    here, there = Wire(ours), Wire(theirs)
+    yield here, there, ours
+    here.close()
+    there.close()
+
+
+def test_messages_of_several_threads_are_not_mixed(
+    ends: tuple[Wire, Wire, socket.socket],
+) -> None:
+    """Each is larger than what the socket takes at once."""
+    here, there, ours = ends
+    received: list[dict[str, str]] = []
+    reader = threading.Thread(target=lambda: received.extend(there))
+    reader.start()
+    sent = in_threads(4, lambda number: [here.send({"x": str(number) * 500_000}) for _ in range(5)])
+    ours.shutdown(socket.SHUT_WR)
+    reader.join(20)
+    assert sent == [[True] * 5] * 4
+    assert len(received) == 20
+    assert {len(set(message["x"])) for message in received} == {1}
+
+
+@pytest.mark.parametrize("rest", [b'{"x": 1', b'{"x": {"y"\n'])
+def test_a_message_that_was_cut_off_is_the_end(
+    ends: tuple[Wire, Wire, socket.socket], rest: bytes
+) -> None:
+    here, there, ours = ends
+    here.send({"x": 0})
+    ours.sendall(rest)
+    ours.shutdown(socket.SHUT_WR)
+    assert list(there) == [{"x": 0}]
+
+
+def test_nothing_can_be_sent_to_one_that_is_gone(ends: tuple[Wire, Wire, socket.socket]) -> None:
+    here, there, _ = ends
+    there.close()
+    assert here.send({"x": "y" * 1_000_000}) is False
