@@ -9,7 +9,7 @@ PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11 python3.14; 
 	done)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup check budgets format test bench demo clean
+.PHONY: help setup check budgets format test prove bench demo clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -38,6 +38,9 @@ format: $(STAMP) ## Format the code and apply the safe fixes
 
 test: $(STAMP) ## Run the tests, on SQLite and on a real PostgreSQL (ARGS='-k name -x')
 	$(BIN)/python -m pytest $(ARGS)
+
+prove: $(STAMP) ## Run the long proofs: kills, freezes, restarts (ARGS='kills sqlite --kills 50')
+	$(BIN)/python -m tests.crash $(or $(ARGS),all)
 
 bench: $(STAMP) ## Run the benchmarks (ARGS='--help')
 	$(BIN)/python -m bench $(ARGS)

@@ -3,7 +3,7 @@ from tests.crash.scene import Scene
 
 
 def test_long_and_blocking_handlers_are_never_taken_over(scene: Scene) -> None:
-    """Twelve heartbeats, six of them behind the application's write lock on SQLite; three would do
+    """Ten heartbeats, five of them behind the application's write lock on SQLite; three would do
     to be declared dead."""
-    proof = liveness.prove(scene, heartbeat=0.5, patient=6.0, blocked=5.0, locked=3.0, busy=0.3)
+    proof = liveness.prove(scene, heartbeat=0.5, patient=5.0, blocked=4.0, locked=2.5, busy=0.3)
     assert proof.problems == []

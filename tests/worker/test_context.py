@@ -42,8 +42,23 @@ def test_progress_is_throttled_and_the_last_value_is_always_written(
     assert written[0].message == "step 1999"
 
 
-def test_progress_is_seen_while_the_job_runs(app: Holdfast) -> None:
+def test_progress_is_seen_while_the_job_runs_and_written_once(
+    app: Holdfast, monkeypatch: pytest.MonkeyPatch
+) -> None:
     go = threading.Event()
+    written, looks = [], []
+    report, held = app.engine.report, app.engine.held
+
+    def counted(reports: Any) -> None:
+        written.extend(reports)
+        report(reports)
+
+    def looked(worker: str) -> Any:
+        looks.append(1)
+        return held(worker)
+
+    monkeypatch.setattr(app.engine, "report", counted)
+    monkeypatch.setattr(app.engine, "held", looked)
 
     @app.task
     async def moves(ctx: Context) -> None:
@@ -55,8 +70,11 @@ def test_progress_is_seen_while_the_job_runs(app: Holdfast) -> None:
     with app.worker():
         until(lambda: app.jobs.get(job.id).progress == 30)
         assert app.jobs.get(job.id).message == "a third"
+        seen = len(looks)
+        until(lambda: len(looks) >= seen + 3)
         go.set()
         finished(app, job)
+    assert len(written) == 1
 
 
 def test_the_last_progress_of_a_failed_run_is_written_and_a_retry_starts_again(

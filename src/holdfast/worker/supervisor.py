@@ -256,9 +256,8 @@ class Supervisor:
             self._stop_by = time.monotonic() + self._grace + 0.9
             for child in self._children.values():
                 child.wire.send({"stop": self._grace})
-        elif self._signals > 1:
+        if self._signals > 1:
             self._stop_by = 0.0
-        self._signals = min(self._signals, 1) if self._stop_by else 0
 
     def _look_for_suspects(self) -> None:
         """In the heart's thread."""
