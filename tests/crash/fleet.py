@@ -13,9 +13,18 @@ from tests.crash.scene import Scene, until
 
 ROOT = Path(__file__).resolve().parents[2]
 
-# Outlives us by a moment, however we ended: it is told of each supervisor, and when its pipe closes,
-# it kills them.
-KEEPER = 'pids=; while read pid; do pids="$pids $pid"; done; kill -9 $pids'
+# Outlives us by a moment, however we ended. It is told "+ pid" of each supervisor and "- pid" when that
+# is gone, as its number may be another's then; when the pipe closes, it kills those that are left.
+KEEPER = """
+pids=" "
+while read sign pid; do
+    case $sign in
+        +) pids="$pids$pid " ;;
+        -) pids="${pids%% $pid *} ${pids#* $pid }" ;;
+    esac
+done
+kill -9 $pids
+"""
 
 
 def environment(scene: Scene, heartbeat: float | None) -> dict[str, str]:
@@ -52,6 +61,7 @@ class Fleet:
         ]
         self._environment = environment(scene, heartbeat)
         self.supervisors: list[subprocess.Popen[bytes]] = []
+        self._gone: set[subprocess.Popen[bytes]] = set()
         self._keeper = subprocess.Popen(
             ["sh", "-c", KEEPER],
             stdin=subprocess.PIPE,
@@ -66,10 +76,13 @@ class Fleet:
                     self._command, env=self._environment, stdout=log, stderr=log, cwd=ROOT
                 )
             self.supervisors.append(one)
-            assert self._keeper.stdin is not None
-            self._keeper.stdin.write(b"%d\n" % one.pid)
-            self._keeper.stdin.flush()
+            self._tell("+", one)
         return self
+
+    def _tell(self, sign: str, one: subprocess.Popen[bytes]) -> None:
+        assert self._keeper.stdin is not None
+        self._keeper.stdin.write(f"{sign} {one.pid}\n".encode())
+        self._keeper.stdin.flush()
 
     def until_ready(self) -> "Fleet":
         """Until the first processes of all supervisors have announced themselves."""
@@ -85,7 +98,11 @@ class Fleet:
         return self._log.read_text() if self._log.exists() else ""
 
     def living(self) -> list[subprocess.Popen[bytes]]:
-        return [one for one in self.supervisors if one.poll() is None]
+        for one in self.supervisors:
+            if one.poll() is not None and one not in self._gone:
+                self._gone.add(one)
+                self._tell("-", one)
+        return [one for one in self.supervisors if one.returncode is None]
 
     def children(self) -> list[int]:
         return [pid for one in self.living() for pid in children_of(one.pid)]
@@ -102,6 +119,7 @@ class Fleet:
         children = children_of(one.pid)
         one.kill()
         one.wait()
+        self.living()
         self.bury(children)
 
     def bury(self, pids: Iterable[int]) -> None:
@@ -178,8 +196,10 @@ def children_of(pid: int) -> list[int]:
 def is_gone(pid: int) -> bool:
     """Also when nobody has waited for it yet."""
     try:
-        return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] == "Z"
+        state = Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].strip()
     except OSError:
+        if Path("/proc/self").exists():
+            return True
         command = ["ps", "-o", "stat=", "-p", str(pid)]
         state = subprocess.run(command, capture_output=True, text=True, check=False).stdout.strip()
-        return not state or state.startswith("Z")
+    return not state or state.startswith("Z")

@@ -108,11 +108,11 @@ def check(
 def _runs(facts: Collection[Fact]) -> list[_Run]:
     """Each run from its start to its end, or to the death of its process. One that was frozen until
     others declared it dead is taken for dead: what it does later must change nothing."""
-    deaths: dict[int, float] = {}
+    deaths: dict[int, list[float]] = defaultdict(list)
     freezes: dict[int, list[float]] = defaultdict(list)
     for fact in facts:
         if fact.what == "kill":
-            deaths.setdefault(fact.pid, fact.at)
+            deaths[fact.pid].append(fact.at)
         elif fact.what == "freeze":
             freezes[fact.pid].append(fact.at)
     ends = {(f.job, f.claim_no, f.pid): f.at for f in facts if f.what == "end"}
@@ -120,7 +120,8 @@ def _runs(facts: Collection[Fact]) -> list[_Run]:
     for fact in facts:
         if fact.what == "start":
             end = ends.get((fact.job, fact.claim_no, fact.pid), float("inf"))
-            death = deaths.get(fact.pid, float("inf"))
+            # A kill is noted by the moment before it, and a number may become another process's.
+            death = next((at for at in deaths[fact.pid] if at > fact.at - 1.0), float("inf"))
             freeze = next((at for at in freezes[fact.pid] if at >= fact.at), float("inf"))
             found.append(_Run(fact.job, fact.claim_no, fact.pid, fact.at, min(end, death, freeze)))
     return found

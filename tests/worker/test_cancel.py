@@ -11,6 +11,8 @@ from typing import Any
 import pytest
 
 from holdfast import Context, Holdfast, JobNotFound
+from holdfast.worker import watch
+from tests.worker.conftest import LOOK
 from tests.worker.moments import PATIENCE, finished, lives, pids_in, until
 
 KINDS = ["async", "def", "process"]
@@ -76,7 +78,10 @@ def sleeper(
     return Sleeper(place, request.param, tmp_path)
 
 
-def test_a_running_job_that_is_cancelled_stops_within_a_second(sleeper: Sleeper) -> None:
+def test_a_running_job_that_is_cancelled_stops_within_a_second(
+    sleeper: Sleeper, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(watch, "LOOK", LOOK)
     app = sleeper.app
     told: list[str] = []
     app.on("cancelled", "failed", "retrying", "completed")(lambda event: told.append(event.kind))

@@ -206,7 +206,7 @@ def test_what_happens_after_the_commit_changes_nothing(
             await caller.begin()
             await kind.call(ctx, "complete", "kept", tx=caller.tx)
             await caller.commit()
-        deadline = time.monotonic() + 1.2
+        deadline = time.monotonic() + 0.4
         while time.monotonic() < deadline and not ctx.cancelled:
             if kind.awaited:
                 await asyncio.sleep(0.01)
@@ -230,7 +230,7 @@ def test_across_a_process(database: Database, processes: ModuleType) -> None:
     """It goes on for longer than two looks of the watch, too."""
     app = processes.app
     world = make_world(app, database)
-    job = processes.completes.enqueue(commits_at=2, linger=1.2)
+    job = processes.completes.enqueue(commits_at=2, linger=0.4)
     with app.worker():
         done = finished(app, job)
         until(lambda: world.told().count("completed") == 2)

@@ -13,7 +13,7 @@ from holdfast.engine import Seen
 from holdfast.worker import dispatcher, watch
 from tests.conftest import Database
 from tests.support.jobs import insert
-from tests.worker.conftest import quick
+from tests.worker.conftest import LOOK, quick
 from tests.worker.moments import PATIENCE, finished, until
 
 
@@ -29,7 +29,7 @@ def test_a_claim_whose_reply_was_lost_is_given_back(
     """The database says that the worker holds it, and the worker knows nothing of it. (Within 15 s;
     here with shorter waits.)"""
     assert watch._ORPHAN <= watch._IDLE_LOOK  # the second look gives it back
-    assert 2 * (watch._IDLE_LOOK + watch.LOOK) < 15
+    assert 2 * (watch._IDLE_LOOK + LOOK) < 15
     monkeypatch.setattr(watch, "_IDLE_LOOK", 0.2)
     monkeypatch.setattr(watch, "_ORPHAN", 0.5)
     app.migrate()

@@ -186,7 +186,6 @@ def test_stopping_twice_is_fine_and_starting_twice_is_not(app: Holdfast) -> None
     assert worker.stop() is True
 
 
-@pytest.mark.xfail(strict=False, reason="it is born while it is stopped, and nobody buries it")
 def test_a_worker_may_be_stopped_before_it_has_begun(app: Holdfast) -> None:
     """It leaves no thread, and no row that says that it lives."""
     app.migrate()

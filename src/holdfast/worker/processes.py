@@ -46,7 +46,8 @@ class ProcessRunner:
         self._all: set[Kid] = set()
         self._closed = False
 
-    def check(self, app: Holdfast) -> None:
+    @staticmethod
+    def check(app: Holdfast) -> None:
         """Refuse tasks that a child process could not find."""
         for task in app.tasks.values():
             module = task.handler.__module__

@@ -78,6 +78,7 @@ class Worker:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._started = self._stopped = False
         self._idle = threading.Condition()
+        self._starting = threading.Thread(target=self._announce, name="holdfast-start", daemon=True)
         self._threads = Threads("holdfast-job")
         self._runners: dict[Kind, JobRunner] = {}
 
@@ -147,6 +148,7 @@ class Worker:
         database that cannot be reached is waited for, in the background."""
         if self._started:
             raise HoldfastError("this worker was started before: make a new one")
+        ProcessRunner.check(self.app)
         self._started = True
         if loop is None:
             self._own_loop = LoopThread()
@@ -154,10 +156,9 @@ class Worker:
             loop = self._own_loop.loop
         self._loop = loop
         self._assemble()
-        self._processes.check(self.app)
         for part in (self._finisher, self._timer, self._watch, self._dispatcher, self._services):
             part.start()
-        threading.Thread(target=self._announce, name="holdfast-start", daemon=True).start()
+        self._starting.start()
 
     def _announce(self) -> None:
         """Take an id, and say what there is to do."""
@@ -304,6 +305,7 @@ class Worker:
                 execution.stop(Stop.SHUTDOWN)
             self._wait_idle(time.monotonic() + _LAST_WORDS)
         clean = not self._running
+        self._starting.join(0.5)  # an id that it takes now must be given back
         self._farewell(clean)
         return clean
 
