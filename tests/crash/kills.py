@@ -25,9 +25,10 @@ def prove(
         workers.start(2)
         for number in range(kills):
             share = jobs * (number + 1) // kills - jobs * number // kills
-            ids += _enqueue(app, share, chance)
-            pause(chance.uniform(0.0, 0.1))  # in the midst of the work
+            before = chance.randrange(share)  # in the midst of the work
+            ids += _enqueue(app, before, chance)
             killed += _kill(workers, chance)
+            ids += _enqueue(app, share - before, chance)
             pause(chance.uniform(0.0, apart))  # until they are back, or not yet
         until(lambda: unfinished(app) == 0, 120, "every job finished")
         found = statuses(app)
@@ -52,5 +53,5 @@ def _enqueue(app: Holdfast, count: int, chance: random.Random) -> list[str]:
     ids = []
     for _ in range(count):
         type = "short" if chance.random() < 0.8 else "threaded"
-        ids.append(app.enqueue(type, {"ms": chance.randrange(20)}).id)
+        ids.append(app.enqueue(type, {"ms": chance.randrange(50)}).id)
     return ids
