@@ -33,7 +33,6 @@ class Arena:
     def __init__(self, contender: Contender, url: str, folder: Path) -> None:
         self.contender = contender
         self._words = contender.words
-        self._folder = folder
         self._log = folder / f"{contender.name}-{time.monotonic_ns()}.log"
         self._notes = self._log.with_suffix(".notes")
         self._url = url

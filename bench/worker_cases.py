@@ -36,18 +36,19 @@ def drain(place: WorkerPlace, pace: Pace) -> list[Row]:
     """From the moment that a full queue is let go until the tables say that the last job is done."""
 
     def rate(contender: Contender, number: int) -> float:
-        jobs = round(pace.backlog * contender.share)  # of a slow one, to see the end of it
+        jobs = round(pace.backlog * contender.share)
         with arena(contender, place) as field, field.worker() as worker:
             return jobs / field.drain(jobs, worker)
 
     many, default, others = ours(place, SLOTS), ours(place), peers(place)
     rates = in_turn([many, default, *others], rate, pace.rounds)
-    title = f"drain {pace.backlog:,} jobs"
-    rows = [
-        beside(f"{title}, {SLOTS} slots", peer, rates, many, DRAIN.get(peer.name))
-        for peer in others
-    ]
-    return [*rows, beside(f"{title}, default slots", others[0], rates, default)]
+    title = f"drain {pace.backlog:,}"
+    rows = [beside(f"{title}, default slots", others[0], rates, default)]
+    for peer in others:
+        fewer = f" against {pace.backlog * peer.share:,.0f}" if peer.share < 1 else ""
+        goal = DRAIN.get(peer.name)
+        rows.append(beside(f"{title}{fewer}, {SLOTS} slots", peer, rates, many, goal))
+    return rows
 
 
 def pickup(place: WorkerPlace, pace: Pace) -> list[Row]:

@@ -170,8 +170,12 @@ def test_before_the_commit_nobody_sees_the_end(
 
 
 @over(FEW)
-def test_a_run_whose_claim_is_gone_is_told_so(database: Database, world: World, kind: Kind) -> None:
-    """The row is deleted before it completes: its rows must not be committed."""
+def test_a_run_whose_claim_is_gone_is_told_so(
+    database: Database, world: World, kind: Kind, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The row is deleted before it completes: its rows must not be committed. The watch, which would
+    stop the run, does not look."""
+    monkeypatch.setattr("holdfast.worker.watch.LOOK", 60.0)
     problems: list[BaseException] = []
 
     async def body(ctx: Context) -> None:

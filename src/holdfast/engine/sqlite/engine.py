@@ -90,6 +90,7 @@ class SqliteEngine(Examined):
         self._readers: list[sqlite3.Connection] = []
         self._subscribers: list[SqliteWakeups] = []
         self._hinted = False
+        self._looking = threading.Lock()
         self._migrated: list[str] = []
 
     @classmethod
@@ -268,7 +269,8 @@ class SqliteEngine(Examined):
         with self._turns.take():
             before = writer.total_changes
             try:
-                cursor.execute(BEGIN)
+                with self._looking:  # a look in progress is a read that cannot become a write
+                    cursor.execute(BEGIN)
                 answers = self._answers(group)
                 cursor.execute("COMMIT" if answers else "ROLLBACK")
             except BaseException as problem:
@@ -370,8 +372,9 @@ class SqliteEngine(Examined):
         writer = self._open()
 
         def version() -> int:
-            number: int = writer.execute("PRAGMA data_version").fetchone()[0]
-            return number
+            with self._looking:
+                [(number,)] = writer.execute("PRAGMA data_version").fetchall()
+            return int(number)
 
         subscriber = SqliteWakeups(self.path, version, self._subscribers.remove)
         self._subscribers.append(subscriber)
