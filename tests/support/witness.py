@@ -1,6 +1,6 @@
 """The witness: what really happened, written down by every process as it happens, and the checker
-that compares it with what must hold. One line a fact, appended by a single write, so that a process
-killed at any moment leaves whole lines; times are the machine's monotonic clock, the same for all."""
+that compares it with what must hold. One line a fact, appended by a single write; a process killed at
+that very moment can tear its own line, and no other. Times are the machine's monotonic clock."""
 
 import os
 import time
@@ -31,7 +31,7 @@ class Witness:
         now."""
         pid = os.getpid() if pid is None else pid
         at = time.monotonic() if at is None else at
-        os.write(self._file, f"{what} {job} {claim_no} {pid} {at:.6f}\n".encode())
+        os.write(self._file, f"\n{what} {job} {claim_no} {pid} {at:.6f} .".encode())
 
     def close(self) -> None:
         os.close(self._file)
@@ -48,8 +48,10 @@ class Fact(NamedTuple):
 def read(path: str | Path) -> list[Fact]:
     facts = []
     for line in Path(path).read_text().splitlines():
-        what, job, claim_no, pid, at = line.split()
-        facts.append(Fact(what, job, int(claim_no), int(pid), float(at)))
+        words = line.split()
+        if len(words) == 6 and words[-1] == ".":  # else torn: by a kill, or not yet whole
+            what, job, claim_no, pid, at, _ = words
+            facts.append(Fact(what, job, int(claim_no), int(pid), float(at)))
     return sorted(facts, key=lambda fact: fact.at)
 
 

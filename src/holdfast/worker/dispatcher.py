@@ -147,7 +147,8 @@ class Dispatcher:
             self._claim(worker)
         now = time.monotonic()
         if any(not lane.dry and lane.free and lane.types for lane in self._lanes):
-            return 0.0 if self._alone is not True else self._poll
+            # The process for suspects ends when none are left: until then it looks often.
+            return 0.1 if self._alone is True else 0.0
         return max(0.0, min(self._due_at, self._poll_at) - now)
 
     def _promote(self, now: float) -> None:
