@@ -76,8 +76,9 @@ class Arena:
             self._check(tables)
             return took
 
-    def lateness(self, count: int, seed: int, worker: Process) -> list[float]:
-        """How late so many single jobs began, in milliseconds."""
+    def lateness(self, count: int, seed: int, worker: Process) -> list[tuple[float, float]]:
+        """How late so many single jobs began, in milliseconds: after the enqueue had returned, and
+        after it was called."""
         begin = time.perf_counter()
         with self._script("send", count, seed):
             pass
@@ -85,10 +86,16 @@ class Arena:
             self._go_on(begin, worker)
         return late
 
-    def _noted(self) -> list[float]:
+    def _noted(self) -> list[tuple[float, float]]:
         if not self._notes.exists():
             return []
-        return [int(line) / 1e6 for line in self._notes.read_text().split()]
+        facts = [line.split() for line in self._notes.read_text().splitlines()]
+        acked = {sent: int(at) for what, sent, at in facts if what == "acked"}
+        return [
+            (max(0, int(at) - acked[sent]) / 1e6, (int(at) - int(sent)) / 1e6)
+            for what, sent, at in facts
+            if what == "begun" and sent in acked
+        ]
 
     def _go_on(self, begin: float, worker: Process) -> None:
         worker.check()

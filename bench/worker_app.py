@@ -37,7 +37,9 @@ def fill(count: int) -> None:
 def send(count: int, seed: int) -> None:
     noop.enqueue()
     for _ in script.pauses(count, seed):
-        note.enqueue(sent=time.time_ns())
+        sent = time.time_ns()
+        note.enqueue(sent=sent)
+        script.acked(sent)
 
 
 if __name__ == "__main__":

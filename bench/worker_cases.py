@@ -52,9 +52,9 @@ def drain(place: WorkerPlace, pace: Pace) -> list[Row]:
 
 
 def pickup(place: WorkerPlace, pace: Pace) -> list[Row]:
-    """From an enqueue in another process until the handler begins, on a worker that has nothing else
-    to do."""
-    late: dict[Contender, list[float]] = {}
+    """From the moment that another process has enqueued (its commit is acknowledged), or called, until
+    the handler begins, on a worker that has nothing else to do."""
+    late: dict[Contender, list[tuple[float, float]]] = {}
 
     def collect(contender: Contender, number: int) -> None:
         with arena(contender, place) as field, field.worker() as worker:
@@ -66,10 +66,15 @@ def pickup(place: WorkerPlace, pace: Pace) -> list[Row]:
     in_turn([mine, *others], collect, pace.rounds)
     rows = []
     for peer in others:
-        for percent, bound in ((50, 2.0), (99, 10.0)):
-            figures = {who: [percentile(found, percent)] for who, found in late.items()}
-            goal = at_most(bound, of="ours") if peer is others[0] else None
-            rows.append(beside(f"pickup p{percent} in ms", peer, figures, mine, goal))
+        for column, since in enumerate(("commit", "call")):
+            for percent, bound in ((50, 2.0), (99, 10.0)):
+                figures = {
+                    who: [percentile([times[column] for times in found], percent)]
+                    for who, found in late.items()
+                }
+                goal = at_most(bound, of="ours") if peer is others[0] and not column else None
+                title = f"pickup p{percent} in ms since the {since}"
+                rows.append(beside(title, peer, figures, mine, goal))
     return rows
 
 

@@ -46,8 +46,18 @@ def pauses(count: int, seed: int) -> Iterator[None]:
 
 
 def note(sent: int) -> None:
-    """The handler's first act: how long ago was it sent? Both clocks are this machine's."""
-    late = time.time_ns() - sent
+    """The handler's first act. `sent`, the moment before the enqueue, also names the job. All clocks
+    are this machine's."""
+    _write(b"begun", sent)
+
+
+def acked(sent: int) -> None:
+    """The enqueue has returned: the job is in the database."""
+    _write(b"acked", sent)
+
+
+def _write(what: bytes, sent: int) -> None:
+    line = b"%s %d %d\n" % (what, sent, time.time_ns())
     notes = os.open(os.environ["BENCH_NOTES"], os.O_WRONLY | os.O_APPEND | os.O_CREAT)
-    os.write(notes, b"%d\n" % late)
+    os.write(notes, line)
     os.close(notes)

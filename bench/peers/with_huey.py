@@ -51,7 +51,9 @@ def send(count: int, seed: int) -> None:
     queue.task(name="noop")(noop)()
     task = queue.task(name="note")(script.note)
     for _ in script.pauses(count, seed):
-        task(time.time_ns())
+        sent = time.time_ns()
+        task(sent)
+        script.acked(sent)
 
 
 if __name__ == "__main__":

@@ -61,7 +61,9 @@ async def send(connection: Any, count: int, seed: int) -> None:
     queries = Queries.from_asyncpg_connection(connection)
     await queries.enqueue("noop", None)
     for _ in script.pauses(count, seed):
-        await queries.enqueue("note", str(time.time_ns()).encode())
+        sent = time.time_ns()
+        await queries.enqueue("note", str(sent).encode())
+        script.acked(sent)
 
 
 if __name__ == "__main__":

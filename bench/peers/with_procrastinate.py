@@ -54,7 +54,9 @@ async def fill(app: Any, count: int) -> None:
 async def send(app: Any, count: int, seed: int) -> None:
     await app.tasks["noop"].defer_async()
     for _ in script.pauses(count, seed):
-        await app.tasks["note"].defer_async(sent=time.time_ns())
+        sent = time.time_ns()
+        await app.tasks["note"].defer_async(sent=sent)
+        script.acked(sent)
 
 
 if __name__ == "__main__":

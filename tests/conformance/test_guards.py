@@ -37,7 +37,7 @@ def test_the_fence(database: Database) -> None:
 
 
 FENCES = {
-    ("sqlite", "complete"): "   AND holdfast_jobs.claim_no = json_extract(new.value, '$[1]')\n",
+    ("sqlite", "complete"): "   AND claim_no = :claim_no\n",
     ("sqlite", "finish"): "   AND claim_no = :claim_no\n",
     ("postgres", "complete"): "   AND jobs.claim_no = new.claim_no\n",
     ("postgres", "finish"): "   AND jobs.claim_no = new.claim_no\n",

@@ -41,9 +41,10 @@ INDEXES: dict[str, set[str]] = {
     "replace": {"id"},
     "claim": {"claim", "id"},
     "claim_types": {"claim", "id"},
+    "look": {"claim", "id"},
+    "take": {"id"},
     "claim_suspect": {"suspect", "id"},
     "suspects": {"suspect"},
-    "payloads": {"id"},
     "complete": {"id"},
     "finish": {"id"},
     "insert_results": set(),
@@ -96,6 +97,14 @@ class Case:
     runs: frozenset[str]  #: the statements; a case that stops running one no longer guards it
     rows: int = 10 * LIMIT  #: of jobs and attempts that one statement may read
     needs: tuple[str, ...] = ()  #: the indexes without any of which it must be found out
+
+    def runs_on(self, engine: str) -> set[str]:
+        """Without those that only the other engine runs ("sqlite:look")."""
+        return {
+            word.rpartition(":")[2]
+            for word in self.runs
+            if word.partition(":")[0] in (word, engine)
+        }
 
 
 CASES: list[Case] = []
@@ -166,24 +175,25 @@ def _claim(engine: Engine, queue: str, types: tuple[str, ...]) -> list[Job]:
     return engine.claim(queue, LIMIT, worker=LIVE[0], types=types)
 
 
+_CLAIM = "sqlite:look sqlite:take postgres:claim postgres:claim_types"
 _CLAIM_ROWS = 10 * LIMIT + 50 * len(TYPES)
 
 
-@case("claim claim_types", rows=_CLAIM_ROWS, needs="claim id")
+@case(_CLAIM, rows=_CLAIM_ROWS, needs="claim id")
 def _claim_best(engine: Engine, world: World) -> None:
     assert len(_claim(engine, "default", TYPES)) == LIMIT
     assert len(_claim(engine, "default", TYPES)) == LIMIT  # goes on where the first one ended
     assert len(_claim(engine, "mail", TYPES[:1])) == LIMIT
 
 
-@case("claim claim_types", rows=10, needs="claim")
+@case("sqlite:look postgres:claim postgres:claim_types", rows=10, needs="claim")
 def _claim_nothing(engine: Engine, world: World) -> None:
     assert _claim(engine, "default", ("idle", "idler")) == []
     assert _claim(engine, "nowhere", TYPES) == []
     assert _claim(engine, "default", ("idle",)) == []
 
 
-@case("claim claim_types", rows=10, needs="claim")
+@case("sqlite:look postgres:claim postgres:claim_types", rows=10, needs="claim")
 def _claim_when_not_allowed(engine: Engine, world: World) -> None:
     for types in (TYPES, TYPES[:1]):
         assert engine.claim("default", LIMIT, worker=DEAD[0], types=types) == []

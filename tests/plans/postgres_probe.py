@@ -74,7 +74,7 @@ class PostgresProbe(PostgresEngine):
             for command in before:
                 self.connection.plainly(command)
             case.act(self, world)
-        assert case.runs <= {explained.name for explained in self.explained}
+        assert case.runs_on("postgres") <= {explained.name for explained in self.explained}
         return self.explained
 
 

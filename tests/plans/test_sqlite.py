@@ -68,5 +68,5 @@ def test_finish_goes_by_primary_key(sqlite_worlds: Worlds):
         plans = {one.name: one.plan for one in ran if one.sql.startswith("UPDATE holdfast_jobs")}
         by_key = "SEARCH holdfast_jobs USING PRIMARY KEY (id=?)"
         assert plans.keys() == {"complete", "finish"}
-        assert plans["complete"].splitlines() == ["SCAN new VIRTUAL TABLE INDEX 1:", by_key]
+        assert plans["complete"].splitlines()[0] == by_key
         assert plans["finish"] == by_key

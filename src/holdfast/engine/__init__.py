@@ -14,6 +14,7 @@ from holdfast.clock import Clock, SystemClock
 from holdfast.engine.script import Script, T
 from holdfast.engine.values import (
     Beat,
+    Fetched,
     Filter,
     Finding,
     Held,
@@ -33,6 +34,7 @@ from holdfast.outcome import Applied, Finish
 __all__ = [
     "Beat",
     "Engine",
+    "Fetched",
     "Filter",
     "Finding",
     "Held",
@@ -144,6 +146,9 @@ class Engine(Inspector, Protocol):
     def claim(self, queue: str, limit: int, *, worker: str, types: Sequence[str]) -> list[Job]:
         """Take up to `limit` pending jobs of these types, in the order of running. A dead or
         unknown worker, and a paused queue, get nothing."""
+
+    def fetch(self, queue: str, limit: int, *, worker: str, types: Sequence[str]) -> Fetched:
+        """The same for a worker that comes again and again: it may get less than there is, soon."""
 
     def claim_suspect(
         self, queues: Sequence[str], *, worker: str, types: Sequence[str]

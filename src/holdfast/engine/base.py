@@ -13,6 +13,7 @@ from holdfast.clock import Clock
 from holdfast.engine import (
     Beat,
     Engine,
+    Fetched,
     Filter,
     Held,
     Page,
@@ -22,6 +23,7 @@ from holdfast.engine import (
     Seen,
     Swept,
     WorkerInfo,
+    claims,
     inspection,
     liveness,
     verbs,
@@ -72,8 +74,14 @@ class BaseEngine(Engine):
             )
 
     def claim(self, queue: str, limit: int, *, worker: str, types: Sequence[str]) -> list[Job]:
-        wanted = list(types)
-        return self.run(lambda: verbs.claim(self.dialect, queue, limit, worker, wanted), write=True)
+        wanted = [{"type": type, "limit": limit} for type in types]
+        return self.run(
+            lambda: claims.claim(self.dialect, queue, limit, worker, wanted), write=True
+        )
+
+    def fetch(self, queue: str, limit: int, *, worker: str, types: Sequence[str]) -> Fetched:
+        jobs = self.claim(queue, limit, worker=worker, types=types)
+        return Fetched(jobs, more=len(jobs) >= limit)
 
     def finish(self, finishes: Sequence[Finish]) -> dict[Claim, Applied]:
         if not finishes:
@@ -124,7 +132,7 @@ class BaseEngine(Engine):
         self, queues: Sequence[str], *, worker: str, types: Sequence[str]
     ) -> list[Job]:
         return self.run(
-            lambda: verbs.claim_suspect(self.dialect, queues, worker, types), write=True
+            lambda: claims.claim_suspect(self.dialect, queues, worker, types), write=True
         )
 
     def beat(self, worker: str, info: str) -> Beat:

@@ -19,7 +19,6 @@ class Run(NamedTuple):
     batch: Sequence[Mapping[str, Any]] | None = None  #: members, for a statement that takes many
     options: frozenset[str] = frozenset()  #: its optional lines
     tell: str = ""  #: of a batch: answer with this field of the members that changed something
-    fields: tuple[str, ...] = ()  #: of the members, as a JSON batch on SQLite has them
 
 
 class Reply(NamedTuple):

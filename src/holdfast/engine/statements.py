@@ -97,6 +97,11 @@ def fill(text: str, words: Mapping[str, str]) -> str:
     return re.sub(r"\{([a-z_]+)\}", lambda match: known[match[1]], text)
 
 
+def qualified(columns: str, table: str = "jobs") -> str:
+    """A list of columns, each with its table's name."""
+    return ", ".join(f"{table}.{column.strip()}" for column in columns.split(","))
+
+
 def _status_lists() -> dict[str, str]:
     sets: Mapping[str, Iterable[Status]] = {
         "every_status": Status,

@@ -54,6 +54,13 @@ class Report(NamedTuple):
     message: str | None
 
 
+class Fetched(NamedTuple):
+    """What a worker got when it asked for jobs."""
+
+    jobs: list[Job]
+    more: bool  #: there may be more: ask again
+
+
 class Promoted(NamedTuple):
     moved: int
     queues: frozenset[str]

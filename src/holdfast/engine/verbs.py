@@ -7,7 +7,7 @@ from datetime import datetime
 from functools import lru_cache
 from typing import Any, Protocol
 
-from holdfast.engine.inspection import columns_to_job, get
+from holdfast.engine.inspection import get
 from holdfast.engine.script import Reply, Row, Run, Script
 from holdfast.engine.values import Promoted
 from holdfast.errors import DatabaseBusy, KeyConflict
@@ -17,7 +17,8 @@ from holdfast.outcome import Applied, Finish, Outcome
 MICRO = 1_000_000
 _TARGETS = {outcome: Status(TRANSITIONS[outcome].target or "") for outcome in Outcome}
 _GIVEN_BACK = frozenset({Outcome.SNOOZED, Outcome.RELEASED, Outcome.CRASHED})
-_COMPLETE = ("id", "claim_no", "keep")
+_PLAIN: frozenset[str] = frozenset()
+_HINT = frozenset({"hint"})
 _TRIES = 50  # a key that changes hands this often while we look is another's bug
 
 
@@ -34,14 +35,18 @@ class Dialect(Protocol):
         """A moment, from a column."""
 
     bodies_apart: bool  #: payloads and results have tables of their own
+    hints_by_the_way: bool  #: an insert can hint at one queue itself
+    claims_in_one: bool  #: one statement finds jobs and makes them running
 
 
 def insert(
     dialect: Dialect, jobs: Sequence[NewJob], *, hint: Iterable[str] = ()
 ) -> Script[list[Job]]:
     """`hint`: the queues to hint at."""
-    made = yield from _insert(dialect, jobs)
-    yield from wake(hint)
+    queues = frozenset(hint)
+    made = yield from _insert(dialect, jobs, queues)
+    if not (dialect.hints_by_the_way and len(queues) == 1):
+        yield from wake(queues)
     return made
 
 
@@ -56,13 +61,17 @@ def _queue_names(queues: frozenset[str]) -> str:
     return json.dumps(sorted(queues))
 
 
-def _insert(dialect: Dialect, jobs: Sequence[NewJob]) -> Script[list[Job]]:
+def _insert(dialect: Dialect, jobs: Sequence[NewJob], hint: frozenset[str]) -> Script[list[Job]]:
     now = dialect.now()
     rows = [new_row(dialect, job, now) for job in jobs]
-    reply = yield Run("insert", {"now": now}, rows)
+    params, options = {"now": now}, _PLAIN
+    if dialect.hints_by_the_way and len(hint) == 1:
+        params, options = {"now": now, "hint": next(iter(hint))}, _HINT
+    reply = yield Run("insert", params, rows, options)
     if reply.changed == len(jobs):
         yield from _payloads(dialect, rows)
         return _inserted(dialect, jobs, now, reply)
+    yield from wake(hint)  # what is replaced or found below was not inserted
     present = yield Run("present", {"ids": json.dumps([job.id for job in jobs])})
     there = {row[0] for row in present.rows}
     yield from _payloads(dialect, [row for row in rows if row["id"] in there])
@@ -138,7 +147,7 @@ def _replacement(dialect: Dialect, job: NewJob, holder: str) -> dict[str, Any]:
 
 def _inserted(dialect: Dialect, jobs: Sequence[NewJob], now: Any, reply: Reply) -> list[Job]:
     """The jobs as they stand now. An engine whose clock decides told what it wrote."""
-    told = {row[0]: row[1:] for row in reply.rows}
+    told = {row[0]: row[1:4] for row in reply.rows}
     return [new_to_job(dialect, job, *told.get(job.id, (None, now, None))) for job in jobs]
 
 
@@ -186,44 +195,6 @@ def new_to_job(dialect: Dialect, job: NewJob, status: Any, now: Any, run_at: Any
     )
 
 
-def claim(
-    dialect: Dialect, queue: str, limit: int, worker: str, types: Sequence[Any]
-) -> Script[list[Job]]:
-    """`types`: their names, or what else the engine's statement takes."""
-    if not types:
-        return []
-    params = {"now": dialect.now(), "queue": queue, "limit": limit, "worker": worker}
-    if len(types) == 1:
-        reply = yield Run("claim", params | {"type": types[0], "types": json.dumps(types)})
-    else:
-        reply = yield Run("claim_types", params | {"types": json.dumps(types)})
-    if dialect.bodies_apart and reply.rows:
-        ids = json.dumps([row[0] for row in reply.rows])
-        payloads: dict[str, str] = dict((yield Run("payloads", {"ids": ids})).rows)
-        jobs = [columns_to_job(dialect, row, Body(payloads[row[0]])) for row in reply.rows]
-    else:
-        jobs = [columns_to_job(dialect, row) for row in reply.rows]
-    jobs.sort(key=order_of_running)  # RETURNING promises no order
-    return jobs
-
-
-def claim_suspect(
-    dialect: Dialect, queues: Sequence[str], worker: str, types: Sequence[str]
-) -> Script[list[Job]]:
-    lists = {"queues": json.dumps(list(queues)), "types": json.dumps(list(types))}
-    reply = yield Run("claim_suspect", {"now": dialect.now(), "worker": worker, **lists})
-    if not dialect.bodies_apart or not reply.rows:
-        return [columns_to_job(dialect, row) for row in reply.rows]
-    payloads: dict[str, str] = dict(
-        (yield Run("payloads", {"ids": json.dumps([reply.rows[0][0]])})).rows
-    )
-    return [columns_to_job(dialect, row, Body(payloads[row[0]])) for row in reply.rows]
-
-
-def order_of_running(job: Job) -> tuple[int, datetime, str]:
-    return job.rank, job.run_at, job.id
-
-
 def finish(
     dialect: Dialect, finishes: Sequence[Finish], *, wait: bool = False
 ) -> Script[dict[Claim, Applied]]:
@@ -234,7 +205,7 @@ def finish(
     completed = [finish for finish in finishes if finish.outcome is Outcome.COMPLETED]
     if completed:
         rows = [_complete_row(finish) for finish in completed]
-        run = Run("complete", {"now": now}, rows, options, "id", _COMPLETE)
+        run = Run("complete", {"now": now}, rows, options, "id")
         common = {row[0] for row in (yield run).rows}
     done = common
     if len(done) < len(finishes):

@@ -50,6 +50,7 @@ class Dispatcher:
         self._pausing = False
         self._closing = False
         self._due_at = 0.0
+        self._due_is_known = False
         self._poll_at = 0.0
         self._suspects_at = 0.0
         self._waits_alone = False
@@ -126,7 +127,7 @@ class Dispatcher:
             if "*" in hints or lane.queue in hints:
                 lane.dry = False
         if hints:
-            self._due_at = 0.0  # what was added may be due sooner than what we know of
+            self._due_is_known = False  # what was added may be due sooner than what we know of
 
     def _tick(self) -> float:
         """Take what can be taken; the seconds to wait then."""
@@ -139,21 +140,23 @@ class Dispatcher:
             self._poll_at = now + self._poll
             for lane in self._lanes:
                 lane.dry = False
-        if self._alone is not True:
-            self._promote(now)
+        if self._alone is not True and now >= self._due_at:
+            self._promote()
         if self._alone is not False and self._isolate(worker, now):
             return self._poll
         if self._alone is not True:
             self._claim(worker)
+            if not self._due_is_known:  # after the claim: what is pending need not wait for it
+                self._promote()
         now = time.monotonic()
         if any(not lane.dry and lane.free and lane.types for lane in self._lanes):
             # The process for suspects ends when none are left: until then it looks often.
             return 0.1 if self._alone is True else 0.0
         return max(0.0, min(self._due_at, self._poll_at) - now)
 
-    def _promote(self, now: float) -> None:
-        if now < self._due_at:
-            return
+    def _promote(self) -> None:
+        """Look when something is due; what is due now becomes pending."""
+        now = time.monotonic()
         due = self._engine.next_due()
         if due is not None and due <= 0:
             promoted = self._engine.promote(PROMOTED)
@@ -161,15 +164,16 @@ class Dispatcher:
             for lane in self._lanes:
                 if lane.queue in promoted.queues:
                     lane.dry = False
-        self._due_at = now + self._poll if due is None else now + due
+        self._due_at = now + (self._poll if due is None else due)
+        self._due_is_known = True
 
     def _claim(self, worker: str) -> None:
         for lane in self._lanes:
             free = lane.free
             if lane.dry or not free or not lane.types or self._pausing:
                 continue
-            jobs = self._engine.claim(lane.queue, free, worker=worker, types=lane.types)
-            lane.dry = len(jobs) < free
+            jobs, more = self._engine.fetch(lane.queue, free, worker=worker, types=lane.types)
+            lane.dry = not more
             if jobs:
                 with self._lock:
                     lane.free -= len(jobs)

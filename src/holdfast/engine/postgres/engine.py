@@ -12,7 +12,8 @@ import psycopg
 from psycopg.rows import tuple_row
 
 from holdfast.clock import Clock
-from holdfast.engine import Transaction, migrate, verbs
+from holdfast.engine import Fetched, Transaction, claims, migrate, verbs
+from holdfast.engine.claims import CLAIMED
 from holdfast.engine.group import GroupCommit, Request
 from holdfast.engine.inspection import COLUMNS
 from holdfast.engine.postgres import transaction
@@ -25,10 +26,11 @@ from holdfast.engine.postgres.connection import (
     where_is,
 )
 from holdfast.engine.postgres.connections import Connections
+from holdfast.engine.postgres.copying import COPY, COPY_FROM, copy_row, is_plain
 from holdfast.engine.postgres.doctor import Examined
 from holdfast.engine.postgres.wakeups import Herald, PostgresWakeups
 from holdfast.engine.script import Reply, Run, Script, T, drive
-from holdfast.engine.statements import Statements
+from holdfast.engine.statements import Statements, qualified
 from holdfast.engine.transaction import aunwrap, unwrap
 from holdfast.errors import (
     DatabaseBusy,
@@ -44,19 +46,16 @@ from holdfast.outcome import Applied, Finish
 
 PACKAGE = "holdfast.engine.postgres"
 GROUP = 200  # enqueues that share a commit at the most
-COPY_FROM = 50  # jobs, from which on COPY is quicker than one JSON parameter
 _REQUEUES = frozenset({"promote", "rescue", "retry", "replace"})
 _SCHEMA = re.compile(r"[a-z_][a-z0-9_]{0,50}")
-_COPY = (
-    "COPY {schema}.jobs (id, type, queue, status, priority, rank, entity_type, entity_id,"
-    " max_attempts, timeout, created_at, updated_at, run_at, payload) FROM STDIN"
-)
 
 
 class PostgresDialect:
     """Times are the server's, unless a clock rules; as parameters they are ISO text."""
 
     bodies_apart = False
+    claims_in_one = True
+    hints_by_the_way = True
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
@@ -96,6 +95,7 @@ class PostgresEngine(Examined):
             "schema": schema,
             "now": "COALESCE(:now::text::timestamptz, statement_timestamp())",
             "columns": "id::text" + COLUMNS.removeprefix("id"),
+            "claimed": qualified(CLAIMED).replace("jobs.id", "jobs.id::text", 1),
         }
         self._words: Mapping[str, str] = words
         self._statements = Statements(PACKAGE, words)
@@ -245,7 +245,7 @@ class PostgresEngine(Examined):
         if not jobs:
             return []
         self._bounds.inserted(jobs)
-        if len(jobs) >= COPY_FROM and all(_is_plain(job) for job in jobs):
+        if len(jobs) >= COPY_FROM and all(is_plain(job) for job in jobs):
             inserted = self._copy(jobs, notify)
         elif notify and all(job.key is None for job in jobs):
             inserted = self._group.submit(jobs)
@@ -280,7 +280,7 @@ class PostgresEngine(Examined):
     def _insert_now(self, jobs: Sequence[NewJob], notify: bool = True) -> list[Job]:
         queues = frozenset(job.queue for job in jobs) if notify else frozenset()
         at_once = self._herald.due(queues)
-        plain = not at_once and all(job.key is None for job in jobs)
+        plain = len(at_once) <= 1 and all(job.key is None for job in jobs)
 
         def script() -> Script[list[Job]]:
             return verbs.insert(self.dialect, jobs, hint=at_once)
@@ -298,9 +298,9 @@ class PostgresEngine(Examined):
             with connection.transaction(), connection.cursor(row_factory=tuple_row) as cursor:
                 cursor.execute("SELECT COALESCE(%s::timestamptz, now())", [self.dialect.now()])
                 now = cursor.fetchall()[0][0]
-                with cursor.copy(_COPY.format(schema=self.schema)) as copy:
+                with cursor.copy(COPY.format(schema=self.schema)) as copy:
                     for job in jobs:
-                        copy.write_row(_copy_row(job, now))
+                        copy.write_row(copy_row(job, now))
                 self._drive(connection, lambda: verbs.wake(at_once))
             return [verbs.new_to_job(self.dialect, job, "pending", now, now) for job in jobs]
 
@@ -320,16 +320,24 @@ class PostgresEngine(Examined):
         return self.run(lambda: verbs.finish(self.dialect, finishes), write=not plain)
 
     def claim(self, queue: str, limit: int, *, worker: str, types: Sequence[str]) -> list[Job]:
+        jobs, more = self.fetch(queue, limit, worker=worker, types=types)
+        if more and len(jobs) < limit:
+            jobs += self.fetch(queue, limit - len(jobs), worker=worker, types=types).jobs
+            jobs.sort(key=claims.order_of_running)
+        return jobs
+
+    def fetch(self, queue: str, limit: int, *, worker: str, types: Sequence[str]) -> Fetched:
         wanted = self._bounds.start(queue, types)
         jobs = self._claim(queue, limit, worker, wanted)
-        everything = self._bounds.looked_at_everything(wanted)
-        if len(jobs) < limit and not everything and self._bounds.may_look_again():
-            self._bounds.forget(queue, types)
-            wanted = self._bounds.start(queue, types)
-            jobs += self._claim(queue, limit - len(jobs), worker, wanted)
-            jobs.sort(key=verbs.order_of_running)
         self._bounds.claimed(queue, jobs)
-        return jobs
+        if len(jobs) >= limit or self._bounds.looked_at_everything(wanted):
+            return Fetched(jobs, more=len(jobs) >= limit)
+        if not self._bounds.may_look_again():
+            return Fetched(jobs, more=False)
+        self._bounds.forget(queue, types)
+        if jobs:  # they need not wait for a look at everything
+            return Fetched(jobs, more=True)
+        return self.fetch(queue, limit, worker=worker, types=types)
 
     def _claim(
         self, queue: str, limit: int, worker: str, wanted: Sequence[dict[str, Any]]
@@ -337,7 +345,7 @@ class PostgresEngine(Examined):
         began = time.monotonic()
         # One statement, which commits itself: no transaction around it.
         jobs = self.run(
-            lambda: verbs.claim(self.dialect, queue, limit, worker, wanted), write=False
+            lambda: claims.claim(self.dialect, queue, limit, worker, wanted), write=False
         )
         if self._bounds.looked_at_everything(wanted):
             self._bounds.took(time.monotonic() - began)
@@ -366,26 +374,3 @@ class PostgresEngine(Examined):
         subscriber = PostgresWakeups(connect, self.schema, self._subscribers.remove)
         self._subscribers.append(subscriber)
         return subscriber
-
-
-def _is_plain(job: NewJob) -> bool:
-    return job.key is None and job.run_at is None and not job.delay
-
-
-def _copy_row(job: NewJob, now: datetime) -> tuple[Any, ...]:
-    return (
-        job.id,
-        job.type,
-        job.queue,
-        "pending",
-        job.priority,
-        -job.priority,
-        job.entity_type,
-        job.entity_id,
-        job.max_attempts,
-        job.timeout,
-        now,
-        now,
-        now,
-        job.payload,
-    )

@@ -95,7 +95,7 @@ def _each(cursor: sqlite3.Cursor, command: Command, run: Run) -> Reply:
     """Member by member: which of them changed something, or what they returned."""
     rows: list[Any] = []
     batch = run.batch or ()
-    if "batch" in command.names:
+    if "ids" in command.names:
         return _together(cursor, command, run, batch)
     values = _tuples(command)
     if run.tell and len(batch) > 1 and _all_change(cursor, command, batch):
@@ -112,24 +112,30 @@ def _each(cursor: sqlite3.Cursor, command: Command, run: Run) -> Reply:
 def _together(
     cursor: sqlite3.Cursor, command: Command, run: Run, batch: Sequence[Mapping[str, Any]]
 ) -> Reply:
-    """The whole batch as one JSON parameter; member by member if not every one counted."""
-    cursor.execute("SAVEPOINT whole")
-    cursor.execute(command.sql, json_batch(run, batch))
-    done = list(batch)
-    if cursor.rowcount != len(batch):
-        cursor.execute("ROLLBACK TO whole")
-        done = []
-        for member in batch:
-            if cursor.execute(command.sql, json_batch(run, [member])).rowcount:
-                done.append(member)
-    cursor.execute("RELEASE whole")
+    """Members that differ in nothing but their ids in one step; one by one if not every one
+    counted."""
+    shared = [name for name in command.names if name != "ids" and name not in run.params]
+    groups: dict[tuple[Any, ...], list[Mapping[str, Any]]] = {}
+    for member in batch:
+        groups.setdefault(tuple([member[name] for name in shared]), []).append(member)
+    done: list[Mapping[str, Any]] = []
+    for members in groups.values():
+        cursor.execute("SAVEPOINT whole")
+        if cursor.execute(command.sql, by_ids(run, members)).rowcount == len(members):
+            done += members
+        else:
+            cursor.execute("ROLLBACK TO whole")
+            for member in members:
+                if cursor.execute(command.sql, by_ids(run, [member])).rowcount:
+                    done.append(member)
+        cursor.execute("RELEASE whole")
     return Reply([(member[run.tell],) for member in done], len(done))
 
 
-def json_batch(run: Run, members: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """The parameters of a statement that takes its batch as JSON."""
-    rows = [[member[field] for field in run.fields] for member in members]
-    return {**run.params, "batch": json.dumps(rows)}
+def by_ids(run: Run, members: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """The parameters of a statement that takes the ids of its members as JSON, and the rest as the
+    first has it."""
+    return {**run.params, **members[0], "ids": json.dumps([member["id"] for member in members])}
 
 
 def _all_change(cursor: sqlite3.Cursor, command: Command, batch: Sequence[Any]) -> bool:

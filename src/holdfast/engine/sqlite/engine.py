@@ -13,6 +13,7 @@ from urllib.parse import parse_qsl, unquote, urlsplit
 
 from holdfast.clock import Clock, from_microseconds, to_microseconds
 from holdfast.engine import Transaction, migrate, verbs
+from holdfast.engine.claims import CLAIMED
 from holdfast.engine.group import GroupCommit, Request
 from holdfast.engine.inspection import COLUMNS
 from holdfast.engine.script import Reply, Run, Script, T, drive
@@ -23,13 +24,20 @@ from holdfast.engine.sqlite.doctor import Examined
 from holdfast.engine.sqlite.filesystem import refuse_network
 from holdfast.engine.sqlite.turn import Turns
 from holdfast.engine.sqlite.wakeups import SqliteWakeups
-from holdfast.engine.statements import Statements
+from holdfast.engine.statements import Statements, qualified
 from holdfast.engine.transaction import aunwrap, is_async, kind_of, unwrap
 from holdfast.errors import DatabaseBusy, HoldfastError, InvalidURL, SchemaError
 from holdfast.job import Job, NewJob
 
 PACKAGE = "holdfast.engine.sqlite"
-WORDS: Mapping[str, str] = {"now": ":now", "columns": COLUMNS, "schema": ""}
+WORDS: Mapping[str, str] = {
+    "now": ":now",
+    "columns": COLUMNS,
+    "claimed": qualified(CLAIMED),
+    "schema": "",
+    "may_claim": "EXISTS (SELECT 1 FROM holdfast_workers WHERE id = :worker AND died_at IS NULL) "
+    "AND NOT EXISTS (SELECT 1 FROM holdfast_queues WHERE name = :queue AND paused_at IS NOT NULL)",
+}
 BUSY_TIMEOUT = 5.0
 GROUP = 256  # requests that share a commit at the most
 # The write lock first, before anything is read: a transaction that reads and then writes cannot
@@ -48,6 +56,8 @@ class SqliteDialect:
     """Times are integers: microseconds since 1970. All processes share the machine's clock."""
 
     bodies_apart = True
+    claims_in_one = False
+    hints_by_the_way = False
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock

@@ -1,6 +1,6 @@
 -- The SQL of the SQLite engine. The same names, in the same order, as ../postgres/statements.sql.
--- A statement given a batch runs once for each member, or, where it says :batch, once for all of them. Times are microseconds; {now} is the moment
--- of the call. Every write runs after BEGIN IMMEDIATE, so nothing moves between two statements.
+-- A statement given a batch runs once for each member, or, where it says :ids, once for all that are alike. Times are
+-- microseconds; {now} is the moment of the call. Every write runs after BEGIN IMMEDIATE, so nothing moves between two statements.
 -- INDEXED BY, because the application may have run ANALYZE while the tables were small.
 
 -- name: insert
@@ -68,30 +68,41 @@ UPDATE holdfast_payloads
    AND EXISTS (SELECT 1 FROM holdfast_jobs WHERE id = :holder AND status IN ({unfinished}));
 
 -- name: claim
--- Take the best pending jobs of one type in one queue, in the order of running.
-UPDATE holdfast_jobs
-   SET status = 'running',
-       worker_id = :worker,
-       claim_no = claim_no + 1,
-       attempts = attempts + 1,
-       started_at = {now},
-       updated_at = {now},
-       progress = NULL,
-       message = NULL
- WHERE id IN (SELECT id
-                FROM holdfast_jobs INDEXED BY holdfast_jobs_claim
-               WHERE status = 'pending'
-                 AND queue = :queue
-                 AND type = :type
-                 AND suspect = 0
-               ORDER BY rank, run_at, id
-               LIMIT CASE WHEN EXISTS (SELECT 1 FROM holdfast_workers WHERE id = :worker AND died_at IS NULL)
-                           AND NOT EXISTS (SELECT 1 FROM holdfast_queues WHERE name = :queue AND paused_at IS NOT NULL)
-                          THEN :limit ELSE 0 END)
-RETURNING {columns};
+-- Nothing to do: here `look` and `take`, in one transaction, are quicker than an UPDATE that returns rows.
+SELECT 1;
 
 -- name: claim_types
--- The same for several types: the best of all of them.
+-- Nothing to do either.
+SELECT 1;
+
+-- name: look
+-- The best pending jobs of some types in one queue, in the order of running.
+SELECT {claimed}, payload
+  FROM holdfast_jobs AS jobs INDEXED BY holdfast_jobs_claim                                     --? one
+  FROM (SELECT head.id                                                                          --? several
+          FROM json_each(:types) AS wanted                                                      --? several
+    CROSS JOIN holdfast_jobs AS head                                                            --? several
+         WHERE head.id IN (SELECT id                                                            --? several
+                             FROM holdfast_jobs INDEXED BY holdfast_jobs_claim                  --? several
+                            WHERE status = 'pending'                                            --? several
+                              AND queue = :queue                                                --? several
+                              AND type = json_extract(wanted.value, '$.type')                   --? several
+                              AND suspect = 0                                                   --? several
+                            ORDER BY rank, run_at, id                                           --? several
+                            LIMIT CASE WHEN {may_claim} THEN :limit ELSE 0 END)                 --? several
+         ORDER BY head.rank, head.run_at, head.id                                               --? several
+         LIMIT :limit) AS best                                                                  --? several
+ CROSS JOIN holdfast_jobs AS jobs ON jobs.id = best.id                                          --? several
+ CROSS JOIN holdfast_payloads ON holdfast_payloads.job_id = jobs.id
+ WHERE jobs.status = 'pending'
+   AND jobs.queue = :queue                                                                      --? one
+   AND jobs.type = :type                                                                        --? one
+   AND jobs.suspect = 0                                                                         --? one
+ ORDER BY jobs.rank, jobs.run_at, jobs.id
+ LIMIT CASE WHEN {may_claim} THEN :limit ELSE 0 END;
+
+-- name: take
+-- Make those jobs running.
 UPDATE holdfast_jobs
    SET status = 'running',
        worker_id = :worker,
@@ -101,45 +112,21 @@ UPDATE holdfast_jobs
        updated_at = {now},
        progress = NULL,
        message = NULL
- WHERE id IN (SELECT best.id
-                FROM json_each(:types) AS wanted
-          CROSS JOIN holdfast_jobs AS best
-               WHERE best.id IN (SELECT id
-                                   FROM holdfast_jobs INDEXED BY holdfast_jobs_claim
-                                  WHERE status = 'pending'
-                                    AND queue = :queue
-                                    AND type = wanted.value
-                                    AND suspect = 0
-                                  ORDER BY rank, run_at, id
-                                  LIMIT CASE WHEN EXISTS (SELECT 1 FROM holdfast_workers WHERE id = :worker AND died_at IS NULL)
-                           AND NOT EXISTS (SELECT 1 FROM holdfast_queues WHERE name = :queue AND paused_at IS NOT NULL)
-                          THEN :limit ELSE 0 END)
-               ORDER BY best.rank, best.run_at, best.id
-               LIMIT :limit)
-RETURNING {columns};
+ WHERE id IN (SELECT value FROM json_each(:ids));
 
 -- name: claim_suspect
--- Take one of those whose process died under them: whoever claims it runs it alone.
-UPDATE holdfast_jobs
-   SET status = 'running',
-       worker_id = :worker,
-       claim_no = claim_no + 1,
-       attempts = attempts + 1,
-       started_at = {now},
-       updated_at = {now},
-       progress = NULL,
-       message = NULL
- WHERE id IN (SELECT id
-                FROM holdfast_jobs INDEXED BY holdfast_jobs_suspect
-               WHERE status = 'pending'
-                 AND suspect
-                 AND type IN (SELECT value FROM json_each(:types))
-                 AND queue IN (SELECT value FROM json_each(:queues))
-                 AND queue NOT IN (SELECT name FROM holdfast_queues WHERE paused_at IS NOT NULL)
-               ORDER BY rank, run_at, id
-               LIMIT CASE WHEN EXISTS (SELECT 1 FROM holdfast_workers WHERE id = :worker AND died_at IS NULL)
-                          THEN 1 ELSE 0 END)
-RETURNING {columns};
+-- One of those whose process died under them: whoever takes it runs it alone.
+SELECT {claimed}, payload
+  FROM holdfast_jobs AS jobs INDEXED BY holdfast_jobs_suspect
+ CROSS JOIN holdfast_payloads ON holdfast_payloads.job_id = jobs.id
+ WHERE jobs.status = 'pending'
+   AND jobs.suspect
+   AND jobs.type IN (SELECT value FROM json_each(:types))
+   AND jobs.queue IN (SELECT value FROM json_each(:queues))
+   AND jobs.queue NOT IN (SELECT name FROM holdfast_queues WHERE paused_at IS NOT NULL)
+ ORDER BY jobs.rank, jobs.run_at, jobs.id
+ LIMIT CASE WHEN EXISTS (SELECT 1 FROM holdfast_workers WHERE id = :worker AND died_at IS NULL)
+            THEN 1 ELSE 0 END;
 
 -- name: suspects
 -- The queues and types of jobs that wait to be run alone: a bounded look.
@@ -152,31 +139,24 @@ SELECT DISTINCT queue, type
          LIMIT 1000)
  LIMIT 100;
 
--- name: payloads
--- The payloads of jobs just claimed. (Through RETURNING they would be copied once more.)
-SELECT job_id, payload
-  FROM holdfast_payloads
- WHERE job_id IN (SELECT value FROM json_each(:ids));
-
 -- name: complete
--- The common end, and nothing that an index of waiting or running jobs would have to know. One statement for the whole
--- batch: half the time of one for each. What it passes over (a lost claim, a job that is to run again or has a
+-- The common end, and nothing that an index of waiting or running jobs would have to know: all that have the same claim
+-- number and are kept as long, in one statement. What it passes over (a lost claim, a job that is to run again or has a
 -- verdict on it) is left to `finish`. The status is compared through COALESCE so that the planner goes by primary key,
 -- and never by the index of running rows.
 UPDATE holdfast_jobs
    SET status = 'completed',
        completed_at = {now},
-       keep_until = {now} + json_extract(new.value, '$[2]'),
+       keep_until = {now} + :keep,
        error = NULL,
-       finish_no = holdfast_jobs.claim_no,
+       finish_no = claim_no,
        updated_at = {now}
-  FROM json_each(:batch) AS new
- WHERE holdfast_jobs.id = json_extract(new.value, '$[0]')
-   AND holdfast_jobs.claim_no = json_extract(new.value, '$[1]')
-   AND COALESCE(holdfast_jobs.status, '') = 'running'
-   AND holdfast_jobs.rerun_at IS NULL
-   AND holdfast_jobs.suspect = 0
-   AND holdfast_jobs.verdict IS NULL;
+ WHERE id IN (SELECT value FROM json_each(:ids))
+   AND claim_no = :claim_no
+   AND COALESCE(status, '') = 'running'
+   AND rerun_at IS NULL
+   AND suspect = 0
+   AND verdict IS NULL;
 
 -- name: finish
 -- Write how runs ended, each only while its claim holds. The row may know better than the run did:

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from holdfast.engine.script import Reply, Run, Script, T, adrive, drive
-from holdfast.engine.sqlite.connection import json_batch, perform, translate
+from holdfast.engine.sqlite.connection import by_ids, perform, translate
 from holdfast.engine.statements import Statements
 from holdfast.engine.transaction import broken, foreign, is_async, kind_of, outside
 
@@ -123,10 +123,8 @@ class AiosqliteTransaction:
             async with self._connection.cursor() as cursor:
                 cursor.row_factory = None
                 for member in [run.params] if run.batch is None else run.batch:
-                    whole = "batch" in command.names
-                    await cursor.execute(
-                        command.sql, json_batch(run, [member]) if whole else member
-                    )
+                    whole = "ids" in command.names and run.batch is not None
+                    await cursor.execute(command.sql, by_ids(run, [member]) if whole else member)
                     rows += await cursor.fetchall()
                     count += max(cursor.rowcount, 0)
                     if run.tell and cursor.rowcount > 0:

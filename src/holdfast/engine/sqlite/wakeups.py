@@ -17,10 +17,7 @@ from pathlib import Path
 EVERYWHERE = frozenset({"*"})
 _IN_MODIFY, _IN_CREATE, _IN_MOVED_TO = 0x2, 0x100, 0x80
 _POLL = 0.05
-_SHORTEST, _LONGEST = (
-    0.0002,
-    0.5,
-)  # seconds between two looks after an event; then none until the next
+_SHORTEST, _LONGEST = 0.0001, 0.5  # seconds between two looks after an event; then none
 
 
 class SqliteWakeups:
@@ -55,7 +52,7 @@ class SqliteWakeups:
                 return written
             # The log is written first, synced, and only then do others see the commit: an event
             # comes too early, and is followed by looks at growing distances.
-            pause = _SHORTEST if written else pause * 2
+            pause = _SHORTEST if written else pause * 1.5
 
     def _sleep(self, seconds: float) -> bool | frozenset[str]:
         """Until the log is written to (True) or the time is up (False); hints: a thread of ours woke

@@ -1,0 +1,1 @@
+"""Cron in every time zone, compared with an oracle that walks through real time."""

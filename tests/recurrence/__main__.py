@@ -1,0 +1,53 @@
+"""Compare cron in every time zone, around every change of its clock, with the oracle.
+
+python -m tests.recurrence                        all of it, in some minutes
+python -m tests.recurrence Europe/Paris UTC       these zones
+"""
+
+import sys
+import time
+from zoneinfo import ZoneInfo, available_timezones
+
+from tests.recurrence.comparison import (
+    EXPRESSIONS,
+    QUIET,
+    Tally,
+    compare,
+    fingerprint,
+    transitions,
+)
+
+
+def main(names: list[str]) -> int:
+    begin = time.monotonic()
+    names = names or sorted(available_timezones())
+    seen: dict[tuple, list[str]] = {}
+    for name in names:
+        seen.setdefault(fingerprint(ZoneInfo(name)), []).append(name)
+    print(f"{len(names)} zones, {len(seen)} of them different; {len(EXPRESSIONS)} expressions")
+    tally, compared = Tally(), 0
+    for number, same in enumerate(seen.values(), start=1):
+        changes = transitions(ZoneInfo(same[0]))
+        compare(same[0], [*changes, QUIET], EXPRESSIONS, tally)
+        compared += len(changes)
+        tally.zones += len(same)
+        tally.transitions += len(changes) * len(same)
+        passed = time.monotonic() - begin
+        print(
+            f"{number}/{len(seen)} {same[0]}: {len(changes)} changes; {tally.moments} moments, "
+            f"{len(tally.differences)} differences, {passed:.0f} s",
+            flush=True,
+        )
+    for difference in tally.differences[:50]:
+        print(difference)
+    print(
+        f"{tally.zones} zones ({len(seen)} different), {tally.transitions} transitions "
+        f"({compared} different), {len(EXPRESSIONS)} expressions: {tally.moments} moments and "
+        f"{tally.starts} other starts compared, {len(tally.differences)} differences, "
+        f"{time.monotonic() - begin:.0f} s"
+    )
+    return 1 if tally.differences else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
