@@ -2,7 +2,7 @@
 
 from holdfast.app import Holdfast
 from holdfast.context import Context, RunEnd
-from holdfast.engine import QueueInfo
+from holdfast.engine import LimitInfo, QueueInfo
 from holdfast.errors import (
     AppClosed,
     BodyNotLoaded,
@@ -20,12 +20,14 @@ from holdfast.errors import (
     PayloadTooLarge,
     SchemaError,
     TransactionError,
+    UnknownLimit,
     UnknownTask,
     UnsafeFilesystem,
     UsedAfterFork,
 )
 from holdfast.events import Event
 from holdfast.job import Attempt, Job, Status
+from holdfast.limits import Limit
 from holdfast.middleware import Middleware
 from holdfast.outcome import Discard, Retry, Snooze
 from holdfast.queues import Stats
@@ -52,6 +54,8 @@ __all__ = [
     "Job",
     "JobNotFound",
     "KeyConflict",
+    "Limit",
+    "LimitInfo",
     "LostClaim",
     "Middleware",
     "PayloadTooLarge",
@@ -64,6 +68,7 @@ __all__ = [
     "Status",
     "Task",
     "TransactionError",
+    "UnknownLimit",
     "UnknownTask",
     "UnsafeFilesystem",
     "UsedAfterFork",

@@ -22,10 +22,13 @@ from holdfast.health import Health, read_health
 from holdfast.ids import new_id
 from holdfast.job import Job, NewJob
 from holdfast.jobs import Jobs
+from holdfast.limits import Limit, check_shared
 from holdfast.middleware import Middleware, wrap_enqueue
-from holdfast.queues import Queues, Stats, read_stats
+from holdfast.queues import Limits, Queues, Stats, read_stats
+from holdfast.recurrence import Missed
 from holdfast.registry import make_task
 from holdfast.retry import BackoffLike
+from holdfast.schedules import Schedules
 from holdfast.settings import make_settings
 from holdfast.task import UNSET, Hook, Options, Task, Unset
 
@@ -73,6 +76,7 @@ class Holdfast:
         poll_interval: Duration | None = None,
         heartbeat: Duration | None = None,
         workdir: str | Path | None = None,
+        aging: Duration | None = None,
         middleware: Sequence[Middleware] = (),
         clock: Clock | None = None,
     ) -> None:
@@ -90,6 +94,7 @@ class Holdfast:
             poll_interval=poll_interval,
             heartbeat=heartbeat,
             workdir=workdir,
+            aging=aging,
         )
         self.middleware = tuple(middleware)
         self.tasks: dict[str, Task[Any, Any]] = {}
@@ -97,6 +102,9 @@ class Holdfast:
         self.runner = Runner(self.engine)
         self.jobs = Jobs(self.runner, self.settings.retention)
         self.queues = Queues(self.runner)
+        self.limits = Limits(self.runner)
+        self.schedules = Schedules(self.runner)
+        self.clock = self.engine.clock
 
     # tasks
 
@@ -124,6 +132,14 @@ class Holdfast:
         on_lost: Literal["strict", "relaxed"] = "strict",
         process: bool = False,
         retention: Mapping[str, Duration] | None = None,
+        concurrency: int | Limit | Sequence[Limit] | None = None,
+        rate: str | Limit | None = None,
+        expires: Duration | None = None,
+        every: Duration | None = None,
+        cron: str | None = None,
+        timezone: str | None = None,
+        missed: Missed = "once",
+        jitter: Duration = 0,
     ) -> Decorator: ...
 
     def task(self, handler: Any = None, /, *, name: str | None = None, **options: Any) -> Any:
@@ -136,6 +152,7 @@ class Holdfast:
         self, handler: Callable[..., Any], name: str | None, options: Mapping[str, Any]
     ) -> Task[Any, Any]:
         task = make_task(handler, name, options, self.settings, self)
+        check_shared(task.rule, [other.rule for other in self.tasks.values()])
         if task.name in self.tasks:
             raise InvalidInput(
                 f"a task named {task.name!r} is registered already: give one of them another name="
@@ -173,7 +190,10 @@ class Holdfast:
             )
         text = encode_json(dict(payload), f"the arguments of task {type!r}")
         return options.new_job(
-            type, text, Options(max_attempts=self.settings.max_attempts), new_id()
+            type,
+            text,
+            Options(max_attempts=self.settings.max_attempts, aging=self.settings.aging),
+            new_id(),
         )
 
     def insert(self, jobs: Sequence[NewJob], options: Options) -> list[Job]:

@@ -11,18 +11,22 @@ import tempfile
 import threading
 import weakref
 from collections.abc import Callable, MutableMapping
+from datetime import datetime
 from pathlib import Path
 from typing import Any, Protocol
 
 from holdfast import outcome
 from holdfast.aio import Runner
 from holdfast.codec import clean
-from holdfast.engine import verbs
+from holdfast.duration import Duration
+from holdfast.engine import finishing
+from holdfast.engine.dialect import wake
 from holdfast.engine.script import Script
 from holdfast.errors import InvalidInput, LostClaim
 from holdfast.ids import new_id
 from holdfast.job import Job, NewJob, Status
 from holdfast.outcome import Applied, Finish
+from holdfast.schedules import next_run
 from holdfast.task import Task, Using
 
 MAX_MESSAGE = 1000
@@ -39,6 +43,9 @@ class Port(Protocol):
 
     def workdir(self) -> Path: ...
 
+    def now(self) -> datetime | None:
+        """By the database's clock."""
+
 
 class Context:
     """One run of one job."""
@@ -51,6 +58,7 @@ class Context:
         self._stop = threading.Event()
         self._workdir: Path | None = None
         self._log: logging.LoggerAdapter[logging.Logger] | None = None
+        self.next_at: datetime | float | None = None  #: a moment, or seconds from the end
         self.enqueued: list[NewJob] = []  #: so far; inserted with the finish, or not at all
         self.saw_stop = False  #: the handler knows that it shall stop
         self.completion: Finish | None = None  #: written on a transaction of the handler's
@@ -104,6 +112,16 @@ class Context:
         self.enqueued.append(job)
         return job.id
 
+    def next_run(self, *, at: datetime | None = None, after: Duration | None = None) -> None:
+        """Of a recurring job: when it runs next, if this run succeeds; the last word counts."""
+        if self.job.schedule is None:
+            raise InvalidInput(
+                "ctx.next_run: this job does not recur; task.using(key=...).schedule() makes one that "
+                "does, Snooze makes this one come back"
+            )
+        moment, delay = next_run(at, after)
+        self.next_at = delay if moment is None else moment
+
     @property
     def workdir(self) -> Path:
         """A folder for this run alone, removed when it ends."""
@@ -152,19 +170,19 @@ class Context:
 
     def _completed(self, result: Any) -> Finish:
         text = None if result is None else self._task.result.encode(result)
-        keep = self._task.policy.keep[Status.COMPLETED]
-        return outcome.completed(self.job, text, keep=keep, enqueue=tuple(self.enqueued))
+        ended = outcome.Returned(text, tuple(self.enqueued), self.next_at)
+        return outcome.decide(self.job, ended, self._task.policy, self._port.now())
 
 
 def _write(runner: Runner, finish: Finish) -> Script[None]:
-    applied = yield from verbs.finish(runner.engine.dialect, [finish], wait=True)
+    applied = yield from finishing.finish(runner.engine.dialect, [finish], tx=True)
     [what] = applied.values()
     if what is not Applied.APPLIED:
         raise LostClaim(
             f"job {finish.id} is no longer held by this run (claim {finish.claim_no}): it was given "
             "to another worker, cancelled or deleted; roll your transaction back"
         )
-    yield from verbs.wake(job.queue for job in finish.enqueue)
+    yield from wake(job.queue for job in finish.enqueue)
 
 
 class _Log(logging.LoggerAdapter[logging.Logger]):
@@ -184,7 +202,10 @@ class RunEnd:
         self.error = finish.error
         self.trace = finish.trace
         self.final = finish.outcome in (outcome.Outcome.COMPLETED, outcome.Outcome.FAILED)
-        self.retry_in = None if self.final else finish.delay  #: seconds until the next run
+        self.next_run = None if finish.recur is None else finish.recur.run_at  #: of a recurring job
+        self.retry_in = None if self.final or finish.recur else finish.delay  #: seconds, else
+        failed = finish.error is not None
+        self.consecutive_failures = job.consecutive_failures + 1 if failed else 0
         self.finished = False  #: it was written on a transaction of the hook's
         self._finish = finish
         self._runner = runner
@@ -207,6 +228,9 @@ class Detached:
 
     def wrote(self, finish: Finish) -> None:
         """Never: a detached context refuses to write."""
+
+    def now(self) -> None:
+        return None
 
     def workdir(self) -> Path:
         path = Path(tempfile.mkdtemp(prefix="holdfast-"))

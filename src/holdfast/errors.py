@@ -24,6 +24,10 @@ class InvalidURL(InvalidInput):
     """The database URL cannot be understood."""
 
 
+class UnknownLimit(InvalidInput):
+    """No limit has this name."""
+
+
 class UnknownTask(HoldfastError, LookupError):
     """No task of that name is registered here."""
 

@@ -44,7 +44,7 @@ TRANSITIONS: Mapping[str, Transition] = {
     "claim": Transition(frozenset({Status.PENDING}), Status.RUNNING),
     "rescue": Transition(frozenset({Status.RUNNING}), Status.PENDING),
     "prune": Transition(FINISHED, None),
-    # by the worker that holds the claim: the seven ways to finish a run
+    # by the worker that holds the claim: the eight ways to finish a run
     "completed": Transition(frozenset({Status.RUNNING}), Status.COMPLETED),
     "retry_later": Transition(frozenset({Status.RUNNING}), Status.RETRYING),
     "snoozed": Transition(frozenset({Status.RUNNING}), Status.SCHEDULED),
@@ -52,6 +52,10 @@ TRANSITIONS: Mapping[str, Transition] = {
     "stopped": Transition(frozenset({Status.RUNNING}), Status.CANCELLED),
     "released": Transition(frozenset({Status.RUNNING}), Status.PENDING),
     "crashed": Transition(frozenset({Status.RUNNING}), Status.RETRYING),
+    "recurred": Transition(frozenset({Status.RUNNING}), Status.SCHEDULED),
+    # by workers, where a limit with keys is full
+    "park": Transition(frozenset({Status.PENDING}), Status.BLOCKED),
+    "unpark": Transition(frozenset({Status.BLOCKED}), Status.PENDING),
     # by applications and operators; a running job is asked to stop, and stays until it has
     "cancel": Transition(WAITING, Status.CANCELLED),
     "request_cancel": Transition(frozenset({Status.RUNNING}), Status.RUNNING),
@@ -101,6 +105,15 @@ class Job:
     message: str | None
     cancel_requested: bool
     verdict: str | None = None  #: how its last run ended, where no worker was left to record it
+    expires_at: datetime | None = None  #: not begun by then, it is cancelled
+    limit_key: str | None = None  #: of a limit with keys: what it counts under, or waits for
+    limited: bool = False  #: its end makes room under some limit
+    schedule: str | None = None  #: of a recurring job, as JSON
+    enabled: bool = True
+    due_at: datetime | None = None  #: the moment of its schedule that `run_at` stands for
+    last_run_at: datetime | None = None
+    last_error: str | None = None
+    consecutive_failures: int = 0
     body: Body | None = None  #: absent in lists
     created: bool = False  #: told to the enqueuer: True: inserted; False: the key was live already
 
@@ -157,6 +170,14 @@ class NewJob:
     timeout: float | None = None
     delay: float = 0.0  #: seconds from now, by the database's clock
     run_at: datetime | None = None  #: wins over `delay`
+    schedule: str | None = None  #: JSON text: it is a recurring job
+    expires: float | None = None  #: seconds from now: not begun by then, it is cancelled
+    aging: float | None = None  #: seconds of waiting that count as much as one step of priority
+
+    @property
+    def special(self) -> bool:
+        """It has what few jobs have."""
+        return not (self.schedule is None and self.expires is None and self.aging is None)
 
     def copy(self, *, id: str, payload: str) -> "NewJob":
         """Another job of the same kind. (`dataclasses.replace` takes four times as long.)"""
@@ -174,12 +195,15 @@ class NewJob:
             timeout=self.timeout,
             delay=self.delay,
             run_at=self.run_at,
+            schedule=self.schedule,
+            expires=self.expires,
+            aging=self.aging,
         )
 
 
 @value
 class Attempt:
-    """One run that did not succeed, kept with its job."""
+    """One run that did not succeed, or any run of a recurring job; kept with its job."""
 
     job_id: str
     claim_no: int
@@ -188,5 +212,5 @@ class Attempt:
     started_at: datetime | None
     finished_at: datetime
     status: Status  #: what the run led to
-    error: str
+    error: str | None
     trace: str | None

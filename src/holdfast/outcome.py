@@ -7,10 +7,11 @@ and one whose payload was replaced while it ran goes back to be run again (state
 """
 
 from collections.abc import Callable, Mapping
-from datetime import datetime
+from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import Any, NamedTuple, assert_never
 
+from holdfast import recurrence
 from holdfast.codec import encode_error
 from holdfast.duration import Duration, seconds
 from holdfast.job import Job, NewJob, Status
@@ -31,6 +32,16 @@ class Outcome(StrEnum):
     STOPPED = "stopped"
     RELEASED = "released"
     CRASHED = "crashed"
+    RECURRED = "recurred"
+
+
+class Recur(NamedTuple):
+    """What follows the run of a recurring job."""
+
+    run_at: datetime  #: its next run
+    due_at: datetime  #: the moment of the schedule that it stands for
+    ran: bool = True  #: False: it was left out, being late
+    stopped: bool = False  #: it was cancelled: neither a success nor a failure
 
 
 @value
@@ -49,6 +60,12 @@ class Finish:
     delay: float = 0.0  #: seconds until it runs again
     keep: float = WEEK  #: seconds that the row is kept, should this finish it
     enqueue: tuple[NewJob, ...] = ()  #: inserted together with this finish, or not at all
+    recur: Recur | None = None
+    limit_key: str | None = None  #: that has room for another then
+
+    @property
+    def is_run_of_recurring(self) -> bool:
+        return self.recur is not None and self.recur.ran
 
 
 class Applied(StrEnum):
@@ -67,6 +84,7 @@ def _finish(job: Job, outcome: Outcome, **fields: Any) -> Finish:
         attempt=job.attempts,
         worker_id=job.worker_id,
         started_at=job.started_at,
+        limit_key=job.limit_key,
         **fields,
     )
 
@@ -85,6 +103,7 @@ def completed(
         result=result,
         keep=keep,
         enqueue=enqueue,
+        limit_key=job.limit_key,
     )
 
 
@@ -103,9 +122,9 @@ def snoozed(job: Job, *, delay: float) -> Finish:
     return _finish(job, Outcome.SNOOZED, delay=delay)
 
 
-def stopped(job: Job, *, keep: float) -> Finish:
-    """It was asked to stop, and did."""
-    return _finish(job, Outcome.STOPPED, keep=keep)
+def stopped(job: Job, error: str | None = None, *, keep: float) -> Finish:
+    """It was asked to stop, and did; or it was not worth to begin any more."""
+    return _finish(job, Outcome.STOPPED, error=error, keep=keep)
 
 
 def released(job: Job) -> Finish:
@@ -147,6 +166,7 @@ class Snooze(Exception):
 class Returned(NamedTuple):
     result: str | None  #: JSON text
     enqueue: tuple[NewJob, ...] = ()
+    next_run: datetime | float | None = None  #: of a recurring job, by its own word
 
 
 class Raised(NamedTuple):
@@ -168,13 +188,19 @@ class GivenBack(NamedTuple):
     """The worker stopped it for reasons of its own."""
 
 
+class Late(NamedTuple):
+    """It was not begun: its time is over."""
+
+    error: str | None  #: None: of a recurring job, which just waits for its next moment
+
+
 class Died(NamedTuple):
     """Its own process died under it."""
 
     how: str
 
 
-Ended = Returned | Raised | Snoozed | Stopped | GivenBack | Died
+Ended = Returned | Raised | Snoozed | Stopped | GivenBack | Late | Died
 
 
 @value
@@ -182,6 +208,7 @@ class Policy:
     """What a task wants to follow."""
 
     backoff: Callable[[int], float]
+    own_backoff: bool = False  #: its author chose it
     keep: Mapping[Status, float]  #: seconds that a finished job is kept
     discard_on: tuple[type[BaseException], ...] = ()
     retry_on: tuple[type[BaseException], ...] | None = None  #: None: everything
@@ -202,9 +229,11 @@ def judge(error: BaseException, policy: Policy) -> Raised | Snoozed:
     return Raised(text.error, text.trace, permanent=permanent)
 
 
-def decide(job: Job, ended: Ended, policy: Policy) -> Finish:
-    """What follows from how a run ended."""
+def decide(job: Job, ended: Ended, policy: Policy, now: datetime | None = None) -> Finish:
+    """What follows from how a run ended. `now`, by the database's clock, matters to recurring jobs."""
     keep = policy.keep
+    if job.schedule is not None and not isinstance(ended, Snoozed | GivenBack):
+        return _recurred(job, ended, policy, now or job.started_at or job.run_at)
     if type(ended) is Returned:  # by far the most frequent, and a `match` takes its time
         return completed(job, ended.result, keep=keep[Status.COMPLETED], enqueue=ended.enqueue)
     match ended:
@@ -221,12 +250,72 @@ def decide(job: Job, ended: Ended, policy: Policy) -> Finish:
             return stopped(job, keep=keep[Status.CANCELLED])
         case GivenBack():
             return released(job)
+        case Late(error):
+            return stopped(job, error, keep=keep[Status.CANCELLED])
         case Died(how) if job.crashes + 1 >= CRASHES:
             return failed(job, quarantined(job.crashes + 1, how), keep=keep[Status.FAILED])
         case Died(how):
             return crashed(job, how, delay=policy.backoff(job.crashes + 1))
         case _:
             assert_never(ended)
+
+
+SILENT = (
+    "NoNextRun: this job has no schedule of its own, and its run did not say when the next one is: "
+    "call ctx.next_run(after=...) or ctx.next_run(at=...)"
+)
+
+
+def _recurred(job: Job, ended: Ended, policy: Policy, now: datetime) -> Finish:
+    """Whatever happened, the row waits for its next run."""
+    try:
+        schedule = recurrence.from_json(job.schedule or "{}")
+        return _next_run(job, ended, policy, now, schedule)
+    except Exception as problem:  # an unknown zone on this machine: recorded, and tried again
+        error = f"its schedule cannot be followed: {problem}"
+        at = now + timedelta(seconds=policy.backoff(job.consecutive_failures + 1))
+        return _finish(job, Outcome.RECURRED, error=error, recur=Recur(at, job.due_at or at))
+
+
+def _next_run(
+    job: Job, ended: Ended, policy: Policy, now: datetime, schedule: recurrence.Schedule
+) -> Finish:
+    due = job.due_at or job.run_at
+
+    def after_failure() -> recurrence.Next:
+        return recurrence.after_failure(
+            schedule,
+            due=due,
+            now=now,
+            failures=job.consecutive_failures + 1,
+            fallback=policy.backoff,
+            exact=policy.own_backoff,
+        )
+
+    regular = recurrence.after_success(schedule, due=due, now=now)
+    if isinstance(ended, Returned):
+        asked = ended.next_run
+        if isinstance(asked, int | float):
+            asked = now + timedelta(seconds=asked)
+        following = regular if asked is None else recurrence.Next(asked, asked)
+        if following is not None:
+            recur = Recur(*following)
+            return _finish(
+                job, Outcome.RECURRED, result=ended.result, enqueue=ended.enqueue, recur=recur
+            )
+        ended = Raised(SILENT, None)
+    if isinstance(ended, Stopped | Late):
+        recur = Recur(*(regular or after_failure()), isinstance(ended, Stopped), isinstance(ended, Stopped))
+        return _finish(job, Outcome.RECURRED, recur=recur)
+    if isinstance(ended, Died):
+        ended = Raised(f"its process died: {ended.how}", None)
+    if not isinstance(ended, Raised):
+        raise AssertionError(f"not the end of a run: {ended!r}")
+    later = None if ended.after is None else now + timedelta(seconds=ended.after)
+    recur = Recur(*(after_failure() if later is None else (later, due)))
+    return _finish(
+        job, Outcome.RECURRED, error=ended.error, trace=ended.trace, recur=recur
+    )
 
 
 def quarantined(crashes: int, how: str) -> str:

@@ -6,8 +6,10 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from holdfast.context import Context
-from holdfast.errors import InvalidInput
+from holdfast.errors import InvalidArguments, InvalidInput
+from holdfast.limits import Limit
 from holdfast.outcome import Policy
+from holdfast.recurrence import make_schedule
 from holdfast.retry import backoff
 from holdfast.settings import Settings, keep_times
 from holdfast.task import UNSET, Conduct, Host, Kind, Options, Task
@@ -26,8 +28,17 @@ OPTIONS = frozenset(
         "on_lost",
         "process",
         "retention",
+        "concurrency",
+        "rate",
+        "expires",
+        "every",
+        "cron",
+        "timezone",
+        "missed",
+        "jitter",
     }
 )
+_SCHEDULE = ("every", "cron", "timezone", "missed", "jitter")
 
 
 def make_task(
@@ -52,17 +63,49 @@ def make_task(
     defaults = Options(
         **{
             key: known[key]
-            for key in ("queue", "priority", "max_attempts", "timeout")
+            for key in ("queue", "priority", "max_attempts", "timeout", "expires")
             if key in known
-        }
+        },
+        aging=settings.aging,
     )
-    return Task(
+    plan = {key: known[key] for key in _SCHEDULE if key in known}
+    task: Task[Any, Any] = Task(
         title,
         handler,
         host=host,
         defaults=defaults,
         conduct=_conduct(title, handler, known, defaults, settings),
+        limits=_limits(title, known),
+        schedule=make_schedule(**plan) if plan else None,
     )
+    if plan and not (task.schedule and (task.schedule.every or task.schedule.cron)):
+        raise InvalidInput(f"task {title!r}: {', '.join(sorted(plan))} needs every= or cron=")
+    if plan:
+        _check_alone(task)
+    return task
+
+
+def _check_alone(task: Task[Any, Any]) -> None:
+    """A schedule at the task calls it without arguments."""
+    try:
+        task.arguments.encode((), {})
+    except InvalidArguments as problem:
+        raise InvalidInput(
+            f"task {task.name!r}: a schedule at the task calls it without arguments ({problem}); for "
+            "others use task.using(key=..., every=...).schedule(...)"
+        ) from None
+
+
+def _limits(name: str, options: Mapping[str, Any]) -> list[Limit]:
+    """From `concurrency=` (a number, a Limit or several) and `rate=` (a text or a Limit)."""
+    given = options.get("concurrency", ())
+    found = []
+    for one in given if isinstance(given, list | tuple) else (given,):
+        found.append(one if isinstance(one, Limit) else Limit(one))
+    rate = options.get("rate")
+    if rate is not None:
+        found.append(rate if isinstance(rate, Limit) else Limit(rate=rate))
+    return found
 
 
 def _conduct(
@@ -79,6 +122,7 @@ def _conduct(
     return Conduct(
         policy=Policy(
             backoff=backoff(options["backoff"]) if "backoff" in options else settings.backoff,
+            own_backoff="backoff" in options,
             keep=keep_times(options.get("retention", {}), settings.retention),
             discard_on=_errors(name, "discard_on", options) or (),
             retry_on=_errors(name, "retry_on", options),

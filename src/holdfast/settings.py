@@ -27,6 +27,7 @@ class Settings:
     poll_interval: float
     heartbeat: float
     workdir: Path
+    aging: float | None  #: seconds of waiting that count as much as one step of priority
 
 
 def make_settings(
@@ -38,6 +39,7 @@ def make_settings(
     poll_interval: Duration | None = None,
     heartbeat: Duration | None = None,
     workdir: str | Path | None = None,
+    aging: Duration | None = None,
 ) -> Settings:
     return Settings(
         max_attempts=_integer(max_attempts),
@@ -51,7 +53,13 @@ def make_settings(
             or os.environ.get("HOLDFAST_WORKDIR")
             or Path(tempfile.gettempdir()) / f"holdfast-{os.getuid()}"
         ).absolute(),
+        aging=_aging(aging),
     )
+
+
+def _aging(given: Duration | None) -> float | None:
+    told = _given("aging") if given is None else given
+    return None if told is None else _positive("aging", told, 0.0)
 
 
 def _given(name: str) -> str | None:

@@ -11,12 +11,17 @@ from enum import Enum
 from typing import Any, Generic, Literal, ParamSpec, Protocol, TypeVar, get_args
 
 from holdfast import names
+from holdfast.clock import Clock
 from holdfast.codec import Arguments, Result
 from holdfast.duration import Duration, seconds
 from holdfast.errors import InvalidInput
 from holdfast.ids import new_id
 from holdfast.job import Job, NewJob, OnConflict
+from holdfast.limits import Limit, Rule, make_rule
 from holdfast.outcome import Policy
+from holdfast.recurrence import Missed, Schedule, first_run, make_schedule, to_json
+from holdfast.recurring import Recurring
+from holdfast.retry import Backoff
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -44,8 +49,17 @@ class Options:
     entity: tuple[str, Any] | None = None
     max_attempts: int | None = None
     timeout: Duration | Unset | None = UNSET  #: None: no timeout
+    expires: Duration | None = None  #: not begun by then, it is cancelled
+    every: Duration | None = None  #: from here on: for schedule(), of recurring jobs
+    cron: str | None = None
+    timezone: str | None = None
+    start: datetime | None = None  #: the first run
+    missed: Missed = "once"
+    jitter: Duration = 0
+    backoff: Backoff | Duration | None = None
     tx: Any = field(default=None, compare=False)
     notify: bool = True
+    aging: float | None = None  #: by the application's settings
 
     def __post_init__(self) -> None:
         if self.delay is not None and self.run_at is not None:
@@ -56,6 +70,21 @@ class Options:
             )
         if self.on_conflict != "existing" and self.key is None:
             raise InvalidInput(f"on_conflict={self.on_conflict!r} needs a key=")
+
+    @property
+    def recurs(self) -> bool:
+        """Something is given that only a recurring job has."""
+        return any(getattr(self, name) != getattr(_PLAIN, name) for name in RECURRING)
+
+    def schedule(self) -> Schedule:
+        return make_schedule(
+            every=self.every,
+            cron=self.cron,
+            timezone=self.timezone,
+            missed=self.missed,
+            jitter=self.jitter,
+            backoff=self.backoff,
+        )
 
     def new_job(self, type: str, payload: str, defaults: "Options", id: str) -> NewJob:
         """The job that these options and a task's defaults describe, checked."""
@@ -79,7 +108,17 @@ class Options:
             timeout=_timeout(self.timeout),
             delay=0.0 if self.delay is None else seconds(self.delay, what="delay"),
             run_at=None if self.run_at is None else names.moment(self.run_at, "run_at"),
+            expires=_expires(self.expires if self.expires is not None else defaults.expires),
+            aging=defaults.aging,
         )
+
+
+RECURRING = ("every", "cron", "timezone", "start", "missed", "jitter", "backoff")
+_PLAIN = Options()
+
+
+def _expires(value: Duration | None) -> float | None:
+    return None if value is None else seconds(value, what="expires")
 
 
 def _timeout(value: Duration | Unset | None) -> float | None:
@@ -96,6 +135,9 @@ def _timeout(value: Duration | Unset | None) -> float | None:
 
 class Host(Protocol):
     """What a task needs of its application."""
+
+    schedules: Any
+    clock: Clock
 
     def insert(self, jobs: Sequence[NewJob], options: Options) -> list[Job]: ...
 
@@ -122,7 +164,7 @@ class Conduct:
     on_failure: Hook | None = None
 
 
-class Using(Generic[P]):
+class Using(Recurring, Generic[P]):
     """A task with options for the jobs to come: `task.using(priority=5).enqueue(...)`."""
 
     __slots__ = ("_host", "_pattern", "options", "task")
@@ -151,9 +193,50 @@ class Using(Generic[P]):
     async def aenqueue_many(self, calls: Iterable[Mapping[str, Any]]) -> list[Job]:
         return await self._host.ainsert(self._jobs(calls), self.options)
 
+    # recurring jobs
+
+    def schedule(self, *args: P.args, **kwargs: P.kwargs) -> Job:
+        """Make the recurring job of this key, or enable the one that is there and give it these
+        arguments and this schedule; its next run stays. The row, with its next run."""
+        job: Job = self._host.schedules.put(self.recurring(args, kwargs), tx=self.options.tx)
+        return job
+
+    async def aschedule(self, *args: P.args, **kwargs: P.kwargs) -> Job:
+        new = self.recurring(args, kwargs)
+        job: Job = await self._host.schedules.aput(new, tx=self.options.tx)
+        return job
+
+    def _row(self, verb: str) -> tuple[Any, str, str, Any]:
+        if self.options.key is None:
+            raise InvalidInput(f"{verb}() needs a key=: it names the recurring job of this task")
+        return self._host.schedules, self.task.name, self.options.key, self.options.tx
+
+    def recurring(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> NewJob:
+        """The recurring job that `schedule` would make."""
+        options = self.options
+        self._row("schedule")
+        if options.delay is not None or options.run_at is not None or options.expires is not None:
+            raise InvalidInput("schedule() takes start= for the first run, no delay, run_at, expires")
+        own = self.task.schedule
+        plan = own if own is not None and not options.recurs else options.schedule()
+        start = None if options.start is None else names.moment(options.start, "start")
+        first = None
+        if start is not None or plan.cron is not None:
+            first = first_run(plan, self._host.clock.now(), start)
+        payload = self.task.arguments.encode(args, kwargs)
+        pattern = options.new_job(self.task.name, payload, self.task.defaults, new_id())
+        return dataclasses.replace(
+            pattern, schedule=to_json(plan), run_at=first, on_conflict="existing", expires=None
+        )
+
     def new_job(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> NewJob:
         """The job that this call would add."""
         payload = self.task.arguments.encode(args, kwargs)
+        if self._pattern is None and self.options.recurs:
+            raise InvalidInput(
+                f"{', '.join(RECURRING)} are for schedule(), which makes a recurring job; enqueue() "
+                "takes delay= or run_at="
+            )
         if self._pattern is None:  # the options are the same for all its jobs: checked once
             self._pattern = self.options.new_job(self.task.name, "", self.task.defaults, "")
         return self._pattern.copy(id=new_id(), payload=payload)
@@ -184,6 +267,8 @@ class Task(Generic[P, R]):
         host: Host,
         defaults: Options,
         conduct: Conduct,
+        limits: Sequence[Limit] = (),
+        schedule: Schedule | None = None,
     ) -> None:
         self.name = names.name(name, "name")
         self.handler = handler
@@ -194,6 +279,9 @@ class Task(Generic[P, R]):
         self.defaults = defaults
         defaults.new_job(name, "{}", defaults, new_id())  # defaults that break a rule fail here
         self.host = host
+        known = list(self.arguments.signature.parameters)
+        self.rule: Rule | None = make_rule(name, limits, known, self.arguments.decode)
+        self.schedule = schedule  #: as written at the task
         self._using: Using[P] = Using(self, host, Options())
         self.__doc__ = handler.__doc__
         self.__name__ = getattr(handler, "__name__", name)
@@ -213,7 +301,8 @@ class Task(Generic[P, R]):
 
     def using(self, **options: Any) -> Using[P]:
         """This task with options: queue, priority, delay, run_at, key, on_conflict, entity,
-        max_attempts, timeout, tx, notify."""
+        max_attempts, timeout, expires, tx, notify; and for `schedule()` every, cron, timezone, start,
+        missed, jitter, backoff."""
         return self._using.using(**options)
 
     def enqueue(self, *args: P.args, **kwargs: P.kwargs) -> Job:

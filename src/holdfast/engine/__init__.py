@@ -5,12 +5,13 @@ and connections; the verbs' logic is shared (`verbs.py`, `inspection.py`), and o
 proves that both behave alike. Every write is one transaction; a verb that raises changed nothing.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from typing import Any, Protocol
 from urllib.parse import urlsplit
 
 from holdfast.clock import Clock, SystemClock
+from holdfast.engine.dialect import Dialect
 from holdfast.engine.script import Script, T
 from holdfast.engine.values import (
     Beat,
@@ -18,6 +19,7 @@ from holdfast.engine.values import (
     Filter,
     Finding,
     Held,
+    LimitInfo,
     Page,
     Promoted,
     QueueInfo,
@@ -26,9 +28,9 @@ from holdfast.engine.values import (
     Swept,
     WorkerInfo,
 )
-from holdfast.engine.verbs import Dialect
 from holdfast.errors import InvalidURL
 from holdfast.job import Attempt, Claim, Job, NewJob, Status
+from holdfast.limits import Declared, Rule
 from holdfast.outcome import Applied, Finish
 
 __all__ = [
@@ -39,6 +41,7 @@ __all__ = [
     "Finding",
     "Held",
     "Inspector",
+    "LimitInfo",
     "Page",
     "Promoted",
     "QueueInfo",
@@ -50,6 +53,9 @@ __all__ = [
     "WorkerInfo",
     "open_engine",
 ]
+
+
+NO_RULES: Mapping[str, Rule] = {}
 
 
 class Inspector(Protocol):
@@ -77,6 +83,9 @@ class Inspector(Protocol):
     def backlog(self, *, limit: int = 1000) -> list[tuple[str, str, datetime]]:
         """What is pending: each queue and type, with when the longest waiting one was due. (Once
         for each priority that waits; a seek each, however many jobs there are.)"""
+
+    def limits(self, *, cap: int = 10_000) -> list[LimitInfo]:
+        """Every limit, with what runs under it and what waits for it, counted up to `cap`."""
 
     def now(self) -> datetime:
         """The clock by which times in this database are written: ages are measured by it."""
@@ -147,14 +156,41 @@ class Engine(Inspector, Protocol):
         """Take up to `limit` pending jobs of these types, in the order of running. A dead or
         unknown worker, and a paused queue, get nothing."""
 
-    def fetch(self, queue: str, limit: int, *, worker: str, types: Sequence[str]) -> Fetched:
-        """The same for a worker that comes again and again: it may get less than there is, soon."""
+    def fetch(
+        self,
+        queue: str,
+        limit: int,
+        *,
+        worker: str,
+        types: Sequence[str],
+        rules: Mapping[str, Rule] = NO_RULES,
+    ) -> Fetched:
+        """The same for a worker that comes again and again: it may get less than there is, soon.
+        `rules`: the limits of types; a queue's own limit is always kept."""
 
     def claim_suspect(
-        self, queues: Sequence[str], *, worker: str, types: Sequence[str]
+        self,
+        queues: Sequence[str],
+        *,
+        worker: str,
+        types: Sequence[str],
+        rules: Mapping[str, Rule] = NO_RULES,
     ) -> list[Job]:
         """Take one of the jobs whose process died under them, which `claim` leaves alone: nothing
         else may run beside it."""
+
+    def hint(self, queues: frozenset[str]) -> None:
+        """Let others look at these queues ("*": all), soon."""
+
+    def declare(self, limits: Sequence[Declared]) -> None:
+        """Make known the limits that the code has."""
+
+    def repair(self, limit: int) -> int:
+        """Put back in line what waits for a key that has room, though nobody has said so; how many. A
+        look at some keys, the next ones at the next call."""
+
+    def prune_keys(self, limit: int) -> None:
+        """Forget some of the keys that nobody uses."""
 
     def finish(self, finishes: Sequence[Finish]) -> dict[Claim, Applied]:
         """Write how runs ended, and what they enqueue, each only while its claim holds. A member

@@ -5,17 +5,22 @@ An engine adds its connections: `run` (a transaction of our own, repeated where 
 """
 
 import os
+import time
 from abc import abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime, timedelta
+from functools import partial
+from typing import Any
 
 from holdfast.clock import Clock
 from holdfast.engine import (
+    NO_RULES,
     Beat,
     Engine,
     Fetched,
     Filter,
     Held,
+    LimitInfo,
     Page,
     Promoted,
     QueueInfo,
@@ -24,12 +29,14 @@ from holdfast.engine import (
     Swept,
     WorkerInfo,
     claims,
+    finishing,
     inspection,
+    limiting,
     liveness,
     verbs,
 )
+from holdfast.engine.dialect import Dialect
 from holdfast.engine.script import Script, T
-from holdfast.engine.verbs import Dialect
 from holdfast.errors import (
     AppClosed,
     DatabaseBusy,
@@ -40,9 +47,12 @@ from holdfast.errors import (
 )
 from holdfast.ids import floor_id
 from holdfast.job import FINISHED, Attempt, Claim, Job, Status
+from holdfast.limits import QUEUE, Declared, Rule
 from holdfast.outcome import WEEK, Applied, Finish, Outcome
 
 DEAD_WORKERS_KEPT = 86400.0
+SCAN = 1000  # jobs that a claim under limits looks at, at the most
+_CROWDS = 2.0  # seconds between two looks whether a queue has got a limit
 
 
 class BaseEngine(Engine):
@@ -55,6 +65,11 @@ class BaseEngine(Engine):
         self._pid = os.getpid()
         self._closed = False
         self._pruned_to: dict[Status, str] = {}
+        self._crowded: set[str] = set()  # queues with limits of their own
+        self._crowds_at = 0.0
+        self._scan: dict[str, int] = {}
+        self._repaired_to = self._keys_pruned_to = ""
+        self._beginning: dict[str, Any] = {}
 
     def run_vital(self, script: Callable[[], Script[T]]) -> T:
         """Run a write that must not wait behind others of this process: a sign of life."""
@@ -79,9 +94,45 @@ class BaseEngine(Engine):
             lambda: claims.claim(self.dialect, queue, limit, worker, wanted), write=True
         )
 
-    def fetch(self, queue: str, limit: int, *, worker: str, types: Sequence[str]) -> Fetched:
+    def fetch(
+        self,
+        queue: str,
+        limit: int,
+        *,
+        worker: str,
+        types: Sequence[str],
+        rules: Mapping[str, Rule] = NO_RULES,
+    ) -> Fetched:
+        mine = {type: rules[type] for type in types if type in rules}
+        if not mine and queue not in self._crowded:
+            found = self._fetch(queue, limit, worker, types)
+            if found.jobs or not self._is_crowded(queue):
+                return found
+        wanted = [{"type": type, **self._beginning} for type in types]
+        scan = self._scan.get(queue, 0)
+        limited = self.run(
+            lambda: claims.claim_limited(self.dialect, queue, limit, worker, wanted, mine, scan),
+            write=True,
+        )
+        (self._crowded.add if limited.crowded else self._crowded.discard)(queue)
+        self._scan[queue] = min(SCAN, max(100, 4 * scan)) if limited.parked else scan // 2
+        return Fetched(limited.jobs, limited.more, limited.due)
+
+    def _fetch(self, queue: str, limit: int, worker: str, types: Sequence[str]) -> Fetched:
+        """Without limits."""
         jobs = self.claim(queue, limit, worker=worker, types=types)
         return Fetched(jobs, more=len(jobs) >= limit)
+
+    def _is_crowded(self, queue: str) -> bool:
+        """A queue with a limit of its own gives nothing to who does not ask for it: looked at now and
+        then, when a claim was in vain."""
+        now = time.monotonic()
+        if now < self._crowds_at:
+            return False
+        self._crowds_at = now + _CROWDS
+        name = QUEUE + queue
+        script = partial(limiting.rooms, self.dialect, [name], "whole")
+        return name in self.run(script, write=True)
 
     def finish(self, finishes: Sequence[Finish]) -> dict[Claim, Applied]:
         if not finishes:
@@ -97,7 +148,7 @@ class BaseEngine(Engine):
             return results
 
     def _finish(self, finishes: Sequence[Finish]) -> dict[Claim, Applied]:
-        return self.run(lambda: verbs.finish(self.dialect, finishes), write=True)
+        return self.run(lambda: finishing.finish(self.dialect, finishes), write=True)
 
     def _finish_alone(self, finish: Finish) -> dict[Claim, Applied]:
         """The path that records a failure cannot itself fail: what the database refuses of a finish
@@ -110,14 +161,19 @@ class BaseEngine(Engine):
             minimal = Finish(
                 id=finish.id,
                 claim_no=finish.claim_no,
-                outcome=Outcome.FAILED,
+                outcome=Outcome.FAILED if finish.recur is None else Outcome.RECURRED,
                 attempt=finish.attempt,
                 worker_id=finish.worker_id,
                 started_at=finish.started_at,
                 error=f"the finish could not be written: {problem}"[:1000],
                 keep=finish.keep,
+                recur=finish.recur,
+                limit_key=finish.limit_key,
             )
             return self._finish([minimal])
+
+    def hint(self, queues: frozenset[str]) -> None:
+        """Where a commit does not tell others by itself, an engine does."""
 
     def promote(self, limit: int) -> Promoted:
         return self.run(lambda: verbs.promote(self.dialect, limit), write=True)
@@ -129,10 +185,30 @@ class BaseEngine(Engine):
         return self.run(lambda: verbs.next_due(self.dialect), write=False)
 
     def claim_suspect(
-        self, queues: Sequence[str], *, worker: str, types: Sequence[str]
+        self,
+        queues: Sequence[str],
+        *,
+        worker: str,
+        types: Sequence[str],
+        rules: Mapping[str, Rule] = NO_RULES,
     ) -> list[Job]:
         return self.run(
-            lambda: claims.claim_suspect(self.dialect, queues, worker, types), write=True
+            lambda: claims.claim_suspect(self.dialect, queues, worker, types, rules), write=True
+        )
+
+    def declare(self, limits: Sequence[Declared]) -> None:
+        self.run(lambda: limiting.declare(self.dialect, limits), write=True)
+
+    def repair(self, limit: int) -> int:
+        repaired = self.run(
+            lambda: limiting.repair(self.dialect, self._repaired_to, limit), write=True
+        )
+        self._repaired_to = repaired.after
+        return repaired.moved
+
+    def prune_keys(self, limit: int) -> None:
+        self._keys_pruned_to = self.run(
+            lambda: limiting.prune_keys(self._keys_pruned_to, limit), write=True
         )
 
     def beat(self, worker: str, info: str) -> Beat:
@@ -194,6 +270,9 @@ class BaseEngine(Engine):
 
     def pause(self, queue: str, paused: bool) -> None:
         self.run(lambda: verbs.pause(self.dialect, queue, paused), write=True)
+
+    def limits(self, *, cap: int = 10_000) -> list[LimitInfo]:
+        return self.run(lambda: limiting.listing(cap), write=False)
 
     # the Inspector
 

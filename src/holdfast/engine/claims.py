@@ -1,27 +1,45 @@
-"""How a worker takes jobs, as scripts: look for the best, and make them running."""
+"""How a worker takes jobs, as scripts: look for the best, and make them running; with limits, count
+in between (decision 0013)."""
 
 import json
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from datetime import datetime
-from typing import Any
+from typing import Any, NamedTuple
 
+from holdfast.engine.dialect import Dialect
+from holdfast.engine.limiting import declare, rooms, spend, turn, unpark
 from holdfast.engine.script import Row, Run, Script
-from holdfast.engine.verbs import Dialect
 from holdfast.job import Body, Job, Status
+from holdfast.limits import QUEUE, Admitted, Candidate, Room, Rule, admit
 
 # What a claim reads of a job; the rest follows from the claim itself.
 CLAIMED = (
     "id, type, queue, priority, rank, key, entity_type, entity_id, attempts, max_attempts, crashes,"
-    " claim_no, timeout, created_at, run_at, error, cancel_requested, verdict"
+    " claim_no, timeout, created_at, run_at, error, cancel_requested, verdict, expires_at, schedule,"
+    " due_at, last_run_at, last_error, consecutive_failures, limit_key"
 )
-_ONE, _SEVERAL = frozenset({"one"}), frozenset({"several"})
+_STARTED = CLAIMED.count(",") + 1  # where a claim in one statement tells when it began
+FAIR = 100  # jobs that are looked at, at least, where keys take turns
+_SUSPECTS = 20  # looked at, to find one that its limits allow
 
 Wanted = Sequence[Mapping[str, Any]]  #: types, each with its limit, and what else the engine adds
+
+
+class Limited(NamedTuple):
+    """What a claim under limits came to."""
+
+    jobs: list[Job]
+    parked: int
+    more: bool
+    due: float | None  #: seconds until a rate lets more start
+    crowded: bool  #: the queue has a limit of its own
 
 
 def claim(
     dialect: Dialect, queue: str, limit: int, worker: str, wanted: Wanted
 ) -> Script[list[Job]]:
+    """Without limits."""
     if not wanted:
         return []
     params: dict[str, Any] = {
@@ -31,50 +49,216 @@ def claim(
         "worker": worker,
     }
     if not dialect.claims_in_one:
-        rows = yield from _look(params, wanted)
-        return (yield from take(dialect, rows, params))
+        rows = yield from _look(params, wanted, "unlimited")
+        return (yield from _take(dialect, rows, params))
     params["types"] = json.dumps(wanted)
     reply = yield (Run("claim", params) if len(wanted) == 1 else Run("claim_types", params))
-    jobs = [_job(dialect, row, worker, dialect.moment(row[18]), bump=0) for row in reply.rows]
+    jobs = [_job(dialect, row, worker, dialect.moment(row[_STARTED]), bump=0) for row in reply.rows]
     jobs.sort(key=order_of_running)  # RETURNING promises no order
     return jobs
 
 
-def _look(params: Mapping[str, Any], wanted: Wanted) -> Script[list[Row]]:
-    if len(wanted) == 1:
-        run = Run("look", {**params, "type": wanted[0]["type"]}, options=_ONE)
-    else:
-        run = Run("look", {**params, "types": json.dumps(wanted)}, options=_SEVERAL)
-    return (yield run).rows
+def _look(params: Mapping[str, Any], wanted: Wanted, *options: str) -> Script[list[Row]]:
+    named = {**params, "type": wanted[0]["type"], "types": json.dumps(wanted)}
+    number = "one" if len(wanted) == 1 else "several"
+    return (yield Run("look", named, options=frozenset({number, *options}))).rows
 
 
-def take(dialect: Dialect, rows: Sequence[Row], params: Mapping[str, Any]) -> Script[list[Job]]:
+def _take(dialect: Dialect, rows: Sequence[Row], params: Mapping[str, Any]) -> Script[list[Job]]:
     """Make running what was looked at."""
     if not rows:
         return []
     ids = json.dumps([row[0] for row in rows])
-    yield Run("take", {"now": params["now"], "worker": params["worker"], "ids": ids})
-    started = dialect.moment(params["now"])
+    reply = yield Run("take", {"now": params["now"], "worker": params["worker"], "ids": ids})
+    started = dialect.moment(reply.rows[0][1] if reply.rows else params["now"])
     return [_job(dialect, row, params["worker"], started, bump=1) for row in rows]
 
 
-def claim_suspect(
-    dialect: Dialect, queues: Sequence[str], worker: str, types: Sequence[str]
+def claim_limited(
+    dialect: Dialect,
+    queue: str,
+    free: int,
+    worker: str,
+    wanted: Wanted,
+    rules: Mapping[str, Rule],
+    scan: int,
+) -> Script[Limited]:
+    """With limits. `scan`: how many jobs of a type whose limit has keys to look at."""
+    whole = yield from _whole(dialect, [queue], rules)
+    crowd = whole.get(QUEUE + queue)
+    allowed = []
+    for one in wanted:
+        rule = rules.get(one["type"])
+        most = min([free, *(room.left for room in _rooms_of(rule, crowd, whole))])
+        if most:
+            looked = most
+            if rule is not None and rule.keyed is not None:
+                looked = max(most, scan, FAIR if rule.fair else 0)
+            allowed.append({**one, "limit": looked})
+    params = {"now": dialect.now(), "queue": queue, "worker": worker}
+    rows = yield from _look_at_each(dialect, params, allowed, max([free, *(one["limit"] for one in allowed)]))
+    admitted, keyed, faults = yield from _admit(dialect, rows, free, rules, whole, crowd)
+    jobs = yield from _take_limited(dialect, admitted.take, params, crowd)
+    yield from _park(dialect, admitted)
+    parked = {candidate.key for candidate in admitted.park if candidate.key is not None}
+    yield from spend(dialect, [*whole.values(), *keyed.values()], parked)
+    waits = [room.until_next() for room in whole.values() if room.waits_for_rate]
+    return Limited(
+        jobs=[replace(job, verdict=faults[job.id]) if job.id in faults else job for job in jobs],
+        parked=len(admitted.park),
+        more=bool(admitted.park or admitted.turned) or len(jobs) >= free,
+        due=min(waits, default=None),
+        crowded=crowd is not None,
+    )
+
+
+def _whole(
+    dialect: Dialect, queues: Sequence[str], rules: Mapping[str, Rule]
+) -> Script[dict[str, Room]]:
+    """The rooms of limits without keys; one that nobody has declared yet is declared."""
+    names = {name for rule in rules.values() for name in rule.whole}
+    found = yield from rooms(dialect, names | {QUEUE + queue for queue in queues}, "whole")
+    if names - found.keys():
+        yield from declare(dialect, [row for rule in rules.values() for row in rule.declared])
+        found = yield from rooms(dialect, names | {QUEUE + queue for queue in queues}, "whole")
+    return found
+
+
+def _rooms_of(rule: Rule | None, crowd: Room | None, whole: Mapping[str, Room]) -> list[Room]:
+    mine = [] if rule is None else [whole[name] for name in rule.whole if name in whole]
+    return mine if crowd is None else [*mine, crowd]
+
+
+def _look_at_each(
+    dialect: Dialect, params: Mapping[str, Any], wanted: Wanted, limit: int
+) -> Script[list[Row]]:
+    """Each type up to a limit of its own, all in the order of running."""
+    if not wanted:
+        return []
+    if dialect.claims_in_one:
+        return (yield from _look({**params, "limit": limit}, wanted))
+    rows: list[Row] = []
+    for one in wanted:
+        rows += yield from _look({**params, "limit": one["limit"]}, [one])
+    rows.sort(key=lambda row: (row[4], row[14], row[0]))
+    return rows[:limit]
+
+
+def _admit(
+    dialect: Dialect,
+    rows: Sequence[Row],
+    free: int,
+    rules: Mapping[str, Rule],
+    whole: Mapping[str, Room],
+    crowd: Room | None,
+) -> Script[tuple[Admitted[Row], dict[str, Room], dict[str, str]]]:
+    candidates: list[Candidate[Row]] = []
+    named: dict[str, str] = {}
+    faults: dict[str, str] = {}
+    for row in rows:
+        rule, key = rules.get(row[1]), None
+        if rule is not None and rule.key_of is not None and rule.keyed is not None:
+            try:
+                key = rule.key_of(row[-1])
+                named[key] = rule.keyed
+            except Exception as problem:  # the job's own failure: it is recorded when it is claimed
+                faults[row[0]] = f"its limit {rule.keyed!r} has no key for it: {problem!r}"[:1000]
+        candidates.append(Candidate(row, rule, key, has_turn=row[24] == key))
+    if named:
+        keys = [{"key": key, "name": name} for key, name in sorted(named.items())]
+        yield Run("add_keys", {}, keys)
+    keyed = yield from rooms(dialect, named, "keyed")
+    if named.keys() - keyed.keys():  # a limit that nobody has declared yet, or a key just forgotten
+        yield from declare(dialect, [one for rule in rules.values() for one in rule.declared])
+        keyed = yield from rooms(dialect, named, "keyed")
+    return admit(candidates, free, whole, crowd, keyed), keyed, faults
+
+
+def _take_limited(
+    dialect: Dialect,
+    taken: Sequence[Candidate[Row]],
+    params: Mapping[str, Any],
+    crowd: Room | None,
 ) -> Script[list[Job]]:
+    if not taken:
+        return []
+    batch = [
+        {
+            "id": row[0],
+            "limit_name": None if rule is None else rule.slots,
+            "limit_key": key,
+            "limit_queue": None if crowd is None else crowd.key,
+        }
+        for row, rule, key, _ in taken
+    ]
+    given = {"now": params["now"], "worker": params["worker"]}
+    reply = yield Run("take_limited", given, batch, tell="id")
+    started = dialect.moment(reply.rows[0][1] if dialect.claims_in_one else params["now"])
+    crowded = crowd is not None
+    return [
+        _job(
+            dialect,
+            row,
+            params["worker"],
+            started,
+            bump=1,
+            limit_key=key,
+            limited=crowded or rule is not None,
+        )
+        for row, rule, key, _ in taken
+    ]
+
+
+def _park(dialect: Dialect, admitted: Admitted[Row]) -> Script[None]:
+    now = dialect.now()
+    if admitted.park:
+        batch = [{"id": row[0], "limit_key": key} for row, _, key, _ in admitted.park]
+        yield Run("park", {"now": now}, batch, tell="id")
+    yield from turn(admitted.out, False)
+    if admitted.turned:
+        yield from unpark(dialect, dict.fromkeys(admitted.turned, 1))
+
+
+def claim_suspect(
+    dialect: Dialect,
+    queues: Sequence[str],
+    worker: str,
+    types: Sequence[str],
+    rules: Mapping[str, Rule],
+) -> Script[list[Job]]:
+    """One of those that run alone, and that its limits allow."""
     lists = {"queues": json.dumps(list(queues)), "types": json.dumps(list(types))}
-    params = {"now": dialect.now(), "worker": worker, **lists}
-    reply = yield Run("claim_suspect", params)
-    if not dialect.claims_in_one:
-        return (yield from take(dialect, reply.rows, params))
-    return [_job(dialect, row, worker, dialect.moment(row[18]), bump=0) for row in reply.rows]
+    params = {"now": dialect.now(), "worker": worker, "limit": _SUSPECTS, **lists}
+    rows = (yield Run("look_suspect", params)).rows
+    if not rows:
+        return []
+    whole = yield from _whole(dialect, queues, rules)
+    for row in rows:
+        crowd = whole.get(QUEUE + row[2])
+        admitted, keyed, _ = yield from _admit(dialect, [row], 1, rules, whole, crowd)
+        if admitted.take:
+            yield from turn(admitted.out, False)
+            yield from spend(dialect, [*whole.values(), *keyed.values()], ())
+            return (yield from _take_limited(dialect, admitted.take, params, crowd))
+    return []
 
 
 def order_of_running(job: Job) -> tuple[int, datetime, str]:
     return job.rank, job.run_at, job.id
 
 
-def _job(dialect: Dialect, row: Row, worker: str, started: datetime, bump: int) -> Job:
+def _job(
+    dialect: Dialect,
+    row: Row,
+    worker: str,
+    started: datetime,
+    *,
+    bump: int,
+    limit_key: str | None = None,
+    limited: bool = False,
+) -> Job:
     """`bump`: 1 if the row was read before it was made running."""
+    moment = dialect.moment
     return Job(
         id=row[0],
         type=row[1],
@@ -91,9 +275,9 @@ def _job(dialect: Dialect, row: Row, worker: str, started: datetime, bump: int) 
         claim_no=row[11] + bump,
         worker_id=worker,
         timeout=row[12],
-        created_at=dialect.moment(row[13]),
+        created_at=moment(row[13]),
         updated_at=started,
-        run_at=dialect.moment(row[14]),
+        run_at=moment(row[14]),
         started_at=started,
         completed_at=None,
         keep_until=None,
@@ -102,5 +286,13 @@ def _job(dialect: Dialect, row: Row, worker: str, started: datetime, bump: int) 
         message=None,
         cancel_requested=bool(row[16]),
         verdict=row[17],
+        expires_at=None if row[18] is None else moment(row[18]),
+        schedule=row[19],
+        due_at=None if row[20] is None else moment(row[20]),
+        last_run_at=None if row[21] is None else moment(row[21]),
+        last_error=row[22],
+        consecutive_failures=row[23],
+        limit_key=limit_key,
+        limited=limited,
         body=Body(row[-1]),
     )

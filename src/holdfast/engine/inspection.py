@@ -13,8 +13,10 @@ from holdfast.job import Attempt, Body, Job, Status
 COLUMNS = (
     "id, type, queue, status, priority, rank, key, entity_type, entity_id, attempts, max_attempts,"
     " crashes, claim_no, worker_id, timeout, created_at, updated_at, run_at, started_at,"
-    " completed_at, keep_until, error, progress, message, cancel_requested, verdict"
+    " completed_at, keep_until, error, progress, message, cancel_requested, verdict, expires_at,"
+    " limit_key, schedule, enabled, due_at, last_run_at, last_error, consecutive_failures"
 )
+_WIDTH = COLUMNS.count(",") + 1
 LAST_ID = "ffffffff-ffff-ffff-ffff-ffffffffffff"
 FIRST_ID = "00000000-0000-0000-0000-000000000000"
 _STATUS = {status.value: status for status in Status}  # four times as quick as Status(...)
@@ -25,6 +27,8 @@ class Reader(Protocol):
     """The part of a dialect that reading needs."""
 
     def moment(self, value: Any) -> datetime: ...
+
+    def now(self) -> Any: ...
 
 
 def columns_to_job(dialect: Reader, row: Row, body: Body | None = None) -> Job:
@@ -57,7 +61,15 @@ def columns_to_job(dialect: Reader, row: Row, body: Body | None = None) -> Job:
         message=row[23],
         cancel_requested=bool(row[24]),
         verdict=row[25],
-        body=Body(row[26], row[27]) if len(row) > 26 else body,
+        expires_at=None if row[26] is None else moment(row[26]),
+        limit_key=row[27],
+        schedule=row[28],
+        enabled=bool(row[29]),
+        due_at=None if row[30] is None else moment(row[30]),
+        last_run_at=None if row[31] is None else moment(row[31]),
+        last_error=row[32],
+        consecutive_failures=row[33],
+        body=Body(row[_WIDTH], row[_WIDTH + 1]) if len(row) > _WIDTH else body,
     )
 
 
@@ -196,12 +208,15 @@ def workers(dialect: Reader) -> Script[list[WorkerInfo]]:
 
 
 def queues(dialect: Reader, cap: int) -> Script[list[QueueInfo]]:
-    reply = yield Run("queues", {"cap": cap})
+    reply = yield Run("queues", {"cap": cap, "now": dialect.now()})
     return [
         QueueInfo(
-            name=name, depth=depth, paused_at=None if paused is None else dialect.moment(paused)
+            name=name,
+            depth=depth,
+            paused_at=None if paused is None else dialect.moment(paused),
+            resume_at=None if resume is None else dialect.moment(resume),
         )
-        for name, paused, depth in reply.rows
+        for name, paused, resume, depth in reply.rows
     ]
 
 

@@ -1,11 +1,13 @@
 """The verbs by which workers tell that they live, and give back what the dead ones held; as scripts."""
 
+from collections import Counter
 from collections.abc import Sequence
 
+from holdfast.engine.dialect import MICRO, Dialect, wake
 from holdfast.engine.inspection import columns_to_job
+from holdfast.engine.limiting import release
 from holdfast.engine.script import Run, Script
 from holdfast.engine.values import Beat, Held, Report, Seen, Swept
-from holdfast.engine.verbs import MICRO, Dialect, wake
 from holdfast.job import Claim
 
 
@@ -24,6 +26,7 @@ def sweep(dialect: Dialect, dead: Sequence[Seen], limit: int, keep: float) -> Sc
     reply = yield Run("rescue", params)
     rescued = [columns_to_job(dialect, row) for row in reply.rows]
     yield from wake(job.queue for job in rescued)
+    yield from release(dialect, Counter(job.limit_key for job in rescued if job.limit_key))
     return Swept(buried, rescued)
 
 

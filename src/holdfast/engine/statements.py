@@ -44,13 +44,16 @@ class Statements:
         return iter(self._blocks)
 
     def commands(self, name: str, options: frozenset[str] = frozenset()) -> tuple[Command, ...]:
-        """The commands of a statement, with the optional lines that were asked for."""
+        """The commands of a statement, with the optional lines that were asked for. A name with a
+        space in it is no name, but a caller's own SQL."""
         known = self._commands.get((name, options))
         if known is None:
             known = self._commands[name, options] = self._build(name, options)
         return known
 
     def _build(self, name: str, options: frozenset[str]) -> tuple[Command, ...]:
+        if " " in name:
+            return (parse(name),)
         if name not in self._blocks:
             raise HoldfastError(f"no statement named {name!r} in statements.sql")
         lines = []

@@ -27,6 +27,21 @@ class Page(NamedTuple):
     next: str | None  #: give it as `after` for the next page; None: that was all
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LimitInfo:
+    """A limit, what it allows, and what it holds up."""
+
+    name: str
+    concurrency: int | None  #: as many may run at once
+    rate: str | None  #: as many may start in a time: "100/m"
+    keyed: bool  #: for each key
+    fair: bool
+    tasks: list[str]
+    running: int  #: under all of its keys, counted up to a cap
+    waiting: int  #: parked until a key has room, counted up to a cap
+    changed: bool  #: an operator has set it otherwise than the code
+
+
 class Held(NamedTuple):
     id: str
     claim_no: int
@@ -59,6 +74,7 @@ class Fetched(NamedTuple):
 
     jobs: list[Job]
     more: bool  #: there may be more: ask again
+    due: float | None = None  #: seconds until a rate lets more start
 
 
 class Promoted(NamedTuple):
@@ -88,6 +104,7 @@ class QueueInfo:
     name: str
     depth: int  #: pending jobs, counted up to a cap
     paused_at: datetime | None
+    resume_at: datetime | None = None  #: when it goes on by itself
 
 
 class Finding(NamedTuple):

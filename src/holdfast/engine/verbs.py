@@ -2,41 +2,22 @@
 
 import dataclasses
 import json
+from collections import Counter
 from collections.abc import Iterable, Sequence
-from datetime import datetime
-from functools import lru_cache
-from typing import Any, Protocol
+from datetime import datetime, timedelta
+from typing import Any
 
+from holdfast.clock import to_microseconds
+from holdfast.engine.dialect import MICRO, Dialect, wake
 from holdfast.engine.inspection import get
-from holdfast.engine.script import Reply, Row, Run, Script
+from holdfast.engine.limiting import AT_ONCE, release, unpark
+from holdfast.engine.script import Reply, Run, Script
 from holdfast.engine.values import Promoted
 from holdfast.errors import DatabaseBusy, KeyConflict
-from holdfast.job import FINISHED, TRANSITIONS, Body, Claim, Job, NewJob, Status
-from holdfast.outcome import Applied, Finish, Outcome
+from holdfast.job import FINISHED, Body, Job, NewJob, Status
 
-MICRO = 1_000_000
-_TARGETS = {outcome: Status(TRANSITIONS[outcome].target or "") for outcome in Outcome}
-_GIVEN_BACK = frozenset({Outcome.SNOOZED, Outcome.RELEASED, Outcome.CRASHED})
-_PLAIN: frozenset[str] = frozenset()
-_HINT = frozenset({"hint"})
+_PLAIN, _SPECIAL = frozenset({"plain"}), frozenset({"special"})
 _TRIES = 50  # a key that changes hands this often while we look is another's bug
-
-
-class Dialect(Protocol):
-    """How one engine says times."""
-
-    def now(self) -> Any:
-        """The moment of the call as a parameter; None where the database's own clock decides."""
-
-    def time(self, moment: datetime) -> Any:
-        """A moment, as a parameter."""
-
-    def moment(self, value: Any) -> datetime:
-        """A moment, from a column."""
-
-    bodies_apart: bool  #: payloads and results have tables of their own
-    hints_by_the_way: bool  #: an insert can hint at one queue itself
-    claims_in_one: bool  #: one statement finds jobs and makes them running
 
 
 def insert(
@@ -50,23 +31,12 @@ def insert(
     return made
 
 
-def wake(queues: Iterable[str]) -> Script[None]:
-    """Hint at queues: those who wait for them look again."""
-    if names := frozenset(queues):
-        yield Run("wake", {"queues": _queue_names(names)})
-
-
-@lru_cache  # mostly the same few, at every enqueue
-def _queue_names(queues: frozenset[str]) -> str:
-    return json.dumps(sorted(queues))
-
-
 def _insert(dialect: Dialect, jobs: Sequence[NewJob], hint: frozenset[str]) -> Script[list[Job]]:
     now = dialect.now()
     rows = [new_row(dialect, job, now) for job in jobs]
-    params, options = {"now": now}, _PLAIN
+    params, options = {"now": now}, _kind(jobs)
     if dialect.hints_by_the_way and len(hint) == 1:
-        params, options = {"now": now, "hint": next(iter(hint))}, _HINT
+        params, options = {"now": now, "hint": next(iter(hint))}, options | {"hint"}
     reply = yield Run("insert", params, rows, options)
     if reply.changed == len(jobs):
         yield from _payloads(dialect, rows)
@@ -86,6 +56,10 @@ def _insert(dialect: Dialect, jobs: Sequence[NewJob], hint: frozenset[str]) -> S
     return settled
 
 
+def _kind(jobs: Sequence[NewJob]) -> frozenset[str]:
+    return _SPECIAL if any(job.special for job in jobs) else _PLAIN
+
+
 def _settle(dialect: Dialect, job: NewJob) -> Script[Job]:
     """A job whose key was live: do what its policy says, until one of the two is certain."""
     for _ in range(_TRIES):
@@ -93,7 +67,7 @@ def _settle(dialect: Dialect, job: NewJob) -> Script[Job]:
         if not holder.rows:
             now = dialect.now()
             rows = [new_row(dialect, job, now)]
-            reply = yield Run("insert", {"now": now}, rows)
+            reply = yield Run("insert", {"now": now}, rows, _kind([job]))
             if reply.changed:
                 yield from _payloads(dialect, rows)
                 return _inserted(dialect, [job], now, reply)[0]
@@ -137,6 +111,9 @@ def new_row(dialect: Dialect, job: NewJob, now: Any) -> dict[str, Any]:
         "run_at": None if job.run_at is None else dialect.time(job.run_at),
         "delay": round(job.delay * MICRO),
         "payload": job.payload,
+        "schedule": job.schedule,
+        "expires": None if job.expires is None else round(job.expires * MICRO),
+        "aging": None if job.aging is None else round(job.aging * MICRO),
     }
 
 
@@ -170,7 +147,7 @@ def new_to_job(dialect: Dialect, job: NewJob, status: Any, now: Any, run_at: Any
         if due > created_at
         else Status.PENDING,
         priority=job.priority,
-        rank=-job.priority,
+        rank=_rank(job, due),
         key=job.key,
         entity_type=job.entity_type,
         entity_id=None if job.entity_id is None else json.loads(job.entity_id),
@@ -190,136 +167,37 @@ def new_to_job(dialect: Dialect, job: NewJob, status: Any, now: Any, run_at: Any
         progress=None,
         message=None,
         cancel_requested=False,
+        expires_at=None if job.expires is None else created_at + timedelta(seconds=job.expires),
+        schedule=job.schedule,
+        due_at=None if job.schedule is None else due,
         body=Body(job.payload),
         created=True,
     )
 
 
-def finish(
-    dialect: Dialect, finishes: Sequence[Finish], *, wait: bool = False
-) -> Script[dict[Claim, Applied]]:
-    """`wait`: for a row that another transaction holds; otherwise it is reported busy."""
-    now = dialect.now()
-    options = frozenset({"wait" if wait else "skip"})
-    common: set[str] = set()
-    completed = [finish for finish in finishes if finish.outcome is Outcome.COMPLETED]
-    if completed:
-        rows = [_complete_row(finish) for finish in completed]
-        run = Run("complete", {"now": now}, rows, options, "id")
-        common = {row[0] for row in (yield run).rows}
-    done = common
-    if len(done) < len(finishes):
-        rows = [_finish_row(finish, now) for finish in finishes if finish.id not in common]
-        run = Run("finish", {"now": now}, rows, options, "id")
-        done = common | {row[0] for row in (yield run).rows}
-    applied = _newest([finish for finish in finishes if finish.id in done], len(done))
-    results = dict.fromkeys((Claim(f.id, f.claim_no) for f in applied), Applied.APPLIED)
-    if len(applied) < len(finishes):
-        missing = [f for f in finishes if Claim(f.id, f.claim_no) not in results]
-        results |= yield from _missing(missing)
-    if dialect.bodies_apart:
-        yield from _results([finish for finish in applied if finish.result is not None], common)
-    failures = [finish for finish in applied if finish.error is not None]
-    if failures:
-        rows = [_attempt_row(dialect, finish, now) for finish in failures]
-        yield Run("record_attempts", {"now": now}, rows)
-    chained = [job for finish in applied for job in finish.enqueue]
-    if chained:
-        yield from insert(dialect, chained, hint={job.queue for job in chained})
-    return results
-
-
-def _newest(finishes: list[Finish], jobs: int) -> list[Finish]:
-    """Of so many jobs. One that is there with two claims can have been changed by the later only."""
-    if len(finishes) == jobs:
-        return finishes
-    held: dict[str, int] = {}
-    for finish in finishes:
-        held[finish.id] = max(finish.claim_no, held.get(finish.id, 0))
-    return [finish for finish in finishes if finish.claim_no == held[finish.id]]
-
-
-def _results(finishes: Sequence[Finish], common: set[str]) -> Script[None]:
-    """Keep results, but not of a run that is to be followed by another: beyond the common end, that
-    is asked for."""
-    if rest := [finish.id for finish in finishes if finish.id not in common]:
-        reply = yield Run("finished", {"ids": json.dumps(rest)})
-        common = common | {row[0] for row in reply.rows if row[3] == Status.COMPLETED}
-    bodies = [{"id": f.id, "result": f.result} for f in finishes if f.id in common]
-    if bodies:
-        yield Run("insert_results", {}, bodies)
-
-
-def _complete_row(finish: Finish) -> dict[str, Any]:
-    return {
-        "id": finish.id,
-        "claim_no": finish.claim_no,
-        "keep": int(finish.keep * MICRO),
-        "result": finish.result,
-    }
-
-
-def _finish_row(finish: Finish, now: Any) -> dict[str, Any]:
-    status = _TARGETS[finish.outcome]
-    return {
-        "now": now,
-        "id": finish.id,
-        "claim_no": finish.claim_no,
-        "status": status.value,
-        "final": status in FINISHED,
-        "given_back": int(finish.outcome in _GIVEN_BACK),
-        "crashed": int(finish.outcome is Outcome.CRASHED),
-        "delay": round(finish.delay * MICRO),
-        "keep": round(finish.keep * MICRO),
-        "error": finish.error,
-        "result": finish.result,
-    }
-
-
-def _attempt_row(dialect: Dialect, finish: Finish, now: Any) -> dict[str, Any]:
-    return {
-        "now": now,
-        "id": finish.id,
-        "claim_no": finish.claim_no,
-        "attempt": finish.attempt,
-        "worker_id": finish.worker_id,
-        "started_at": None if finish.started_at is None else dialect.time(finish.started_at),
-        "error": finish.error,
-        "trace": finish.trace,
-    }
-
-
-def _missing(finishes: Sequence[Finish]) -> Script[dict[Claim, Applied]]:
-    reply = yield Run("finished", {"ids": json.dumps([finish.id for finish in finishes])})
-    rows = {row[0]: row[1:] for row in reply.rows}
-    return {
-        Claim(finish.id, finish.claim_no): _standing(finish.claim_no, rows.get(finish.id))
-        for finish in finishes
-    }
-
-
-def _standing(claim_no: int, row: Row | None) -> Applied:
-    if row is None:
-        return Applied.LOST
-    finish_no, held_no, status = row
-    if finish_no == claim_no:
-        return Applied.APPLIED  # sent before, and the reply was lost
-    return Applied.BUSY if (held_no, status) == (claim_no, Status.RUNNING) else Applied.LOST
+def _rank(job: NewJob, due: datetime) -> int:
+    """With aging, a job stands where one without priority would that came so much earlier."""
+    if job.aging is None:
+        return -job.priority
+    return to_microseconds(due) - job.priority * round(job.aging * MICRO)
 
 
 def promote(dialect: Dialect, limit: int) -> Script[Promoted]:
-    now = dialect.now()
-    moved = yield Run("promote", {"now": now, "limit": limit})
+    params = {"now": dialect.now(), "limit": limit}
+    moved = (yield Run("promote", params)).rows
+    if keys := (yield Run("due_keys", params)).rows:
+        moved += yield from unpark(dialect, {key: AT_ONCE for (key,) in keys})
     due = yield from next_due(dialect)
-    queues = frozenset(row[0] for row in moved.rows)
+    queues = frozenset(row[0] for row in moved)
     yield from wake(queues)  # there may be more than we have slots for
-    return Promoted(len(moved.rows), queues, due)
+    return Promoted(len(moved), queues, due)
 
 
 def next_due(dialect: Dialect) -> Script[float | None]:
     """Seconds until the next job is due; None: none waits."""
     due = yield Run("next_due", {"now": dialect.now()})
-    return max(0.0, due.rows[0][0] / MICRO) if due.rows else None
+    left = due.rows[0][0]
+    return None if left is None else max(0.0, left / MICRO)
 
 
 def prune(
@@ -358,10 +236,24 @@ def retry(dialect: Dialect, ids: Sequence[str]) -> Script[list[str]]:
 
 def delete(dialect: Dialect, ids: Sequence[str]) -> Script[list[str]]:
     rows = [{"job_id": id} for id in sorted(ids)]
-    return [row[0] for row in (yield Run("delete", {}, rows)).rows]
+    gone = (yield Run("delete", {}, rows)).rows
+    running = Counter(key for _, key, status, _ in gone if status == Status.RUNNING and key)
+    yield from release(dialect, running)
+    return [row[0] for row in gone]
 
 
-def pause(dialect: Dialect, queue: str, paused: bool) -> Script[None]:
-    yield Run("pause", {"now": dialect.now(), "name": queue, "paused": paused})
+def pause(
+    dialect: Dialect,
+    queue: str,
+    paused: bool,
+    *,
+    until: datetime | None = None,
+    during: float | None = None,
+) -> Script[None]:
+    resume = {
+        "resume_at": None if until is None else dialect.time(until),
+        "resume_in": None if during is None else round(during * MICRO),
+    }
+    yield Run("pause", {"now": dialect.now(), "name": queue, "paused": paused, **resume})
     if not paused:
         yield from wake([queue])

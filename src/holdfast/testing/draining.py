@@ -16,11 +16,11 @@ from holdfast.engine import Report, Seen
 from holdfast.errors import HoldfastError
 from holdfast.job import Job
 from holdfast.middleware import Middleware
-from holdfast.outcome import Applied, Ended, Finish, Returned, decide
+from holdfast.outcome import Applied, Ended, Finish, Returned
 from holdfast.testing.loops import awaited, running_loop
 from holdfast.worker.execution import Execution
 from holdfast.worker.herald import Herald
-from holdfast.worker.hooks import Hooks, hook_of
+from holdfast.worker.hooks import Hooks, decided, hook_of
 from holdfast.worker.runner import AsyncRunner, run_here
 from holdfast.worker.slots import Lane
 from holdfast.worker.threads import Threads
@@ -95,6 +95,7 @@ class _Drain:
         self._herald = Herald(app.listeners, Counter())
         self._witness = _Witness()
         self._id = f"drain-{os.getpid()}-{secrets.token_hex(4)}"
+        self._rules = {name: task.rule for name, task in app.tasks.items() if task.rule}
         self.middleware = (self._witness, *app.middleware)
         self.ran: list[Job] = []
 
@@ -130,10 +131,20 @@ class _Drain:
         types = list(self._app.tasks)
         queues = [queue.name for queue in self._engine.queues()]
         for queue in queues:
-            if found := self._engine.claim(queue, 1, worker=self._id, types=types):
+            if found := self._fetch(queue, types):
                 return found[0]
-        suspects = self._engine.claim_suspect(queues, worker=self._id, types=types)
+        suspects = self._engine.claim_suspect(
+            queues, worker=self._id, types=types, rules=self._rules
+        )
         return suspects[0] if suspects else None
+
+    def _fetch(self, queue: str, types: list[str]) -> list[Job]:
+        while True:
+            jobs, more, _ = self._engine.fetch(
+                queue, 1, worker=self._id, types=types, rules=self._rules
+            )
+            if jobs or not more:  # more: those that were in front are parked now
+                return jobs
 
     def settle(self, execution: Execution, ended: Ended, value: Any, raise_errors: bool) -> None:
         execution.ended = True
@@ -179,7 +190,7 @@ class _HooksOn(Hooks):
 
     def settled(self, execution: Execution, ended: Ended, value: Any) -> Finish:
         """What to write, after the hooks have seen it."""
-        finish = self._kept = decide(execution.job, ended, execution.task.policy)
+        finish = self._kept = decided(execution, ended)
         if execution.has_context and execution.context.completion is not None:
             self.confirm(execution, ended, execution.context.completion)
         elif hook_of(execution, finish) is not None:

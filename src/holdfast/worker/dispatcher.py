@@ -6,6 +6,7 @@ dry: it is left alone until a hint or the poll.
 """
 
 import logging
+import math
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -51,6 +52,7 @@ class Dispatcher:
         self._closing = False
         self._due_at = 0.0
         self._due_is_known = False
+        self._ended = 0  # jobs of limits, so far
         self._poll_at = 0.0
         self._suspects_at = 0.0
         self._waits_alone = False
@@ -85,6 +87,15 @@ class Dispatcher:
             wanted = self._waits_alone or any(not lane.dry for lane in lanes)
         if wanted:
             self.wake()
+
+    def room_made(self) -> None:
+        """Jobs of limits have ended: what could not be taken before may be now."""
+        self._ended += 1
+        self.wet()
+
+    def wet(self) -> None:
+        for lane in list(self._lanes):
+            lane.dry = False
 
     def expect(self, seconds: float) -> None:
         """Something will be due then."""
@@ -138,8 +149,10 @@ class Dispatcher:
         now = time.monotonic()
         if now >= self._poll_at:
             self._poll_at = now + self._poll
-            for lane in self._lanes:
-                lane.dry = False
+            self.wet()
+        for lane in self._lanes:
+            if now >= lane.again_at:
+                lane.dry, lane.again_at = False, math.inf
         if self._alone is not True and now >= self._due_at:
             self._promote()
         if self._alone is not False and self._isolate(worker, now):
@@ -152,7 +165,8 @@ class Dispatcher:
         if any(not lane.dry and lane.free and lane.types for lane in self._lanes):
             # The process for suspects ends when none are left: until then it looks often.
             return 0.1 if self._alone is True else 0.0
-        return max(0.0, min(self._due_at, self._poll_at) - now)
+        again = min(lane.again_at for lane in self._lanes)
+        return max(0.0, min(self._due_at, self._poll_at, again) - now)
 
     def _promote(self) -> None:
         """Look when something is due; what is due now becomes pending."""
@@ -172,8 +186,13 @@ class Dispatcher:
             free = lane.free
             if lane.dry or not free or not lane.types or self._pausing:
                 continue
-            jobs, more = self._engine.fetch(lane.queue, free, worker=worker, types=lane.types)
-            lane.dry = not more
+            seen = self._ended
+            jobs, more, due = self._engine.fetch(
+                lane.queue, free, worker=worker, types=lane.types, rules=lane.rules
+            )
+            # A limited job that ended meanwhile may have made room that was not counted.
+            lane.dry = not more and seen == self._ended
+            lane.again_at = math.inf if due is None else time.monotonic() + due
             if jobs:
                 with self._lock:
                     lane.free -= len(jobs)
@@ -199,7 +218,8 @@ class Dispatcher:
         self.idle_since = None
         if self.busy:
             return True
-        jobs = self._engine.claim_suspect(queues, worker=worker, types=types)
+        rules = {name: rule for lane in self._lanes for name, rule in lane.rules.items()}
+        jobs = self._engine.claim_suspect(queues, worker=worker, types=types, rules=rules)
         for job in jobs:
             lane = next(
                 lane for lane in self._lanes if lane.queue == job.queue and job.type in lane.types

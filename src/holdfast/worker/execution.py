@@ -3,6 +3,7 @@
 import threading
 import time
 from collections.abc import Callable
+from datetime import datetime, timedelta
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -32,6 +33,14 @@ class Stop(StrEnum):
     LOST = "lost"  #: somebody else may have the job by now
     SILENT = "silent"  #: the database did not hear of us for so long that others may take the job
     SHUTDOWN = "shutdown"
+
+
+def until(execution: "Execution", finish: Finish) -> float:
+    """Seconds until a recurring job runs again."""
+    now = execution.now()
+    if finish.recur is None or now is None:
+        return 0.0
+    return max(0.001, (finish.recur.run_at - now).total_seconds())
 
 
 class Execution:
@@ -78,6 +87,15 @@ class Execution:
         self._runner = runner
         self._root = root
         self._context: Context | None = None
+
+    def now(self) -> datetime | None:
+        """By the database's clock, as far as this machine can tell."""
+        begun, clock = self.job.started_at, self._runner.engine.clock
+        if clock.rules_the_database:
+            return clock.now()
+        if begun is None:
+            return None
+        return begun + timedelta(seconds=time.monotonic() - self.started)
 
     @property
     def context(self) -> Context:

@@ -23,6 +23,14 @@ _KINDS = {
 }
 
 
+def _recurring(finish: Finish) -> EventKind:
+    """Of a run that is followed by another."""
+    if finish.error is not None:
+        return EventKind.RETRYING
+    stopped = finish.recur is not None and (finish.recur.stopped or not finish.recur.ran)
+    return EventKind.CANCELLED if stopped else EventKind.COMPLETED
+
+
 class Herald:
     def __init__(self, listeners: Listeners, counts: Counter[str]) -> None:
         self._listeners = listeners
@@ -38,7 +46,7 @@ class Herald:
         if finish.error is not None:
             level = logging.ERROR if finish.outcome is Outcome.FAILED else logging.WARNING
             logger.log(level, "job %s (%s) %s: %s", job.id, job.type, finish.outcome, finish.error)
-        kind = _KINDS[finish.outcome]
+        kind = _recurring(finish) if finish.recur is not None else _KINDS[finish.outcome]
         if self._listeners.wants(kind):
             self._listeners.tell(
                 Event(

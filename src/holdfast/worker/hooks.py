@@ -30,9 +30,16 @@ _PAUSES = (0.2, 1.0)  # seconds before a failing hook of a failed run is tried a
 
 def hook_of(execution: Execution, finish: Finish) -> Hook | None:
     conduct = execution.task.conduct
-    if finish.outcome is Outcome.COMPLETED:
+    recurred = finish.is_run_of_recurring and not (finish.recur and finish.recur.stopped)
+    if finish.outcome is Outcome.COMPLETED or (recurred and finish.error is None):
         return conduct.on_success
+    if recurred:
+        return conduct.on_failure
     return conduct.on_failure if finish.outcome in FAILURES else None
+
+
+def decided(execution: Execution, ended: Ended) -> Finish:
+    return decide(execution.job, ended, execution.task.policy, execution.now())
 
 
 class Hooks:
@@ -69,7 +76,7 @@ class Hooks:
             ended = Raised(
                 "RolledBack: the transaction given to ctx.complete() was not committed", None
             )
-        self._run(execution, decide(execution.job, ended, execution.task.policy), None)
+        self._run(execution, decided(execution, ended), None)
 
     def _run(self, execution: Execution, finish: Finish, value: Any) -> None:
         try:
@@ -84,14 +91,12 @@ class Hooks:
         hook = hook_of(execution, finish)
         if hook is None:
             return finish
-        if finish.outcome is Outcome.COMPLETED:
+        if finish.error is None:
             problem = self._call(hook, RunEnd(execution.job, finish, self._runner, value))
             if problem is None:
                 return finish
             ended = judge(problem, execution.task.policy)
-            return self._settled(
-                execution, decide(execution.job, ended, execution.task.policy), None
-            )
+            return self._settled(execution, decided(execution, ended), None)
         for pause in (*_PAUSES, None):
             problem = self._call(hook, RunEnd(execution.job, finish, self._runner))
             if problem is None:

@@ -150,8 +150,10 @@ class Kid:
                 if "progress" in message:
                     execution.progress(*message["progress"])
                 elif "wrote" in message:
-                    written = decide(execution.job, unpack_ended(message["wrote"]), task.policy)
-                    execution.context.completion = written
+                    wrote = unpack_ended(message["wrote"])
+                    execution.context.completion = decide(
+                        execution.job, wrote, task.policy, execution.now()
+                    )
                 else:
                     ended = unpack_ended(message)
                     if message["saw_stop"]:

@@ -5,12 +5,14 @@ import asyncio
 import threading
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
+from datetime import datetime
 from functools import partial
 from typing import Any, Protocol
 
 from holdfast.errors import InvalidArguments
 from holdfast.middleware import Middleware, wrap_arun, wrap_run
-from holdfast.outcome import CRASHES, Ended, Raised, Returned, judge, quarantined
+from holdfast.outcome import CRASHES, Ended, Late, Raised, Returned, judge, quarantined
+from holdfast.recurrence import from_json, is_missed
 from holdfast.worker.execution import Execution
 from holdfast.worker.threads import Threads
 
@@ -23,14 +25,27 @@ class JobRunner(Protocol):
     def start(self, executions: Sequence[Execution]) -> None: ...
 
 
-def forejudged(execution: Execution) -> Raised | None:
-    """What is decided before it runs: a verdict that waited to be recorded, or the quarantine."""
+def forejudged(execution: Execution) -> Raised | Late | None:
+    """What is decided before it runs: a verdict that waited to be recorded, the quarantine, or that it
+    comes too late."""
     job = execution.job
+    begun = job.started_at or job.run_at
+    if job.expires_at is not None and job.expires_at <= begun:
+        return Late(f"Expired: it was to begin before {job.expires_at.isoformat()}")
+    if job.schedule is not None and _is_missed(job.schedule, job.run_at, begun):
+        return Late(None)
     if job.verdict is not None:
         return Raised(job.verdict, None)
     if job.crashes >= CRASHES:
         return Raised(quarantined(job.crashes, "see its worker's log"), None, permanent=True)
     return None
+
+
+def _is_missed(schedule: str, due: datetime, now: datetime) -> bool:
+    try:
+        return is_missed(from_json(schedule), due=due, now=now)
+    except ValueError:
+        return False  # its end will tell what is wrong with it
 
 
 def arguments_of(execution: Execution) -> dict[str, Any] | Raised:
@@ -51,7 +66,8 @@ def returned(execution: Execution, value: Any) -> Ended:
     except Exception as problem:
         return judge(problem, execution.task.policy)
     enqueued = tuple(execution.context.enqueued) if execution.has_context else ()
-    return Returned(text, enqueued)
+    asked = execution.context.next_at if execution.has_context else None
+    return Returned(text, enqueued, asked)
 
 
 class AsyncRunner:
@@ -86,7 +102,7 @@ class AsyncRunner:
         value: Any = None
         ended: Ended
         arguments = forejudged(execution) or arguments_of(execution)
-        if isinstance(arguments, Raised):
+        if isinstance(arguments, Raised | Late):
             ended = arguments
         else:
             try:
@@ -136,7 +152,7 @@ class ThreadRunner:
 def run_here(execution: Execution, middleware: Sequence[Middleware]) -> tuple[Any, Ended]:
     """Run a `def` handler in this thread."""
     arguments = forejudged(execution) or arguments_of(execution)
-    if isinstance(arguments, Raised):
+    if isinstance(arguments, Raised | Late):
         return None, arguments
     try:
         value = call_here(execution, arguments, middleware)

@@ -17,7 +17,9 @@ logger = logging.getLogger("holdfast.worker")
 
 Tick = Callable[[], float]
 PRUNED = 500  # at a time
+KEYS = 1000  # of limits, looked at at a time
 _EVERY = 60.0
+_REPAIR = 5.0
 
 
 class Services:
@@ -75,6 +77,18 @@ class Housekeeping:
         if gone:
             logger.info("%d finished jobs pruned", gone)
         return 0.05 if gone >= PRUNED else _EVERY
+
+    def repair(self) -> float:
+        """Room that nobody has told of: a job that was deleted while it ran, a raised limit."""
+        moved = self._engine.repair(KEYS)
+        self._counts["unparked"] += moved
+        if moved:
+            logger.info("%d jobs may run again: their limits have room", moved)
+        return _REPAIR
+
+    def forget(self) -> float:
+        self._engine.prune_keys(KEYS)
+        return _EVERY
 
     def sweep(self) -> float:
         swept = sweep_workdirs(self._workdir, self._living)

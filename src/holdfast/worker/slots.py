@@ -4,12 +4,14 @@ By default each queue has a lane for each kind of handler, so that a hundred wai
 keep threads from working. A size given for a queue is one lane for all of its kinds.
 """
 
+import math
 import os
 from collections.abc import Iterable, Mapping
 from typing import Any
 
 from holdfast import names
 from holdfast.errors import InvalidInput
+from holdfast.limits import Rule
 from holdfast.task import Kind, Task
 
 DEFAULT_SLOTS: Mapping[Kind, int] = {
@@ -29,14 +31,18 @@ class Lane:
         self.size = size
         self.free = size
         self.dry = False  #: the last look found less than it asked for
+        self.again_at = math.inf  #: when a rate lets more start
         self.types: list[str] = []
+        self.rules: dict[str, Rule] = {}
 
     def __repr__(self) -> str:
         return f"<Lane {self.queue} {'/'.join(sorted(self.kinds))} {self.free} of {self.size} free>"
 
     def update(self, tasks: Mapping[str, Task[Any, Any]]) -> None:
         """Which types it takes: those of its kinds that are registered now."""
-        self.types = [name for name, task in tasks.items() if task.conduct.kind in self.kinds]
+        mine = {name: task for name, task in tasks.items() if task.conduct.kind in self.kinds}
+        self.types = list(mine)
+        self.rules = {name: task.rule for name, task in mine.items() if task.rule is not None}
 
 
 Queues = str | Iterable[str] | Mapping[str, int | None] | None

@@ -11,7 +11,10 @@ from typing import Any
 from holdfast.job import Body, Job, NewJob, Status
 from holdfast.outcome import Ended, Raised, Returned, Snoozed
 
-_TIMES = ("created_at", "updated_at", "run_at", "started_at", "completed_at", "keep_until")
+_TIMES = (
+    *("created_at", "updated_at", "run_at", "started_at", "completed_at", "keep_until"),
+    *("expires_at", "due_at", "last_run_at"),
+)
 
 
 class Wire:
@@ -61,8 +64,12 @@ def unpack_job(fields: dict[str, Any]) -> Job:
 
 def pack_ended(ended: Ended) -> dict[str, Any]:
     match ended:
-        case Returned(result, enqueue):
-            return {"returned": result, "enqueue": [_pack_new(job) for job in enqueue]}
+        case Returned(result, enqueue, next_run):
+            return {
+                "returned": result,
+                "enqueue": [_pack_new(job) for job in enqueue],
+                "next_run": next_run.isoformat() if isinstance(next_run, datetime) else next_run,
+            }
         case Raised():
             return {"raised": list(ended)}
         case Snoozed(delay):
@@ -76,7 +83,12 @@ def unpack_ended(message: dict[str, Any]) -> Ended:
         return Raised(*message["raised"])
     if "snoozed" in message:
         return Snoozed(message["snoozed"])
-    return Returned(message["returned"], tuple(_unpack_new(one) for one in message["enqueue"]))
+    next_run = message["next_run"]
+    return Returned(
+        message["returned"],
+        tuple(_unpack_new(one) for one in message["enqueue"]),
+        datetime.fromisoformat(next_run) if isinstance(next_run, str) else next_run,
+    )
 
 
 def _pack_new(job: NewJob) -> dict[str, Any]:

@@ -20,15 +20,16 @@ from holdfast.duration import Duration, seconds
 from holdfast.engine import Held, Seen
 from holdfast.errors import HoldfastError
 from holdfast.job import Claim, Job
-from holdfast.outcome import Applied, Ended, decide, released
+from holdfast.outcome import Applied, Ended, released
 from holdfast.task import Kind
+from holdfast.worker.declaring import declare
 from holdfast.worker.dispatcher import Dispatcher
 from holdfast.worker.doubt import Doubt
-from holdfast.worker.execution import Execution, Stop
+from holdfast.worker.execution import Execution, Stop, until
 from holdfast.worker.finisher import Finisher, Item
 from holdfast.worker.heart import BEATS_MISSED, Heart, Member
 from holdfast.worker.herald import Herald
-from holdfast.worker.hooks import Hooks, hook_of
+from holdfast.worker.hooks import Hooks, decided, hook_of
 from holdfast.worker.life import Life
 from holdfast.worker.processes import ProcessRunner
 from holdfast.worker.runner import AsyncRunner, JobRunner, LoopThread, ThreadRunner
@@ -127,7 +128,14 @@ class Worker:
         house = Housekeeping(
             engine, keep=lambda: keep, workdir=self._settings.workdir, counts=self.counts
         )
-        self._services = Services({"pruning": house.prune, "sweeping": house.sweep})
+        self._services = Services(
+            {
+                "pruning": house.prune,
+                "sweeping": house.sweep,
+                "repairing": house.repair,
+                "forgetting": house.forget,
+            }
+        )
         self._hooks = Hooks(self.app.runner, self._the_loop, self._threads, self._finisher.put)
         middleware = self.app.middleware
         self._processes = ProcessRunner(self._ended, self._threads)
@@ -166,6 +174,7 @@ class Worker:
         def begin() -> None:
             if self.id is None:
                 self.life.begin()
+            declare(self.app)
             swept = self.engine.sweep([], limit=1000)
             pending = self.app.jobs.count(status="pending")
             self._herald.swept(swept)
@@ -248,7 +257,7 @@ class Worker:
         if execution.completed and (completion := execution.context.completion) is not None:
             self._hooks.confirm(execution, ended, completion)
             return
-        finish = decide(execution.job, ended, execution.task.policy)
+        finish = decided(execution, ended)
         if hook_of(execution, finish) is not None:
             self._hooks.run(execution, finish, value)
         else:
@@ -263,9 +272,12 @@ class Worker:
             if item.execution is not None:
                 done.append(item.execution)
                 if applied is Applied.APPLIED:
-                    if item.finish.delay:
-                        self._dispatcher.expect(item.finish.delay)
+                    if delay := item.finish.delay or until(item.execution, item.finish):
+                        self._dispatcher.expect(delay)
                     self._herald.finished(item.execution.job, item.finish)
+        if any(execution.job.limited for execution in done):
+            self.engine.hint(frozenset({"*"}))
+            self._dispatcher.room_made()
         self._freed(done)
 
     def _freed(self, executions: Sequence[Execution]) -> None:

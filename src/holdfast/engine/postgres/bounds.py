@@ -14,7 +14,7 @@ from typing import Any
 from holdfast.engine.inspection import FIRST_ID
 from holdfast.job import Job, NewJob
 
-_BEGINNING = (-(2**63), "-infinity", FIRST_ID)
+BEGINNING = (-(2**63), "-infinity", FIRST_ID)
 _SHARE = 20
 _SOONEST, _LATEST = 0.05, 10.0  # seconds between two looks at everything
 _CHEAP = 0.02  # seconds: a look that takes less is never put off
@@ -35,7 +35,7 @@ class Bounds:
             self._ends.clear()
         wanted = []
         for type in types:
-            rank, run_at, id = self._ends.get((queue, type), _BEGINNING)
+            rank, run_at, id = self._ends.get((queue, type), BEGINNING)
             wanted.append({"type": type, "rank": rank, "run_at": run_at, "id": id})
         return wanted
 
@@ -59,7 +59,7 @@ class Bounds:
         """A new job in front of a bound: the next claim must see it."""
         for job in jobs if self._ends else ():
             end = self._ends.get((job.queue, job.type))
-            if end is not None and (-job.priority < end[0] or job.run_at is not None):
+            if end is not None and (-job.priority < end[0] or job.run_at is not None or job.special):
                 self._ends.pop((job.queue, job.type), None)
 
     def forget(self, queue: str | None = None, types: Sequence[str] = ()) -> None:

@@ -13,7 +13,7 @@ COPY = (
 
 
 def is_plain(job: NewJob) -> bool:
-    return job.key is None and job.run_at is None and not job.delay
+    return job.key is None and job.run_at is None and not job.delay and not job.special
 
 
 def copy_row(job: NewJob, now: datetime) -> tuple[Any, ...]:

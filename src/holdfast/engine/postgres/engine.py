@@ -12,12 +12,13 @@ import psycopg
 from psycopg.rows import tuple_row
 
 from holdfast.clock import Clock
-from holdfast.engine import Fetched, Transaction, claims, migrate, verbs
+from holdfast.engine import Fetched, Transaction, claims, finishing, migrate, verbs
 from holdfast.engine.claims import CLAIMED
+from holdfast.engine.dialect import wake
 from holdfast.engine.group import GroupCommit, Request
 from holdfast.engine.inspection import COLUMNS
 from holdfast.engine.postgres import transaction
-from holdfast.engine.postgres.bounds import Bounds
+from holdfast.engine.postgres.bounds import BEGINNING, Bounds
 from holdfast.engine.postgres.connection import (
     Connection,
     connection_settings,
@@ -46,7 +47,7 @@ from holdfast.outcome import Applied, Finish
 
 PACKAGE = "holdfast.engine.postgres"
 GROUP = 200  # enqueues that share a commit at the most
-_REQUEUES = frozenset({"promote", "rescue", "retry", "replace"})
+_REQUEUES = frozenset({"promote", "rescue", "retry", "replace", "unpark", "move_schedule"})
 _SCHEMA = re.compile(r"[a-z_][a-z0-9_]{0,50}")
 
 
@@ -95,6 +96,10 @@ class PostgresEngine(Examined):
             "schema": schema,
             "now": "COALESCE(:now::text::timestamptz, statement_timestamp())",
             "columns": "id::text" + COLUMNS.removeprefix("id"),
+            "may_claim": f"EXISTS (SELECT 1 FROM {schema}.workers WHERE id = :worker::text"
+            f" AND died_at IS NULL) AND NOT EXISTS (SELECT 1 FROM {schema}.queues"
+            " WHERE name = :queue::text AND paused_at IS NOT NULL AND (resume_at IS NULL"
+            " OR resume_at > COALESCE(:now::text::timestamptz, statement_timestamp())))",
             "claimed": qualified(CLAIMED).replace("jobs.id", "jobs.id::text", 1),
         }
         self._words: Mapping[str, str] = words
@@ -108,6 +113,7 @@ class PostgresEngine(Examined):
         self._herald = Herald(self._tell)
         self._subscribers: list[PostgresWakeups] = []
         self._bounds = Bounds()
+        self._beginning = dict(zip(("rank", "run_at", "id"), BEGINNING, strict=True))
 
     # opening and closing
 
@@ -301,7 +307,7 @@ class PostgresEngine(Examined):
                 with cursor.copy(COPY.format(schema=self.schema)) as copy:
                     for job in jobs:
                         copy.write_row(copy_row(job, now))
-                self._drive(connection, lambda: verbs.wake(at_once))
+                self._drive(connection, lambda: wake(at_once))
             return [verbs.new_to_job(self.dialect, job, "pending", now, now) for job in jobs]
 
         try:
@@ -315,18 +321,27 @@ class PostgresEngine(Examined):
     # finishing and claiming
 
     def _finish(self, finishes: Sequence[Finish]) -> dict[Claim, Applied]:
-        # Nothing to keep or to enqueue: statements that may commit by themselves.
-        plain = all(finish.error is None and not finish.enqueue for finish in finishes)
-        return self.run(lambda: verbs.finish(self.dialect, finishes), write=not plain)
+        # Nothing to keep, to enqueue or to let go on: statements that may commit by themselves.
+        plain = all(
+            finish.error is None
+            and not finish.enqueue
+            and finish.recur is None
+            and finish.limit_key is None
+            for finish in finishes
+        )
+        return self.run(lambda: finishing.finish(self.dialect, finishes), write=not plain)
+
+    def hint(self, queues: frozenset[str]) -> None:
+        self._herald.later(queues)
 
     def claim(self, queue: str, limit: int, *, worker: str, types: Sequence[str]) -> list[Job]:
-        jobs, more = self.fetch(queue, limit, worker=worker, types=types)
+        jobs, more, _ = self._fetch(queue, limit, worker, types)
         if more and len(jobs) < limit:
-            jobs += self.fetch(queue, limit - len(jobs), worker=worker, types=types).jobs
+            jobs += self._fetch(queue, limit - len(jobs), worker, types).jobs
             jobs.sort(key=claims.order_of_running)
         return jobs
 
-    def fetch(self, queue: str, limit: int, *, worker: str, types: Sequence[str]) -> Fetched:
+    def _fetch(self, queue: str, limit: int, worker: str, types: Sequence[str]) -> Fetched:
         wanted = self._bounds.start(queue, types)
         jobs = self._claim(queue, limit, worker, wanted)
         self._bounds.claimed(queue, jobs)
@@ -337,7 +352,7 @@ class PostgresEngine(Examined):
         self._bounds.forget(queue, types)
         if jobs:  # they need not wait for a look at everything
             return Fetched(jobs, more=True)
-        return self.fetch(queue, limit, worker=worker, types=types)
+        return self._fetch(queue, limit, worker, types)
 
     def _claim(
         self, queue: str, limit: int, worker: str, wanted: Sequence[dict[str, Any]]
@@ -366,7 +381,7 @@ class PostgresEngine(Examined):
         return await transaction.aadopt(raw, self._statements, self.where)
 
     def _tell(self, queues: Iterable[str]) -> None:
-        self.run(lambda: verbs.wake(queues), write=False)
+        self.run(lambda: wake(queues), write=False)
 
     def wakeups(self) -> PostgresWakeups:
         self._open()

@@ -36,7 +36,8 @@ WORDS: Mapping[str, str] = {
     "claimed": qualified(CLAIMED),
     "schema": "",
     "may_claim": "EXISTS (SELECT 1 FROM holdfast_workers WHERE id = :worker AND died_at IS NULL) "
-    "AND NOT EXISTS (SELECT 1 FROM holdfast_queues WHERE name = :queue AND paused_at IS NOT NULL)",
+    "AND NOT EXISTS (SELECT 1 FROM holdfast_queues WHERE name = :queue AND paused_at IS NOT NULL "
+    "AND (resume_at IS NULL OR resume_at > :now))",
 }
 BUSY_TIMEOUT = 5.0
 GROUP = 256  # requests that share a commit at the most

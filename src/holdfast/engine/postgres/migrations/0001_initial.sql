@@ -31,6 +31,16 @@ CREATE TABLE {schema}.jobs (
     progress         double precision,
     message          text,
     cancel_requested boolean     NOT NULL DEFAULT false,
+    expires_at       timestamptz,
+    limit_name       text COLLATE "C",
+    limit_key        text COLLATE "C",
+    limit_queue      text COLLATE "C",
+    schedule         text,
+    enabled          boolean     NOT NULL DEFAULT true,
+    due_at           timestamptz,
+    last_run_at      timestamptz,
+    last_error       text,
+    consecutive_failures integer NOT NULL DEFAULT 0,
     payload          json        NOT NULL,
     result           json
 ) WITH (
@@ -49,7 +59,18 @@ CREATE INDEX jobs_claim ON {schema}.jobs (queue, type, suspect, rank, run_at, id
 CREATE INDEX jobs_suspect ON {schema}.jobs (rank, run_at, id) WHERE status = 'pending' AND suspect;
 
 -- What promote walks, and what tells when to look again.
-CREATE INDEX jobs_due ON {schema}.jobs (run_at, id) WHERE status IN ('scheduled', 'retrying');
+CREATE INDEX jobs_due ON {schema}.jobs (run_at, id) WHERE status IN ('scheduled', 'retrying') AND enabled;
+
+-- What counts under a limit: of a task or a name, of a key, of a queue. Jobs without limits are in none of these.
+CREATE INDEX jobs_slots ON {schema}.jobs (limit_name) WHERE status = 'running' AND limit_name IS NOT NULL;
+CREATE INDEX jobs_keyed ON {schema}.jobs (limit_key) WHERE status = 'running' AND limit_key IS NOT NULL;
+CREATE INDEX jobs_crowd ON {schema}.jobs (limit_queue) WHERE status = 'running' AND limit_queue IS NOT NULL;
+
+-- Who waits for a key, in the order of running.
+CREATE INDEX jobs_parked ON {schema}.jobs (limit_key, rank, run_at, id) WHERE status = 'blocked' AND limit_key IS NOT NULL;
+
+-- Recurring jobs: one row each, by task and key.
+CREATE INDEX jobs_recurring ON {schema}.jobs (type, key) WHERE schedule IS NOT NULL;
 
 -- What a worker holds.
 CREATE INDEX jobs_held ON {schema}.jobs (worker_id, id) WHERE status = 'running';
@@ -70,7 +91,7 @@ CREATE TABLE {schema}.attempts (
     started_at  timestamptz,
     finished_at timestamptz NOT NULL,
     status      text        NOT NULL,
-    error       text        NOT NULL,
+    error       text,
     trace       text,
     PRIMARY KEY (job_id, claim_no)
 );
@@ -90,5 +111,33 @@ CREATE INDEX workers_dead ON {schema}.workers (died_at) WHERE died_at IS NOT NUL
 
 CREATE TABLE {schema}.queues (
     name      text NOT NULL PRIMARY KEY,
-    paused_at timestamptz
+    paused_at timestamptz,
+    resume_at timestamptz
 );
+
+-- Limits as the code declares them, and what an operator has set instead. A rate is so many starts in a period.
+CREATE TABLE {schema}.limits (
+    name            text        COLLATE "C" NOT NULL PRIMARY KEY,
+    concurrency     integer,
+    rate            integer,
+    period          bigint,
+    keyed           boolean     NOT NULL DEFAULT false,
+    fair            boolean     NOT NULL DEFAULT false,
+    tasks           text        NOT NULL DEFAULT '[]',
+    set_concurrency integer,
+    set_rate        integer,
+    set_period      bigint,
+    updated_at      timestamptz NOT NULL
+);
+
+-- The keys of limits: a limit without keys has one, of its own name. Locked while a claim counts.
+CREATE TABLE {schema}.keys (
+    key     text        COLLATE "C" NOT NULL PRIMARY KEY,
+    name    text        COLLATE "C" NOT NULL,
+    starts  text,
+    wake_at timestamptz,
+    in_line boolean     NOT NULL DEFAULT false
+) WITH (fillfactor = 50, autovacuum_vacuum_threshold = 1000, autovacuum_vacuum_scale_factor = 0.05);
+
+CREATE INDEX keys_name ON {schema}.keys (name, key);
+CREATE INDEX keys_wake ON {schema}.keys (wake_at) WHERE wake_at IS NOT NULL;

@@ -30,7 +30,17 @@ CREATE TABLE holdfast_jobs (
     error            TEXT,
     progress         REAL,
     message          TEXT,
-    cancel_requested INTEGER NOT NULL DEFAULT 0
+    cancel_requested INTEGER NOT NULL DEFAULT 0,
+    expires_at       INTEGER,
+    limit_name       TEXT,
+    limit_key        TEXT,
+    limit_queue      TEXT,
+    schedule         TEXT,
+    enabled          INTEGER NOT NULL DEFAULT 1,
+    due_at           INTEGER,
+    last_run_at      INTEGER,
+    last_error       TEXT,
+    consecutive_failures INTEGER NOT NULL DEFAULT 0
 ) WITHOUT ROWID;
 
 -- What a claim walks: one type of one queue, in the order of running; those that must run alone are not on the way.
@@ -40,7 +50,18 @@ CREATE INDEX holdfast_jobs_claim ON holdfast_jobs (queue, type, suspect, rank, r
 CREATE INDEX holdfast_jobs_suspect ON holdfast_jobs (rank, run_at, id) WHERE status = 'pending' AND suspect;
 
 -- What promote walks, and what tells when to look again.
-CREATE INDEX holdfast_jobs_due ON holdfast_jobs (run_at, id) WHERE status IN ('scheduled', 'retrying');
+CREATE INDEX holdfast_jobs_due ON holdfast_jobs (run_at, id) WHERE status IN ('scheduled', 'retrying') AND enabled;
+
+-- What counts under a limit: of a task or a name, of a key, of a queue. Jobs without limits are in none of these.
+CREATE INDEX holdfast_jobs_slots ON holdfast_jobs (limit_name) WHERE status = 'running' AND limit_name IS NOT NULL;
+CREATE INDEX holdfast_jobs_keyed ON holdfast_jobs (limit_key) WHERE status = 'running' AND limit_key IS NOT NULL;
+CREATE INDEX holdfast_jobs_crowd ON holdfast_jobs (limit_queue) WHERE status = 'running' AND limit_queue IS NOT NULL;
+
+-- Who waits for a key, in the order of running.
+CREATE INDEX holdfast_jobs_parked ON holdfast_jobs (limit_key, rank, run_at, id) WHERE status = 'blocked' AND limit_key IS NOT NULL;
+
+-- Recurring jobs: one row each, by task and key.
+CREATE INDEX holdfast_jobs_recurring ON holdfast_jobs (type, key) WHERE schedule IS NOT NULL;
 
 -- What a worker holds.
 CREATE INDEX holdfast_jobs_held ON holdfast_jobs (worker_id, id) WHERE status = 'running';
@@ -72,7 +93,7 @@ CREATE TABLE holdfast_attempts (
     started_at  INTEGER,
     finished_at INTEGER NOT NULL,
     status      TEXT    NOT NULL,
-    error       TEXT    NOT NULL,
+    error       TEXT,
     trace       TEXT,
     PRIMARY KEY (job_id, claim_no)
 );
@@ -99,5 +120,33 @@ CREATE INDEX holdfast_workers_dead ON holdfast_workers (died_at) WHERE died_at I
 
 CREATE TABLE holdfast_queues (
     name      TEXT    NOT NULL PRIMARY KEY,
-    paused_at INTEGER
+    paused_at INTEGER,
+    resume_at INTEGER
 ) WITHOUT ROWID;
+
+-- Limits as the code declares them, and what an operator has set instead. A rate is so many starts in a period.
+CREATE TABLE holdfast_limits (
+    name            TEXT    NOT NULL PRIMARY KEY,
+    concurrency     INTEGER,
+    rate            INTEGER,
+    period          INTEGER,
+    keyed           INTEGER NOT NULL DEFAULT 0,
+    fair            INTEGER NOT NULL DEFAULT 0,
+    tasks           TEXT    NOT NULL DEFAULT '[]',
+    set_concurrency INTEGER,
+    set_rate        INTEGER,
+    set_period      INTEGER,
+    updated_at      INTEGER NOT NULL
+) WITHOUT ROWID;
+
+-- The keys of limits: a limit without keys has one, of its own name. Locked while a claim counts.
+CREATE TABLE holdfast_keys (
+    key     TEXT    NOT NULL PRIMARY KEY,
+    name    TEXT    NOT NULL,
+    starts  TEXT,
+    wake_at INTEGER,
+    in_line INTEGER NOT NULL DEFAULT 0
+) WITHOUT ROWID;
+
+CREATE INDEX holdfast_keys_name ON holdfast_keys (name, key);
+CREATE INDEX holdfast_keys_wake ON holdfast_keys (wake_at) WHERE wake_at IS NOT NULL;

@@ -1,0 +1,202 @@
+"""Limits in the database, as scripts: counted from rows, under the lock of their keys."""
+
+import json
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from holdfast.engine.dialect import MICRO, Dialect, wake
+from holdfast.engine.script import Row, Run, Script
+from holdfast.engine.values import LimitInfo
+from holdfast.limits import QUEUE, Declared, Rate, Room
+
+AT_ONCE = 100  #: jobs of one key that are put back in line at a time
+_KINDS = {"whole": frozenset({"whole"}), "keyed": frozenset({"keyed"})}
+
+
+def rooms(dialect: Dialect, keys: Collection[str], kind: str) -> Script[dict[str, Room]]:
+    """What some keys have left. Held until the transaction ends: nobody else counts meanwhile. The
+    count is a statement of its own, so that it sees what the last holder has committed."""
+    if not keys:
+        return {}
+    names = json.dumps(sorted(keys))
+    if dialect.claims_in_one:
+        yield Run("lock_keys", {"keys": names})
+    reply = yield Run("rooms", {"keys": names, "now": dialect.now()}, options=_KINDS[kind])
+    return {row[0]: _room(row) for row in reply.rows}
+
+
+def _room(row: Row) -> Room:
+    key, concurrency, times, period, starts, in_line, now, running = row
+    rate = None if times is None else Rate(times, period / MICRO)
+    slots = None if concurrency is None else concurrency - running
+    known = [] if starts is None else json.loads(starts)
+    return Room(key, slots, rate, known, now, in_line=bool(in_line))
+
+
+def spend(dialect: Dialect, touched: Iterable[Room], parked: Collection[str]) -> Script[None]:
+    """Write down what rates have let start, and when keys for which jobs wait have room again."""
+    now = dialect.now()
+    rows = []
+    for room in touched:
+        if room.rate is None or not (room.started or room.key in parked):
+            continue
+        wait = room.until_next() if room.key in parked and room.waits_for_rate else None
+        rows.append(
+            {
+                "now": now,
+                "key": room.key,
+                "starts": json.dumps(room.after()),
+                "wait": None if wait is None else round(wait * MICRO),
+            }
+        )
+    if rows:
+        yield Run("spend", {"now": now}, rows)
+
+
+def unpark(dialect: Dialect, sizes: Mapping[str, int]) -> Script[list[Row]]:
+    """The best that wait for these keys go back in line; their queues."""
+    now = dialect.now()
+    rows = [{"now": now, "key": key, "size": size} for key, size in sorted(sizes.items())]
+    moved = (yield Run("unpark", {"now": now}, rows)).rows
+    yield from turn([key for _, key, fair in moved if fair], True)
+    return moved
+
+
+def turn(keys: Collection[str], in_line: bool) -> Script[None]:
+    """Of limits whose keys take turns: each has at most one job in line."""
+    if keys:
+        yield Run("turn", {"keys": json.dumps(sorted(set(keys))), "in_line": in_line})
+
+
+def release(dialect: Dialect, freed: Mapping[str, int]) -> Script[None]:
+    """Jobs of these keys do not run any more: as many others may."""
+    if not freed:
+        return
+    if dialect.claims_in_one:  # a claim that counted before is over now: what it parked is seen
+        yield Run("lock_keys", {"keys": json.dumps(sorted(freed))})
+    moved = yield from unpark(dialect, freed)
+    yield from wake({row[0] for row in moved})
+
+
+class Repaired(NamedTuple):
+    moved: int
+    after: str  #: where to go on; "": from the beginning
+
+
+def repair(dialect: Dialect, after: str, limit: int) -> Script[Repaired]:
+    """Keys with room for which jobs wait, although nobody has said so: a bounded look."""
+    reply = yield Run("waiting_keys", {"after": after, "limit": limit})
+    keys = [row[0] for row in reply.rows]
+    found = yield from rooms(dialect, keys, "keyed")
+    # The one in line may be gone: cancelled, or deleted by its owner.
+    yield from turn([key for key, room in found.items() if room.in_line], False)
+    sizes = {
+        key: min(AT_ONCE, found[key].left if key in found else AT_ONCE)
+        for key in keys
+        if key not in found or found[key].left
+    }
+    moved = (yield from unpark(dialect, sizes)) if sizes else []
+    yield from wake({row[0] for row in moved})
+    return Repaired(len(moved), keys[-1] if len(keys) == limit else "")
+
+
+def declare(dialect: Dialect, limits: Sequence[Declared]) -> Script[None]:
+    """Make the rows of limits as the code has them. Tasks that share one are all named in it."""
+    if not limits:
+        return
+    now = dialect.now()
+    rows = [_declared_row(limit, now) for limit in _merged(limits)]
+    yield Run("declare_limit", {"now": now}, rows)
+    keys = [{"key": limit.name, "name": limit.name} for limit in limits if not limit.keyed]
+    if keys:
+        yield Run("add_keys", {}, keys)
+
+
+def _merged(limits: Sequence[Declared]) -> list[Declared]:
+    found: dict[str, Declared] = {}
+    for limit in limits:
+        before = found.get(limit.name)
+        tasks = limit.tasks if before is None else (*before.tasks, *limit.tasks)
+        found[limit.name] = limit._replace(tasks=tuple(sorted(set(tasks))))
+    return [found[name] for name in sorted(found)]
+
+
+def _declared_row(limit: Declared, now: Any) -> dict[str, Any]:
+    return {
+        "now": now,
+        "name": limit.name,
+        "concurrency": limit.concurrency,
+        "rate": None if limit.rate is None else limit.rate.times,
+        "period": None if limit.rate is None else round(limit.rate.period * MICRO),
+        "keyed": limit.keyed,
+        "fair": limit.fair,
+        "tasks": json.dumps(limit.tasks),
+    }
+
+
+def change(
+    dialect: Dialect, name: str, concurrency: int | None, rate: Rate | None
+) -> Script[bool]:
+    """What an operator wants instead of the code's; None: the code's. False: there is no such limit."""
+    now = dialect.now()
+    params = {
+        "now": now,
+        "name": name,
+        "concurrency": concurrency,
+        "rate": None if rate is None else rate.times,
+        "period": None if rate is None else round(rate.period * MICRO),
+    }
+    if not (yield Run("set_limit", params)).rows:
+        return False
+    yield Run("wake_keys", {"now": now, "name": name})
+    yield from wake(["*"])
+    return True
+
+
+def limit_queue(
+    dialect: Dialect, queue: str, concurrency: int | None, rate: Rate | None
+) -> Script[None]:
+    """A queue's own limit; neither: none. What runs already counts."""
+    name = QUEUE + queue
+    if concurrency is None and rate is None:
+        yield Run("drop_limit", {"name": name})
+    else:
+        row = Declared(name, None, None, keyed=False, fair=False, tasks=())
+        yield from declare(dialect, [row])
+        yield from change(dialect, name, concurrency, rate)
+        yield Run("crowd", {"name": name, "queue": queue})
+    yield from wake(["*"])
+
+
+def forget(name: str) -> Script[bool]:
+    """Drop a limit that is gone from the code."""
+    return bool((yield Run("drop_limit", {"name": name})).rows)
+
+
+def listing(cap: int) -> Script[list[LimitInfo]]:
+    reply = yield Run("limits", {"cap": cap})
+    return [_info(row) for row in reply.rows]
+
+
+def _info(row: Row) -> LimitInfo:
+    name, concurrency, rate, period, keyed, fair, tasks, *rest = row
+    own_concurrency, own_rate, own_period, running, waiting = rest
+    times, during = (rate, period) if own_rate is None else (own_rate, own_period)
+    return LimitInfo(
+        name=name,
+        concurrency=concurrency if own_concurrency is None else own_concurrency,
+        rate=None if times is None else str(Rate(times, during / MICRO)),
+        keyed=bool(keyed),
+        fair=bool(fair),
+        tasks=json.loads(tasks),
+        running=running,
+        waiting=waiting,
+        changed=own_concurrency is not None or own_rate is not None,
+    )
+
+
+def prune_keys(after: str, limit: int) -> Script[str]:
+    """Forget keys that nobody uses; where to go on, "": from the beginning."""
+    edge, seen = (yield Run("keys_edge", {"after": after, "limit": limit})).rows[0]
+    yield Run("prune_keys", {"after": after, "limit": limit})
+    return edge if seen == limit else ""

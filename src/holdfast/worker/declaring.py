@@ -1,0 +1,88 @@
+"""What a worker makes known when it starts: the limits of its tasks, and the schedules that are written
+at them. Those that are gone from the code are disabled; what an operator has disabled stays so."""
+
+import json
+import logging
+from collections.abc import Iterable, Mapping
+from datetime import datetime, timedelta
+from typing import Any
+
+from holdfast.app import Holdfast
+from holdfast.engine import Engine, inspection, scheduling
+from holdfast.engine.script import Script
+from holdfast.job import Job
+from holdfast.recurrence import Schedule, first_run
+from holdfast.schedules import CODE
+from holdfast.task import Task
+
+logger = logging.getLogger("holdfast.worker")
+
+GONE = "gone from the code"
+
+
+def declare(app: Holdfast) -> None:
+    rules = [task.rule for task in app.tasks.values() if task.rule is not None]
+    app.engine.declare([row for rule in rules for row in rule.declared])
+    for task in app.tasks.values():
+        if task.schedule is not None:
+            app.engine.run(lambda task=task: _written(app.engine, task, app), write=True)  # type: ignore[misc]
+    for job in _abandoned(app):
+        app.engine.run(
+            lambda job=job: scheduling.set_enabled(app.engine.dialect, job, False, GONE),  # type: ignore[misc]
+            write=True,
+        )
+        logger.warning(
+            "the schedule of task %s is gone from the code: its job %s is disabled", job.type, job.id
+        )
+
+
+def _written(engine: Engine, task: Task[Any, Any], app: Holdfast) -> Script[None]:
+    """The row of a schedule at a task, made or brought up to date."""
+    dialect, plan = engine.dialect, task.schedule
+    if plan is None:
+        return
+    found = yield from scheduling.find(dialect, task.name, CODE)
+    new = task.using(key=CODE).recurring((), {})
+    if found is None:
+        job = yield from scheduling.schedule(dialect, new)
+        logger.info("task %s recurs from now on, next at %s", task.name, job.run_at.isoformat())
+        return
+    changed = found.schedule != new.schedule
+    back = found.message == GONE
+    yield from scheduling.schedule(dialect, new, enables=back)
+    if back:
+        yield from scheduling.set_enabled(dialect, found, True)
+    if changed:
+        at = _next(plan, found, app.clock.now())
+        yield from scheduling.move(dialect, task.name, CODE, at, 0.0)
+        logger.info("the schedule of task %s was changed, next at %s", task.name, at.isoformat())
+
+
+def _next(plan: Schedule, job: Job, now: datetime) -> datetime:
+    """The first run of a schedule that was changed."""
+    if plan.every is not None and job.last_run_at is not None:
+        return max(now, job.last_run_at + timedelta(seconds=plan.every))
+    return first_run(plan, now)
+
+
+def _abandoned(app: Holdfast) -> Iterable[Job]:
+    """Schedules that no code has any more: neither ours nor that of a living worker that knows tasks
+    which we do not."""
+    others: set[str] | None = None
+    for job in app.schedules.list():
+        if job.key != CODE or not job.enabled:
+            continue
+        task = app.tasks.get(job.type)
+        if task is None and others is None:
+            others = _known_elsewhere(app.engine)
+        known = job.type in (others or ()) if task is None else task.schedule is not None
+        if not known:
+            yield job
+
+
+def _known_elsewhere(engine: Engine) -> set[str]:
+    alive = [w for w in engine.run(lambda: inspection.workers(engine.dialect), write=False)]
+    infos: list[Mapping[str, Any]] = [json.loads(w.info) for w in alive if w.died_at is None]
+    return {name for info in infos for name in info.get("tasks", ())}
+
+
