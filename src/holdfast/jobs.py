@@ -9,7 +9,7 @@ from uuid import UUID
 
 from holdfast import names
 from holdfast.aio import Runner, Step, Steps
-from holdfast.engine import Filter, Page, inspection, verbs
+from holdfast.engine import Filter, Page, inspection, verbs, waiting
 from holdfast.engine.script import Script
 from holdfast.errors import InvalidInput, InvalidTransition, JobNotFound, KeyConflict
 from holdfast.ids import parse_id
@@ -61,6 +61,19 @@ class Jobs:
             lambda: inspection.attempts(self._dialect, known), write=False
         )
         return found
+
+    def why(self, id: str | UUID) -> str | None:
+        """Why a job waits, in words: "limit tmdb-api: 4 of 4 running, 17th in line". None: it does
+        not."""
+        return self._runner.go(self._why(id))
+
+    async def awhy(self, id: str | UUID) -> str | None:
+        return await self._runner.ago(self._why(id))
+
+    def _why(self, id: str | UUID) -> Steps[str | None]:
+        job = yield from self._get(id)
+        reason: str | None = yield Step(lambda: waiting.why(self._dialect, job), write=False)
+        return reason
 
     def search(self, *, limit: int | None = None, **filter: Any) -> Iterator[Job]:
         """All jobs that match, newest first, read page by page, without payloads and results."""

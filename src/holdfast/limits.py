@@ -214,7 +214,9 @@ class Tokens(NamedTuple):
 def tokens(rate: Rate, starts: Starts, now: int) -> Tokens:
     """What may start now, in microseconds of the database's clock."""
     period = round(rate.period * MICRO)
-    kept = [[min(at, now), count] for at, count in starts if min(at, now) + period > now - _slice(rate)]
+    kept = [
+        [min(at, now), count] for at, count in starts if min(at, now) + period > now - _slice(rate)
+    ]
     used = sum(count for _, count in kept)
     if used < rate.times or not kept:
         return Tokens(max(0, rate.times - used), 0.0, kept)
@@ -241,7 +243,18 @@ def _slice(rate: Rate) -> int:
 class Room:
     """What one key has left, while a claim goes through its candidates."""
 
-    __slots__ = ("_tokens", "in_line", "key", "now", "rate", "slots", "started", "starts")
+    __slots__ = (
+        "_tokens",
+        "in_line",
+        "key",
+        "most",
+        "now",
+        "rate",
+        "running",
+        "slots",
+        "started",
+        "starts",
+    )
 
     def __init__(
         self,
@@ -261,6 +274,8 @@ class Room:
         self.now = now
         self.in_line = in_line  #: where keys take turns: one of its jobs is in line
         self.started = 0
+        self.most: int | None = slots
+        self.running = 0
         self.starts = starts if found is None else found.starts
         self._tokens = None if found is None else found.left
 

@@ -305,7 +305,9 @@ def _next_run(
             )
         ended = Raised(SILENT, None)
     if isinstance(ended, Stopped | Late):
-        recur = Recur(*(regular or after_failure()), isinstance(ended, Stopped), isinstance(ended, Stopped))
+        recur = Recur(
+            *(regular or after_failure()), isinstance(ended, Stopped), isinstance(ended, Stopped)
+        )
         return _finish(job, Outcome.RECURRED, recur=recur)
     if isinstance(ended, Died):
         ended = Raised(f"its process died: {ended.how}", None)
@@ -313,9 +315,7 @@ def _next_run(
         raise AssertionError(f"not the end of a run: {ended!r}")
     later = None if ended.after is None else now + timedelta(seconds=ended.after)
     recur = Recur(*(after_failure() if later is None else (later, due)))
-    return _finish(
-        job, Outcome.RECURRED, error=ended.error, trace=ended.trace, recur=recur
-    )
+    return _finish(job, Outcome.RECURRED, error=ended.error, trace=ended.trace, recur=recur)
 
 
 def quarantined(crashes: int, how: str) -> str:

@@ -76,9 +76,7 @@ class Queues:
             raise InvalidInput("resume_at= and resume_in= were both given: give one of them")
         until = None if resume_at is None else names.moment(resume_at, "resume_at")
         during = None if resume_in is None else seconds(resume_in, what="resume_in")
-        yield Step(
-            lambda: verbs.pause(self._dialect, queue, paused, until=until, during=during)
-        )
+        yield Step(lambda: verbs.pause(self._dialect, queue, paused, until=until, during=during))
 
     def limit(
         self, name: str, concurrency: int | None = None, *, rate: str | None = None, tx: Any = None
@@ -173,7 +171,9 @@ class Limits:
     def _set(self, name: str, concurrency: int | None, rate: str | None) -> Steps[None]:
         most, pace = _numbers(concurrency, rate)
         if most is None and pace is None:
-            raise InvalidInput("give a concurrency, a rate, or both; reset() goes back to the code's")
+            raise InvalidInput(
+                "give a concurrency, a rate, or both; reset() goes back to the code's"
+            )
         yield from self._change(name, most, pace)
 
     def _change(self, name: str, most: int | None, pace: Rate | None) -> Steps[None]:

@@ -1,5 +1,5 @@
-"""The verbs of one recurring job, `task.using(key=...)`: those of `app.schedules`, with its names filled
-in. Each gives the row as it stands then."""
+"""The verbs of one recurring job, `task.using(key=...)`: those of `app.schedules`, with its names
+filled in. Each gives the row as it stands then."""
 
 from abc import abstractmethod
 from datetime import datetime

@@ -99,9 +99,8 @@ def _check_alone(task: Task[Any, Any]) -> None:
 def _limits(name: str, options: Mapping[str, Any]) -> list[Limit]:
     """From `concurrency=` (a number, a Limit or several) and `rate=` (a text or a Limit)."""
     given = options.get("concurrency", ())
-    found = []
-    for one in given if isinstance(given, list | tuple) else (given,):
-        found.append(one if isinstance(one, Limit) else Limit(one))
+    several = given if isinstance(given, list | tuple) else (given,)
+    found = [one if isinstance(one, Limit) else Limit(one) for one in several]
     rate = options.get("rate")
     if rate is not None:
         found.append(rate if isinstance(rate, Limit) else Limit(rate=rate))

@@ -1,5 +1,5 @@
-"""`app.schedules`, and what `task.using(key=..., every=...)` does with it: recurring jobs, one row each,
-which are enabled, disabled and moved, and end only when they are deleted."""
+"""`app.schedules`, and what `task.using(key=..., every=...)` does with it: recurring jobs, one row
+each, which are enabled, disabled and moved, and end only when they are deleted."""
 
 import asyncio
 from collections.abc import Callable, Iterator
@@ -122,9 +122,7 @@ class Schedules:
             after = (page[-1].type, str(page[-1].key))
 
     def _page(self, after: tuple[str, str]) -> Steps[Any]:
-        return (
-            yield Step(lambda: scheduling.listing(self._dialect, after, PAGE), write=False)
-        )
+        return (yield Step(lambda: scheduling.listing(self._dialect, after, PAGE), write=False))
 
     def _step(
         self, verb: Callable[..., Script[Job]], type: str, key: str, *words: Any
@@ -151,6 +149,6 @@ def _checked(enabled: Any) -> Condition:
     if isinstance(enabled, tuple) and len(enabled) == 2 and isinstance(enabled[0], str):
         return enabled[0], dict(enabled[1])
     raise InvalidInput(
-        f"sync(enabled={enabled!r}): give a function, or SQL such as ('SELECT EXISTS (SELECT 1 FROM "
-        "subscriptions WHERE feed_id = :id)', {'id': 7})"
+        f"sync(enabled={enabled!r}): give a function, or a pair of SQL that answers yes or no and its "
+        "parameters, which it names as ':id'"
     )

@@ -216,7 +216,9 @@ class Using(Recurring, Generic[P]):
         options = self.options
         self._row("schedule")
         if options.delay is not None or options.run_at is not None or options.expires is not None:
-            raise InvalidInput("schedule() takes start= for the first run, no delay, run_at, expires")
+            raise InvalidInput(
+                "schedule() takes start= for the first run, no delay, run_at, expires"
+            )
         own = self.task.schedule
         plan = own if own is not None and not options.recurs else options.schedule()
         start = None if options.start is None else names.moment(options.start, "start")

@@ -36,6 +36,8 @@ FIELDS = [
     "progress",
     "message",
     "crashes",
+    "expires_at",
+    "limit_key",
 ]
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from holdfast import Holdfast
-from holdfast.cli.output import FIELDS
+from holdfast.cli.output import FIELDS, RECURRING
 from tests.cli.command import process
 
 MANUAL = (Path(__file__).resolve().parents[2] / "docs" / "command.md").read_text("utf-8")
@@ -30,11 +30,11 @@ def test_the_commands_run_as_they_are_written(tmp_path: Path):
             done = process(*words, cwd=tmp_path, **variables)
             assert (done.returncode, done.stderr) == (0, ""), f"{line}\n{done.stderr}"
             ran += 1
-    assert ran >= 15
+    assert ran >= 20
     with Holdfast(f"sqlite:///{tmp_path}/jobs.db") as app:
         assert {job.type for job in app.jobs.search()} == {"send", "resize"}
 
 
-@pytest.mark.parametrize("name", FIELDS)
+@pytest.mark.parametrize("name", [*FIELDS, *RECURRING])
 def test_every_field_is_named(name: str):
     assert f"`{name}`" in MANUAL

@@ -15,6 +15,8 @@ from tests.conftest import Database
 COMMANDS = [
     ["jobs", "list"],
     ["queues", "list"],
+    ["limits", "list"],
+    ["schedules", "list"],
     ["workers"],
     ["stats"],
     ["jobs", "show", "01890000-0000-7000-8000-000000000000"],
@@ -109,13 +111,13 @@ def test_every_option_has_a_variable(command: Command):
 def test_help_and_version(local: Command):
     version = local("--version")
     assert version.out.startswith("holdfast 0.")
-    for words in [[], ["jobs"], ["queues"]]:
+    for words in [[], ["jobs"], ["queues"], ["limits"], ["schedules"]]:
         assert "Usage: holdfast" in local(*words, "--help").out
     assert local("jbos").code == 2
 
 
 def test_exit_codes():
-    assert [exit_code(kind("x")) for kind in EXIT_CODES] == [2, 3, 4, 4, 5]
+    assert [exit_code(kind("x")) for kind in EXIT_CODES] == [4, 2, 3, 4, 4, 5]
     assert exit_code(InvalidURL("x")) == 2
     assert exit_code(UnknownTask("x")) == 4
     assert exit_code(SchemaError("x")) == 5

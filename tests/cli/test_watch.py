@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from holdfast.cli.output import FIELDS
 from holdfast.engine import Engine, Report
 from holdfast.ids import new_id
 from holdfast.job import Status
@@ -28,7 +29,7 @@ def test_a_line_for_each_change_until_all_have_ended(command: Command, now: Engi
             (first.id, "pending"),
             (second.id, "pending"),
         ]
-        assert len(seen[0]) == 22
+        assert list(seen[0]) == list(FIELDS)
         held = claim(now, 1)[0]
         assert (told := line(watch))["status"] == "running"
         assert told["id"] == held.id == first.id

@@ -10,7 +10,7 @@ import pytest
 
 from holdfast import outcome
 from holdfast.clock import FakeClock
-from holdfast.engine import Engine, Filter, Seen, verbs
+from holdfast.engine import Engine, Filter, Seen, finishing
 from holdfast.job import Job
 from holdfast.outcome import Applied
 from tests.conftest import Database
@@ -291,9 +291,9 @@ def test_a_finish_on_the_callers_transaction(database: Database, commits: bool) 
     target = database.url if database.kind == "postgres" else database.path
     with contextlib.closing(connect(target)) as mine:
         transaction = engine.adopt(mine)
-        answers = transaction.run(verbs.finish(engine.dialect, [finish], wait=True))
+        answers = transaction.run(finishing.finish(engine.dialect, [finish], tx=True))
         assert answers == {job.claim: APPLIED}
-        lost = verbs.finish(engine.dialect, [outcome.completed(stale, keep=1.0)], wait=True)
+        lost = finishing.finish(engine.dialect, [outcome.completed(stale, keep=1.0)], tx=True)
         assert transaction.run(lost) == {stale.claim: LOST}
         assert engine.get([job.id])[0].status == "running"
         mine.commit() if commits else mine.rollback()

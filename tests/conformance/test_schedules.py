@@ -84,12 +84,20 @@ def test_schedule_again_enables_keeps_the_next_run_and_takes_the_new_arguments(a
     fetch.using(key="k", every="1h", start=after(600)).schedule(feed=1)
     fetch.using(key="k").disable()
     job = fetch.using(key="k", every="2h", priority=4).schedule(feed=2)
-    assert (job.enabled, job.run_at, job.payload, job.priority) == (True, after(600), {"feed": 2}, 4)
+    assert (job.enabled, job.run_at, job.payload, job.priority) == (
+        True,
+        after(600),
+        {"feed": 2},
+        4,
+    )
 
 
 def test_keys_are_unique_per_task(app: Holdfast):
     first, second = make(app, name="a"), make(app, name="b")
-    assert first.using(key="k", every=60).schedule().id != second.using(key="k", every=60).schedule().id
+    assert (
+        first.using(key="k", every=60).schedule().id
+        != second.using(key="k", every=60).schedule().id
+    )
     first.using(key="plain", delay=60).enqueue()
     with pytest.raises(KeyConflict, match="not a recurring one"):
         first.using(key="plain", every=60).schedule()

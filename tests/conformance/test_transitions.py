@@ -1,15 +1,20 @@
 """The state machine: every verb against every status, on both engines, as `TRANSITIONS` says."""
 
+from dataclasses import replace
+
 import pytest
 
 from holdfast import outcome
 from holdfast.clock import FakeClock
-from holdfast.engine import Engine, Seen
+from holdfast.engine import Engine, Seen, limiting
+from holdfast.engine.script import Run, Script
 from holdfast.job import TRANSITIONS, Job, Status
-from holdfast.outcome import Outcome
-from tests.support.jobs import WORKER, claim, in_status, new
+from holdfast.outcome import Outcome, Policy
+from tests.support.jobs import WORKER, claim, execute, in_status, new
 
 HOUR = 3600.0
+HOURLY = '{"every":3600.0}'
+POLICY = Policy(backoff=lambda attempts: 60.0, keep=dict.fromkeys(Status, 60.0))
 FINISHES = {
     Outcome.COMPLETED: lambda job: outcome.completed(job, "1", keep=60.0),
     Outcome.RETRY_LATER: lambda job: outcome.retry_later(job, "E: no", delay=60.0),
@@ -18,6 +23,9 @@ FINISHES = {
     Outcome.STOPPED: lambda job: outcome.stopped(job, keep=60.0),
     Outcome.RELEASED: outcome.released,
     Outcome.CRASHED: lambda job: outcome.crashed(job, "E: gone", delay=60.0),
+    Outcome.RECURRED: lambda job: outcome.decide(
+        replace(job, schedule=HOURLY), outcome.Returned(None), POLICY, job.run_at
+    ),
 }
 
 
@@ -40,10 +48,28 @@ def apply(engine: Engine, clock: FakeClock, verb: str, job: Job) -> None:
             engine.retry([job.id])
         case "delete":
             engine.delete([job.id])
+        case "park":
+            asked = [{"id": job.id, "limit_key": "k"}]
+            engine.run(lambda: _write("park", engine, asked), write=True)
+        case "unpark":
+            engine.run(lambda: limiting.unpark(engine.dialect, {"k": 1}), write=True)
         case "debounce" | "request_rerun":
             engine.insert([new(key="k", on_conflict="debounce", delay=60.0, payload="{}")])
         case _:
             engine.finish([FINISHES[Outcome(verb)](job)])
+
+
+def _write(statement: str, engine: Engine, batch: list[dict[str, str]]) -> Script[None]:
+    yield Run(statement, {"now": engine.dialect.now()}, batch, tell="id")
+
+
+def prepare(engine: Engine, verb: str, job: Job) -> None:
+    """What a verb needs to concern it at all, whatever its status."""
+    if verb == "unpark":
+        execute(engine, "UPDATE {jobs} SET limit_key = 'k' WHERE id = :id", id=job.id)
+    if verb == "recurred":
+        sql = "UPDATE {jobs} SET schedule = :schedule WHERE id = :id"
+        execute(engine, sql, id=job.id, schedule=HOURLY)
 
 
 @pytest.mark.parametrize("status", list(Status))
@@ -53,6 +79,7 @@ def test_every_verb_on_every_status(
 ) -> None:
     """Legal: the job goes where the table says. Illegal: nothing of it changes."""
     job = in_status(engine, status, key="k")
+    prepare(engine, verb, job)
     before = engine.get([job.id])[0]
     clock.advance(1)
     apply(engine, clock, verb, job)

@@ -8,14 +8,16 @@ from functools import partial
 from typing import Any
 
 from holdfast.clock import FakeClock
-from holdfast.engine import Engine, Filter, Report, Seen
+from holdfast.engine import Engine, Filter, Report, Seen, limiting, scheduling, waiting
 from holdfast.errors import KeyConflict
 from holdfast.ids import new_id
 from holdfast.job import Claim, Job, NewJob, Status
-from holdfast.outcome import Finish, Outcome
+from holdfast.limits import Limit, Rule, make_rule
+from holdfast.outcome import Finish, Outcome, Recur
 from tests.plans.world import (
     DEAD,
     FORGOTTEN,
+    KEYS,
     LIVE,
     MANY_ATTEMPTS,
     QUEUES,
@@ -43,7 +45,34 @@ INDEXES: dict[str, set[str]] = {
     "claim_types": {"claim", "id"},
     "look": {"claim", "id"},
     "take": {"id"},
-    "claim_suspect": {"suspect", "id"},
+    "look_suspect": {"suspect", "id"},
+    "take_limited": {"id"},
+    "lock_keys": set(),
+    "rooms+keyed": {"keyed"},
+    "rooms+whole": {"slots", "crowd"},
+    "add_keys": set(),
+    "spend": set(),
+    "park": {"id"},
+    "unpark": {"parked", "id"},
+    "turn": set(),
+    "due_keys": set(),
+    "waiting_keys": {"parked"},
+    "declare_limit": set(),
+    "set_limit": set(),
+    "drop_limit": set(),
+    "wake_keys": set(),
+    "crowd": {"held", "id"},
+    "limits": {"keyed", "slots", "crowd", "parked"},
+    "place+parked": {"parked"},
+    "place+pending": {"claim"},
+    "prune_keys": {"keyed", "parked"},
+    "keys_edge": set(),
+    "recur": {"id"},
+    "find_schedule": {"key"},
+    "renew_schedule": {"id"},
+    "enable_schedule": {"id"},
+    "move_schedule": {"id"},
+    "schedules": {"recurring"},
     "suspects": {"suspect"},
     "complete": {"id"},
     "finish": {"id"},
@@ -86,7 +115,7 @@ INDEXES: dict[str, set[str]] = {
 
 def indexes(name: str, options: frozenset[str]) -> set[str]:
     """What a statement may walk, by the optional lines that choose its index."""
-    choice = options & {"entity", "listed", "running"}
+    choice = options & {"entity", "listed", "running", "keyed", "whole", "parked", "pending"}
     return INDEXES["+".join([name, *choice])]
 
 
@@ -199,14 +228,14 @@ def _claim_when_not_allowed(engine: Engine, world: World) -> None:
         assert engine.claim("default", LIMIT, worker=DEAD[0], types=types) == []
 
 
-@case("claim_suspect", rows=2 * len(QUEUES) * len(TYPES), needs="suspect id")
+@case("look_suspect take_limited", rows=2 * len(QUEUES) * len(TYPES) + 200, needs="suspect id")
 def _claim_suspect(engine: Engine, world: World) -> None:
     for types in (TYPES, TYPES[2:3]):  # of one type: past those of the others
         for _ in range(2):
             assert len(engine.claim_suspect(QUEUES, worker=LIVE[0], types=types)) == 1
 
 
-@case("claim_suspect", rows=10, needs="suspect")
+@case("look_suspect", rows=10, needs="suspect")
 def _claim_suspect_when_not_allowed(engine: Engine, world: World) -> None:
     assert engine.claim_suspect(QUEUES, worker=DEAD[0], types=TYPES) == []
 
@@ -267,13 +296,13 @@ def _finish_tired(engine: Engine, world: World) -> None:
     engine.finish([tired])
 
 
-@case("promote next_due", needs="due id")
+@case("promote due_keys next_due", needs="due id")
 def _promote(engine: Engine, world: World) -> None:
     assert engine.promote(LIMIT).moved == LIMIT
     assert engine.next_due() == 0.0
 
 
-@case("promote next_due", rows=10, needs="due")
+@case("promote due_keys next_due", rows=10, needs="due")
 def _promote_nothing(engine: Engine, world: World) -> None:
     long_ago = FakeClock(world.now - timedelta(days=400))
     engine.dialect._clock, kept = long_ago, engine.dialect._clock  # type: ignore[attr-defined]
@@ -324,6 +353,126 @@ def _prune_nothing(engine: Engine, world: World) -> None:
     assert engine.prune(older_than=1000 * 86400.0, limit=LIMIT) == 0
 
 
+# limits
+
+
+def _rule(task: str, limit: Limit) -> Rule:
+    rule = make_rule(task, [limit], ["n"], lambda payload: {})
+    assert rule is not None
+    return rule
+
+
+_LIMITS = {
+    "t0": Limit(400, name="whole-too", rate="1000/m"),
+    "t1": Limit(3, name="keyed-too", per="n", rate="2/m"),
+    "t2": Limit(3, name="fair-too", per="n", fair=True),
+}
+_RULES = {type: _rule(type, limit) for type, limit in _LIMITS.items()}
+
+
+@case(
+    "look take_limited rooms add_keys spend park turn unpark declare_limit postgres:lock_keys",
+    rows=20 * LIMIT + 50 * len(TYPES) + 1000,
+    needs="claim",
+)
+def _fetch_limited(engine: Engine, world: World) -> None:
+    for _ in range(3):
+        found = engine.fetch("default", LIMIT, worker=LIVE[0], types=TYPES, rules=_RULES)
+        assert len(found.jobs) == LIMIT
+
+
+@case("rooms look", rows=4 * RUNNING, needs="claim")
+def _fetch_nothing(engine: Engine, world: World) -> None:
+    rules = {"idle": _rule("idle", Limit(1, name="whole"))}
+    assert engine.fetch("nowhere", LIMIT, worker=LIVE[0], types=["idle"], rules=rules).jobs == []
+
+
+@case("complete unpark postgres:lock_keys", needs="parked")
+def _make_room(engine: Engine, world: World) -> None:
+    for number, finish in enumerate(_held(world, 2, 9)):
+        if finish.outcome is Outcome.COMPLETED:
+            finish.limit_key = f"lim={number}"  # type: ignore[misc]
+            engine.finish([finish])
+
+
+@case("waiting_keys rooms unpark", rows=40 * LIMIT, needs="parked keyed")
+def _repair(engine: Engine, world: World) -> None:
+    assert engine.repair(LIMIT) > 0
+    assert engine.repair(LIMIT) > 0
+
+
+@case("set_limit wake_keys due_keys unpark", rows=KEYS, needs="parked")
+def _change_limit(engine: Engine, world: World) -> None:
+    assert engine.run(lambda: limiting.change(engine.dialect, "lim", 2, None), write=True)
+    assert engine.promote(LIMIT).moved
+
+
+@case("declare_limit add_keys set_limit wake_keys crowd", rows=4 * RUNNING, needs="held")
+def _limit_queue(engine: Engine, world: World) -> None:
+    engine.run(lambda: limiting.limit_queue(engine.dialect, "mail", 7, None), write=True)
+
+
+@case("drop_limit")
+def _drop_limit(engine: Engine, world: World) -> None:
+    engine.run(lambda: limiting.limit_queue(engine.dialect, "mail", None, None), write=True)
+
+
+@case("limits", rows=8 * CAP + 4 * RUNNING, needs="parked keyed slots")
+def _list_limits(engine: Engine, world: World) -> None:
+    found = {limit.name: limit for limit in engine.limits(cap=CAP)}
+    assert (found["lim"].running, found["lim"].waiting) == (CAP, CAP)
+
+
+@case("keys_edge prune_keys", rows=40 * LIMIT, needs="parked keyed")
+def _prune_keys(engine: Engine, world: World) -> None:
+    for _ in range(3):
+        engine.prune_keys(LIMIT)
+
+
+@case("place", rows=4 * CAP, needs="parked claim")
+def _place(engine: Engine, world: World) -> None:
+    for id in (world.ids("blocked", 3)[2], world.ids("pending", 9)[8]):
+        [job] = engine.get([id])
+        engine.run(lambda job=job: waiting.place(engine.dialect, job, CAP), write=False)  # type: ignore[misc]
+
+
+# recurring jobs
+
+
+def _recurring(world: World) -> tuple[str, str]:
+    start = next(section.start for section in world.sections if section.schedule != "NULL")
+    return f"t{start % 5}", f"r{start}"
+
+
+@case("find_schedule renew_schedule enable_schedule move_schedule get delete", needs="key id")
+def _schedule(engine: Engine, world: World) -> None:
+    dialect, (type, key) = engine.dialect, _recurring(world)
+    new = _new(type, key=key, schedule='{"every":60.0}')
+    for verb in (
+        lambda: scheduling.schedule(dialect, new),
+        lambda: scheduling.enable(dialect, type, key, False),
+        lambda: scheduling.move(dialect, type, key, None, 60.0),
+        lambda: scheduling.remove(dialect, type, key),
+    ):
+        engine.run(verb, write=True)
+
+
+@case("schedules", needs="recurring")
+def _schedules(engine: Engine, world: World) -> None:
+    page = engine.run(lambda: scheduling.listing(engine.dialect, ("", ""), LIMIT), write=False)
+    after = (page[-1].type, str(page[-1].key))
+    again = engine.run(lambda: scheduling.listing(engine.dialect, after, LIMIT), write=False)
+    assert len(page) == len(again) == LIMIT
+
+
+@case("recur finished", needs="id")
+def _recur(engine: Engine, world: World) -> None:
+    finish = _held(world, 3, 1)[0]
+    finish.recur = Recur(world.now, world.now)  # type: ignore[misc]
+    finish.outcome = Outcome.RECURRED  # type: ignore[misc]
+    engine.finish([finish])
+
+
 # applications and operators
 
 
@@ -372,7 +521,7 @@ def _workers(engine: Engine, world: World) -> None:
 @case("count", rows=4 * RUNNING, needs="listed held")
 def _counts(engine: Engine, world: World) -> None:
     counted = engine.counts(cap=CAP)
-    assert (counted[Status.BLOCKED], counted[Status.PENDING]) == (0, CAP)
+    assert (counted[Status.BLOCKED], counted[Status.PENDING]) == (CAP, CAP)
 
 
 @case("queues", rows=8 * CAP, needs="claim")
@@ -399,7 +548,7 @@ def _search(engine: Engine, world: World) -> None:
 
 
 def _search_status(engine: Engine, world: World, *, status: Status) -> None:
-    _pages(engine, 0 if status is Status.BLOCKED else LIMIT, status=frozenset({status}))
+    _pages(engine, LIMIT, status=frozenset({status}))
     _pages(engine, None, status=frozenset({status}), since=world.hours_ago(48))
 
 

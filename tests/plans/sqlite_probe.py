@@ -30,7 +30,7 @@ JOBS = ("holdfast_jobs", "jobs", "head", "held", "live", "beside")
 # What may be read whole: tables that stay small, parameters, and what a subquery has chosen.
 LITTLE = (
     *("holdfast_workers", "dead", "holdfast_queues", "kept", "json_each", "wanted", "CONSTANT"),
-    *("seen", "names", "best"),
+    *("seen", "names", "best", "holdfast_limits", "limits", "few"),
 )
 _LINE = re.compile(
     r"(SCAN|SEARCH) (?:TABLE )?(\S+)(?: USING (?:COVERING )?(?:INDEX (\S+)|(PRIMARY KEY)))?"

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 import holdfast
+from holdfast.engine.statements import FILES
 
 PACKAGE = Path(holdfast.__file__).parent
 ENGINES = ("sqlite", "postgres")
@@ -13,7 +14,8 @@ PYTHON = "\n".join(path.read_text("utf-8") for path in sorted(PACKAGE.rglob("*.p
 
 
 def text(engine: str) -> str:
-    return (PACKAGE / "engine" / engine / "statements.sql").read_text("utf-8")
+    folder = PACKAGE / "engine" / engine
+    return "".join((folder / name).read_text("utf-8") for name in FILES)
 
 
 def names(engine: str) -> list[str]:

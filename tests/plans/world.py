@@ -25,11 +25,12 @@ FORGOTTEN = 100  # workers that died and hold nothing
 STEP = 2000  # milliseconds between the creation of two jobs: 1,200,000 of them are a month
 TIRED = 7  # the number, among the running, of a job that failed often
 MANY_ATTEMPTS = 55
+KEYS = 20_000  # of one limit; jobs wait for some of them
 
 _COLUMNS = (
     "id, type, queue, status, priority, rank, key, entity_type, entity_id, attempts, max_attempts,"
     " claim_no, finish_no, worker_id, created_at, updated_at, run_at, started_at, completed_at,"
-    " keep_until, error, suspect"
+    " keep_until, error, suspect, limit_name, limit_key, schedule"
 )
 _ENDED = "'k' || (i % 1000)"  # the keys of finished jobs return again and again
 
@@ -50,6 +51,9 @@ class Section:
     claims: int = 0
     keep: str | None = None  # microseconds from now
     suspect: str = "FALSE"
+    limit_name: str = "NULL"
+    limit_key: str = "NULL"
+    schedule: str = "NULL"
 
 
 @dataclass(frozen=True)
@@ -67,7 +71,8 @@ class World:
             start = sections[-1].start + sections[-1].count if sections else 0
             sections.append(Section(status, start, count, **fields))  # type: ignore[arg-type]
 
-        add("running", RUNNING, worker="'w' || (i % 8)", claims=1)
+        kept = {"limit_name": "'whole'", "limit_key": "'lim=' || (i % 50)"}
+        add("running", RUNNING, worker="'w' || (i % 8)", claims=1, **kept)
         add("pending", tenth // 2)
         # Of a type that this claimer does not know, and ahead of everything that it does.
         add("pending", tenth // 2, type="'unknown'", queue="'default'", rank="-5", run_at="-i")
@@ -75,6 +80,14 @@ class World:
         add("pending", self.size // 50, rank="-9", run_at="-i", suspect="TRUE")
         add("scheduled", tenth // 2, run_at="(i % 1000 - 500) * 1000000")
         add("retrying", tenth // 2, run_at="(i % 1000 - 500) * 1000000", claims=1)
+        add(
+            "scheduled",
+            tenth // 2,
+            run_at="i * 1000000",
+            schedule="'{{\"every\":60.0}}'",
+            key="'r' || i",
+        )
+        add("blocked", tenth // 2, limit_key="'lim=' || ((i - START) / 8 % 20000)")
         add("cancelled", self.size // 50, key=_ENDED, keep="86400000000")
         add("failed", self.size * 3 // 100, key=_ENDED, claims=2, keep="(i % 2) * 100000000000 - 1")
         add("completed", self.size * 95 // 100, key=_ENDED, claims=1, keep="-1")
@@ -134,7 +147,8 @@ def _insert(section: Section, base: int, words: _Words, *, payload: bool) -> str
         str(section.claims if section.keep else 0),
         *(section.worker, made, made, due, now, ended, keep),
         "'E: no'" if section.status == "failed" else "NULL",
-        section.suspect,
+        *(section.suspect, section.limit_name),
+        *(section.limit_key.replace("START", str(section.start)), section.schedule),
     ]
     last = section.start + section.count - 1
     more, body = (", payload", ", '{{\"n\": 1}}'") if payload else ("", "")
@@ -204,6 +218,15 @@ def fill_postgres(connection: psycopg.Connection, schema: str, world: World) -> 
 
 
 def _fill_rest(execute: Callable[[str], object], world: World, prefix: str, now: str) -> None:
+    execute(
+        f"INSERT INTO {prefix}limits (name, concurrency, keyed, tasks, updated_at) VALUES"
+        f" ('whole', 300, FALSE, '[]', {now}), ('lim', 1, TRUE, '[]', {now})"
+    )
+    keys = [("whole", "whole"), *((f"lim={number}", "lim") for number in range(KEYS))]
+    execute(
+        f"INSERT INTO {prefix}keys (key, name) VALUES "
+        + ", ".join(f"('{key}', '{name}')" for key, name in keys)
+    )
     workers = [
         *[(name, "NULL") for name in (*LIVE, *SILENT)],
         *[(name, now) for name in (*DEAD, *(f"gone-{number}" for number in range(FORGOTTEN)))],

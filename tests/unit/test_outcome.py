@@ -16,6 +16,7 @@ from holdfast.outcome import (
     Died,
     Ended,
     GivenBack,
+    Late,
     Outcome,
     Policy,
     Raised,
@@ -91,6 +92,12 @@ TABLE: dict[str, tuple[Ended, dict[str, Any], Outcome, dict[str, Any]]] = {
     "stopped in the last attempt": (Stopped(), LAST, Outcome.STOPPED, {"keep": 3.0}),
     "given back": (GivenBack(), {}, Outcome.RELEASED, {"error": None, "delay": 0.0}),
     "given back in the last attempt": (GivenBack(), LAST, Outcome.RELEASED, {"error": None}),
+    "late": (Late("Expired: x"), {}, Outcome.STOPPED, {"error": "Expired: x", "keep": 3.0}),
+    "late in the last attempt": (Late("Expired: x"), LAST, Outcome.STOPPED, {"keep": 3.0}),
+    "returned, and recurs": (
+        *(Returned("1"), {"schedule": '{"every":60.0}'}, Outcome.RECURRED),
+        {"result": "1", "error": None},
+    ),
     "died": (Died("signal 9"), {}, Outcome.CRASHED, {"error": "signal 9", "delay": 101.0}),
     "died in the last attempt": (  # which is given back
         *(Died("signal 9"), LAST, Outcome.CRASHED),
@@ -128,7 +135,7 @@ def test_what_follows(case: str) -> None:
 def test_the_table_is_whole() -> None:
     """Every way to end, with attempts left and without; every outcome that there is."""
     ends = {(type(ended), fields.get("attempts", 2) >= 3) for ended, fields, _, _ in TABLE.values()}
-    kinds = (Returned, Raised, Snoozed, Stopped, GivenBack, Died)
+    kinds = (Returned, Raised, Snoozed, Stopped, GivenBack, Late, Died)
     assert ends == {(kind, last) for kind in kinds for last in (False, True)}
     assert {outcome for _, _, outcome, _ in TABLE.values()} == set(Outcome)
 

@@ -7,11 +7,19 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from holdfast.cli.output import clean, console, iso, status_text, to_json, when
+from holdfast.cli.output import both, clean, console, iso, status_text, to_json
+from holdfast.errors import InvalidInput
 from holdfast.job import Attempt, Job
+from holdfast.recurrence import from_json, in_words
+
+_MOMENTS = (
+    *("created_at", "updated_at", "run_at", "due_at", "expires_at", "last_run_at", "started_at"),
+    "completed_at",
+)
+RUNS = 10  # of a recurring job, shown; all that are kept are in the JSON
 
 
-def print_job(job: Job, waits: Sequence[str], failures: Sequence[Attempt], now: datetime) -> None:
+def print_job(job: Job, waits: Sequence[str], runs: Sequence[Attempt], now: datetime) -> None:
     out = console()
     rows = [*_fields(job, now), *(("waits", Text(reason)) for reason in waits)]
     if out.is_terminal:
@@ -24,8 +32,26 @@ def print_job(job: Job, waits: Sequence[str], failures: Sequence[Attempt], now: 
     else:
         for name, value in rows:
             out.print(f"{name}: {value}", soft_wrap=True)
-    for failure in failures:
-        _print_failure(out, failure)
+    for run in runs if job.schedule is None else runs[:RUNS]:
+        _print_run(out, run, "attempt {}" if job.schedule is None else "run")
+    if job.schedule is not None and len(runs) > RUNS:
+        out.print(f"\nand {len(runs) - RUNS} runs before; --json has them", style="dim")
+
+
+def words(job: Job) -> str:
+    """The schedule of a recurring job, for people."""
+    try:
+        return clean(in_words(from_json(job.schedule or "{}")))
+    except InvalidInput:  # another release wrote it, and the rest can still be shown
+        return clean(job.schedule)
+
+
+def enabled(job: Job) -> Text:
+    """Whether a recurring job is; where somebody said why it is not, that too."""
+    if job.enabled:
+        return Text("yes")
+    reason = f" ({clean(job.message)})" if job.message else ""
+    return Text(f"no{reason}", style="yellow")
 
 
 def _fields(job: Job, now: datetime) -> Iterator[tuple[str, Text]]:
@@ -46,11 +72,18 @@ def _fields(job: Job, now: datetime) -> Iterator[tuple[str, Text]]:
         yield "crashes", Text(str(job.crashes))
     if job.worker_id is not None:
         yield "worker", Text(job.worker_id)
-    for name in ("created_at", "updated_at", "run_at", "started_at", "completed_at"):
+    if job.limit_key is not None:
+        yield "limit_key", Text(clean(job.limit_key))
+    if job.schedule is not None:
+        yield "schedule", Text(words(job))
+        yield "enabled", enabled(job)
+        yield "failures", Text(f"{job.consecutive_failures} in a row")
+    for name in _MOMENTS:
         moment: datetime | None = getattr(job, name)
         if moment is not None:
-            yield name, Text(f"{iso(moment)} ({when(moment, now)})")
-    if job.progress is not None or job.message is not None:
+            yield name, Text(both(moment, now))
+    explains = job.schedule is not None and not job.enabled  # then the message is said above
+    if (job.progress is not None or job.message is not None) and not explains:
         percent = "" if job.progress is None else f"{job.progress:.0f}% "
         yield "progress", Text(clean(f"{percent}{job.message or ''}"))
     yield "payload", Text(clean(to_json(job.payload, indent=None)))
@@ -58,15 +91,20 @@ def _fields(job: Job, now: datetime) -> Iterator[tuple[str, Text]]:
         yield "result", Text(clean(to_json(job.result, indent=None)))
     if job.error is not None:
         yield "error", Text(clean(job.error, lines=True), style="red")
+    if job.last_error is not None and job.last_error != job.error:
+        yield "last_error", Text(clean(job.last_error, lines=True), style="red")
 
 
-def _print_failure(out: Console, failure: Attempt) -> None:
+def _print_run(out: Console, run: Attempt, name: str) -> None:
+    """One that failed; of a recurring job, any."""
     took = ""
-    if failure.started_at is not None:
-        took = f", after {(failure.finished_at - failure.started_at).total_seconds():.1f} s"
-    title = f"attempt {failure.attempt}: {iso(failure.finished_at)}{took}, then {failure.status}"
+    if run.started_at is not None:
+        took = f", after {(run.finished_at - run.started_at).total_seconds():.1f} s"
+    ended = f"then {run.status}" if run.error is not None else "without an error"
+    title = f"{name.format(run.attempt)}: {iso(run.finished_at)}{took}, {ended}"
     out.print()
     out.print(Text(title, style="bold"), soft_wrap=True)
-    out.print(Text(clean(failure.error, lines=True), style="red"), soft_wrap=True)
-    if failure.trace:
-        out.print(Text(clean(failure.trace.rstrip(), lines=True), style="dim"), soft_wrap=True)
+    if run.error is not None:
+        out.print(Text(clean(run.error, lines=True), style="red"), soft_wrap=True)
+    if run.trace:
+        out.print(Text(clean(run.trace.rstrip(), lines=True), style="dim"), soft_wrap=True)

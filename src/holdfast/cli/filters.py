@@ -81,13 +81,30 @@ def duration(text: str, option: str) -> float:
         return seconds(text, what=option)
 
 
-def moment(text: str, option: str) -> datetime:
+def _iso(text: str) -> datetime | None:
     try:
         found = datetime.fromisoformat(text)
     except ValueError:
-        pass
-    else:
-        return found if found.tzinfo is not None else found.replace(tzinfo=UTC)
+        return None
+    return found if found.tzinfo is not None else found.replace(tzinfo=UTC)
+
+
+def instant(text: str, option: str, other: str) -> datetime:
+    """A moment to come, maybe; `other` is the option that takes a time from now."""
+    found = _iso(text)
+    if found is None:
+        raise InvalidInput(
+            f"{option} {text!r}: give a moment such as 2030-01-31T12:00 (UTC, or with an offset); "
+            f"{other} takes a time from now, such as '10m'"
+        )
+    return found
+
+
+def moment(text: str, option: str) -> datetime:
+    """A moment, or an age."""
+    found = _iso(text)
+    if found is not None:
+        return found
     try:
         return datetime.now(UTC) - timedelta(seconds=seconds(text))
     except InvalidInput:

@@ -138,15 +138,21 @@ def show(
 ) -> None:
     """All of one job: its fields, why it waits, and its failed runs with their tracebacks."""
     with opened(app, url, schema) as holdfast:
-        job = holdfast.jobs.get(id)
-        failures = holdfast.jobs.attempts(id)
-        waits = why_it_waits(holdfast.engine, job)
-        now = holdfast.engine.now()
-    if as_json:
-        told = [attempt_fields(failure) for failure in failures]
-        print_json({**job_fields(job), "waits": waits, "failures": told})
-    else:
-        print_job(job, waits, failures, now)
+        show_job(holdfast, id, as_json)
+
+
+def show_job(holdfast: Holdfast, id: str, as_json: bool) -> None:
+    job = holdfast.jobs.get(id)
+    runs = holdfast.jobs.attempts(id)
+    waits = why_it_waits(holdfast.engine, job)
+    if not as_json:
+        print_job(job, waits, runs, holdfast.engine.now())
+        return
+    failures = [attempt_fields(run) for run in runs if run.error is not None]
+    told = {**job_fields(job), "waits": waits, "failures": failures}
+    if job.schedule is not None:  # of which every run is kept
+        told["runs"] = [attempt_fields(run) for run in runs]
+    print_json(told)
 
 
 @commands.command()
@@ -222,7 +228,10 @@ def delete(
     schema: SchemaOption = SCHEMA,
     as_json: JsonOption = False,
 ) -> None:
-    """Remove jobs for good, whatever they are doing: these, or all that match a filter."""
+    """Remove jobs for good, whatever they are doing: these, or all that match a filter.
+
+    Recurring ones that match are removed, too.
+    """
     filters = Filters(
         status=status, type=type, queue=queue, entity=entity, key=key, since=since, until=until
     )

@@ -20,7 +20,11 @@ from holdfast.job import Attempt, Job, Status
 FIELDS = (
     *("id", "type", "payload", "status", "priority", "queue", "key", "entity_type", "entity_id"),
     *("attempts", "max_attempts", "worker_id", "created_at", "updated_at", "run_at", "started_at"),
-    *("completed_at", "result", "error", "progress", "message", "crashes"),
+    *("completed_at", "result", "error", "progress", "message", "crashes", "expires_at"),
+    "limit_key",
+)
+RECURRING = (  #: fields that only recurring jobs have
+    *("schedule", "enabled", "due_at", "last_run_at", "last_error", "consecutive_failures"),
 )
 STYLES: Mapping[str, str] = {
     Status.BLOCKED: "magenta",
@@ -49,7 +53,11 @@ def iso(moment: datetime | None) -> str | None:
 
 def job_fields(job: Job) -> dict[str, Any]:
     """A whole job, by the names that it has everywhere."""
-    return {name: plain(getattr(job, name)) for name in FIELDS}
+    fields = {name: plain(getattr(job, name)) for name in FIELDS}
+    if job.schedule is not None:
+        fields |= {name: plain(getattr(job, name)) for name in RECURRING}
+        fields["schedule"] = json.loads(job.schedule)
+    return fields
 
 
 def attempt_fields(attempt: Attempt) -> dict[str, Any]:
@@ -110,6 +118,11 @@ def age(seconds: float) -> str:
 def when(moment: datetime, now: datetime) -> str:
     left = (moment - now).total_seconds()
     return f"in {age(left)}" if left > 0 else f"{age(left)} ago"
+
+
+def both(moment: datetime, now: datetime) -> str:
+    """A moment, and how far away it is."""
+    return f"{iso(moment)} ({when(moment, now)})"
 
 
 def count(number: int, cap: int) -> str:

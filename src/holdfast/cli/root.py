@@ -12,8 +12,10 @@ from holdfast.cli import (
     enqueue,
     health,
     jobs,
+    limits,
     migrate,
     queues,
+    schedules,
     stats,
     watch,
     worker,
@@ -25,11 +27,13 @@ from holdfast.errors import (
     InvalidInput,
     JobNotFound,
     SchemaError,
+    UnknownLimit,
     UnknownTask,
 )
 
 # Stable: scripts may rely on them. 1 is any other failure.
 EXIT_CODES: dict[type[HoldfastError], int] = {
+    UnknownLimit: 4,  # before what it is a kind of
     InvalidInput: 2,
     DatabaseUnavailable: 3,
     JobNotFound: 4,
@@ -100,6 +104,8 @@ cli.command("worker")(worker.worker)
 cli.add_typer(jobs.commands, name="jobs")
 jobs.commands.command("watch")(watch.watch)
 cli.add_typer(queues.commands, name="queues")
+cli.add_typer(limits.commands, name="limits")
+cli.add_typer(schedules.commands, name="schedules")
 cli.command("workers")(workers.workers)
 cli.command("stats")(stats.stats)
 cli.command("health")(health.health)

@@ -90,13 +90,17 @@ def _change_many(holdfast: Holdfast, verb: Verb, call: Call, wanted: dict[str, A
 
 
 def _ask(verb: Verb, number: str) -> None:
+    confirm(
+        f"{verb.name} {number} jobs?",
+        f"{number} jobs match, and nobody can be asked whether to {verb.name} them",
+        needless=number == "0",
+    )
+
+
+def confirm(question: str, refusal: str, *, needless: bool = False) -> None:
+    """Go on if somebody says so. Where there is nobody to ask, the call is refused."""
     if not sys.stdin.isatty():
-        raise InvalidInput(
-            f"{number} jobs match, and nobody can be asked whether to {verb.name} them (stdin is no "
-            "terminal): add --yes"
-        )
-    if number == "0":
-        return
-    if not typer.confirm(f"{verb.name} {number} jobs?", err=True):
+        raise InvalidInput(f"{refusal} (stdin is no terminal): add --yes")
+    if not needless and not typer.confirm(question, err=True):
         typer.echo("nothing was changed", err=True)
         raise typer.Exit(1)

@@ -96,7 +96,9 @@ def claim_limited(
                 looked = max(most, scan, FAIR if rule.fair else 0)
             allowed.append({**one, "limit": looked})
     params = {"now": dialect.now(), "queue": queue, "worker": worker}
-    rows = yield from _look_at_each(dialect, params, allowed, max([free, *(one["limit"] for one in allowed)]))
+    rows = yield from _look_at_each(
+        dialect, params, allowed, max([free, *(one["limit"] for one in allowed)])
+    )
     admitted, keyed, faults = yield from _admit(dialect, rows, free, rules, whole, crowd)
     jobs = yield from _take_limited(dialect, admitted.take, params, crowd)
     yield from _park(dialect, admitted)

@@ -18,10 +18,15 @@ def rooms(dialect: Dialect, keys: Collection[str], kind: str) -> Script[dict[str
     count is a statement of its own, so that it sees what the last holder has committed."""
     if not keys:
         return {}
-    names = json.dumps(sorted(keys))
     if dialect.claims_in_one:
-        yield Run("lock_keys", {"keys": names})
-    reply = yield Run("rooms", {"keys": names, "now": dialect.now()}, options=_KINDS[kind])
+        yield Run("lock_keys", {"keys": json.dumps(sorted(keys))})
+    return (yield from peek(dialect, keys, kind))
+
+
+def peek(dialect: Dialect, keys: Collection[str], kind: str) -> Script[dict[str, Room]]:
+    """The same without holding them: for those who only look."""
+    params = {"keys": json.dumps(sorted(keys)), "now": dialect.now()}
+    reply = yield Run("rooms", params, options=_KINDS[kind])
     return {row[0]: _room(row) for row in reply.rows}
 
 
@@ -30,7 +35,9 @@ def _room(row: Row) -> Room:
     rate = None if times is None else Rate(times, period / MICRO)
     slots = None if concurrency is None else concurrency - running
     known = [] if starts is None else json.loads(starts)
-    return Room(key, slots, rate, known, now, in_line=bool(in_line))
+    room = Room(key, slots, rate, known, now, in_line=bool(in_line))
+    room.most, room.running = concurrency, running
+    return room
 
 
 def spend(dialect: Dialect, touched: Iterable[Room], parked: Collection[str]) -> Script[None]:
@@ -134,9 +141,7 @@ def _declared_row(limit: Declared, now: Any) -> dict[str, Any]:
     }
 
 
-def change(
-    dialect: Dialect, name: str, concurrency: int | None, rate: Rate | None
-) -> Script[bool]:
+def change(dialect: Dialect, name: str, concurrency: int | None, rate: Rate | None) -> Script[bool]:
     """What an operator wants instead of the code's; None: the code's. False: there is no such limit."""
     now = dialect.now()
     params = {

@@ -72,9 +72,7 @@ def set_enabled(
     return (yield from get(dialect, [job.id]))[0]
 
 
-def move(
-    dialect: Dialect, type: str, key: str, at: datetime | None, after: float
-) -> Script[Job]:
+def move(dialect: Dialect, type: str, key: str, at: datetime | None, after: float) -> Script[Job]:
     """Choose its next run."""
     job = yield from existing(dialect, type, key)
     params = {
@@ -112,7 +110,9 @@ def _holds(condition: Condition) -> Script[bool]:
         return bool(rows and rows[0][0])
     answer = condition()
     if inspect.isawaitable(answer):
-        raise InvalidInput("sync(enabled=...): an async function needs 'await ....async_()' and a tx=")
+        raise InvalidInput(
+            "sync(enabled=...): an async function needs 'await ....async_()' and a tx="
+        )
     return bool(answer)
 
 

@@ -1,4 +1,4 @@
-"""Named SQL statements, loaded from `statements.sql`.
+"""Named SQL statements, loaded from the SQL files of an engine.
 
 A block begins with `-- name: x`, has a purpose line, and may hold several commands, run in order.
 Parameters are `:name`. `{schema}` and the lists of statuses of `job.TRANSITIONS` (`{cancel}` stands
@@ -15,6 +15,7 @@ from importlib import resources
 from holdfast.errors import HoldfastError
 from holdfast.job import FINISHED, TRANSITIONS, UNFINISHED, WAITING, Status
 
+FILES = ("statements.sql", "limits.sql", "schedules.sql")
 _NAME = re.compile(r"^-- name: ([a-z_]+)$", re.MULTILINE)
 _OPTIONAL = re.compile(r"^(.*?)\s*--\? (\w+)$")
 _PARAMETER = re.compile(r"(?<![:\w]):([a-z_]+)\b")
@@ -36,7 +37,8 @@ class Statements:
     """The statements of one engine. Unknown names are refused at the first use."""
 
     def __init__(self, package: str, words: Mapping[str, str]) -> None:
-        text = resources.files(package).joinpath("statements.sql").read_text("utf-8")
+        folder = resources.files(package)
+        text = "".join(folder.joinpath(name).read_text("utf-8") for name in FILES)
         self._blocks = {name: fill(block, words) for name, block in _blocks(text)}
         self._commands: dict[tuple[str, frozenset[str]], tuple[Command, ...]] = {}
 

@@ -32,7 +32,9 @@ def declare(app: Holdfast) -> None:
             write=True,
         )
         logger.warning(
-            "the schedule of task %s is gone from the code: its job %s is disabled", job.type, job.id
+            "the schedule of task %s is gone from the code: its job %s is disabled",
+            job.type,
+            job.id,
         )
 
 
@@ -81,8 +83,6 @@ def _abandoned(app: Holdfast) -> Iterable[Job]:
 
 
 def _known_elsewhere(engine: Engine) -> set[str]:
-    alive = [w for w in engine.run(lambda: inspection.workers(engine.dialect), write=False)]
-    infos: list[Mapping[str, Any]] = [json.loads(w.info) for w in alive if w.died_at is None]
+    workers = engine.run(lambda: inspection.workers(engine.dialect), write=False)
+    infos: list[Mapping[str, Any]] = [json.loads(w.info) for w in workers if w.died_at is None]
     return {name for info in infos for name in info.get("tasks", ())}
-
-

@@ -42,7 +42,9 @@ class RemoteExecution(Execution):
         self._wire.send({"progress": [percent, message]})
 
     def wrote(self, finish: Finish) -> None:
-        self._wire.send({"wrote": pack_ended(Returned(finish.result, finish.enqueue, self.context.next_at))})
+        self._wire.send(
+            {"wrote": pack_ended(Returned(finish.result, finish.enqueue, self.context.next_at))}
+        )
 
 
 class Kid:

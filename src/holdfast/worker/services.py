@@ -71,6 +71,14 @@ class Housekeeping:
         self._workdir = workdir
         self._counts = counts
 
+    def ticks(self) -> dict[str, Tick]:
+        return {
+            "pruning": self.prune,
+            "sweeping": self.sweep,
+            "repairing": self.repair,
+            "forgetting": self.forget,
+        }
+
     def prune(self) -> float:
         gone = self._engine.prune(older_than=self._keep(), limit=PRUNED)
         self._counts["pruned"] += gone

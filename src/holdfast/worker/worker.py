@@ -128,14 +128,7 @@ class Worker:
         house = Housekeeping(
             engine, keep=lambda: keep, workdir=self._settings.workdir, counts=self.counts
         )
-        self._services = Services(
-            {
-                "pruning": house.prune,
-                "sweeping": house.sweep,
-                "repairing": house.repair,
-                "forgetting": house.forget,
-            }
-        )
+        self._services = Services(house.ticks())
         self._hooks = Hooks(self.app.runner, self._the_loop, self._threads, self._finisher.put)
         middleware = self.app.middleware
         self._processes = ProcessRunner(self._ended, self._threads)

@@ -59,7 +59,9 @@ class Bounds:
         """A new job in front of a bound: the next claim must see it."""
         for job in jobs if self._ends else ():
             end = self._ends.get((job.queue, job.type))
-            if end is not None and (-job.priority < end[0] or job.run_at is not None or job.special):
+            if end is not None and (
+                -job.priority < end[0] or job.run_at is not None or job.special
+            ):
                 self._ends.pop((job.queue, job.type), None)
 
     def forget(self, queue: str | None = None, types: Sequence[str] = ()) -> None:

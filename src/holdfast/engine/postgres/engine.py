@@ -96,10 +96,6 @@ class PostgresEngine(Examined):
             "schema": schema,
             "now": "COALESCE(:now::text::timestamptz, statement_timestamp())",
             "columns": "id::text" + COLUMNS.removeprefix("id"),
-            "may_claim": f"EXISTS (SELECT 1 FROM {schema}.workers WHERE id = :worker::text"
-            f" AND died_at IS NULL) AND NOT EXISTS (SELECT 1 FROM {schema}.queues"
-            " WHERE name = :queue::text AND paused_at IS NOT NULL AND (resume_at IS NULL"
-            " OR resume_at > COALESCE(:now::text::timestamptz, statement_timestamp())))",
             "claimed": qualified(CLAIMED).replace("jobs.id", "jobs.id::text", 1),
         }
         self._words: Mapping[str, str] = words

@@ -97,7 +97,9 @@ RETURNING id::text;
 WITH wanted AS MATERIALIZED (
     SELECT *
       FROM json_to_recordset(:types::json) AS wanted (type text, rank bigint, run_at timestamptz, id uuid)
-     WHERE {may_claim}
+     WHERE EXISTS (SELECT 1 FROM {schema}.workers WHERE id = :worker::text AND died_at IS NULL)
+       AND NOT EXISTS (SELECT 1 FROM {schema}.queues
+                        WHERE name = :queue::text AND paused_at IS NOT NULL AND (resume_at IS NULL OR resume_at > {now}))
        AND NOT EXISTS (SELECT 1 FROM {schema}.limits WHERE name = 'queue:' || :queue::text)
 )
 UPDATE {schema}.jobs
@@ -132,7 +134,9 @@ RETURNING {claimed}, jobs.started_at, jobs.payload::text;
 WITH wanted AS MATERIALIZED (
     SELECT *
       FROM json_to_recordset(:types::json) AS wanted (type text, rank bigint, run_at timestamptz, id uuid)
-     WHERE {may_claim}
+     WHERE EXISTS (SELECT 1 FROM {schema}.workers WHERE id = :worker::text AND died_at IS NULL)
+       AND NOT EXISTS (SELECT 1 FROM {schema}.queues
+                        WHERE name = :queue::text AND paused_at IS NOT NULL AND (resume_at IS NULL OR resume_at > {now}))
        AND NOT EXISTS (SELECT 1 FROM {schema}.limits WHERE name = 'queue:' || :queue::text)
 ), shape AS MATERIALIZED (
     SELECT best.type, count(*) AS size
@@ -184,7 +188,9 @@ RETURNING {claimed}, jobs.started_at, jobs.payload::text;
 WITH wanted AS MATERIALIZED (
     SELECT *
       FROM json_to_recordset(:types::json) AS wanted (type text, "limit" int, rank bigint, run_at timestamptz, id uuid)
-     WHERE {may_claim}
+     WHERE EXISTS (SELECT 1 FROM {schema}.workers WHERE id = :worker::text AND died_at IS NULL)
+       AND NOT EXISTS (SELECT 1 FROM {schema}.queues
+                        WHERE name = :queue::text AND paused_at IS NOT NULL AND (resume_at IS NULL OR resume_at > {now}))
 ), best AS MATERIALIZED (
     SELECT head.id, head.rank, head.run_at
       FROM wanted
@@ -255,228 +261,6 @@ UPDATE {schema}.jobs
  WHERE jobs.id = new.id
    AND jobs.id = ANY(ARRAY(SELECT wanted.id FROM json_to_recordset(:batch::json) AS wanted (id uuid)))
 RETURNING jobs.id::text, jobs.started_at;
-
--- name: lock_keys
--- Hold some keys for this transaction: who counts next, counts what this one has done.
-SELECT key
-  FROM {schema}.keys
- WHERE key = ANY(ARRAY(SELECT json_array_elements_text(:keys::json)))
- ORDER BY key
-   FOR UPDATE;
-
--- name: rooms
--- How many run under some keys, and what is allowed. A limit counts by its name or its queue, or by its keys.
-SELECT keys.key,
-       COALESCE(limits.set_concurrency, limits.concurrency),
-       COALESCE(limits.set_rate, limits.rate),
-       COALESCE(limits.set_period, limits.period),
-       keys.starts,
-       keys.in_line,
-       (extract(epoch FROM {now}) * 1000000)::bigint,
-       (SELECT count(*) FROM {schema}.jobs WHERE status = 'running' AND limit_key = keys.key)        --? keyed
-       (SELECT count(*) FROM {schema}.jobs WHERE status = 'running' AND limit_name = keys.key)       --? whole
-       + (SELECT count(*) FROM {schema}.jobs WHERE status = 'running' AND limit_queue = keys.key)    --? whole
-  FROM {schema}.keys
-  JOIN {schema}.limits ON limits.name = keys.name
- WHERE keys.key = ANY(ARRAY(SELECT json_array_elements_text(:keys::json)));
-
--- name: add_keys
--- Keys that are seen for the first time.
-INSERT INTO {schema}.keys (key, name)
-SELECT key, name
-  FROM json_to_recordset(:batch::json) AS new (key text, name text)
- ORDER BY key
-ON CONFLICT DO NOTHING;
-
--- name: spend
--- Remember when jobs of a key started, and when the next may, if some wait for that.
-UPDATE {schema}.keys
-   SET starts = new.starts,
-       wake_at = {now} + new.wait * interval '1 microsecond'
-  FROM json_to_recordset(:batch::json) AS new (key text, starts text, wait bigint)
- WHERE keys.key = new.key
-   AND keys.key = ANY(ARRAY(SELECT wanted.key FROM json_to_recordset(:batch::json) AS wanted (key text)));
-
--- name: park
--- These wait for room under their key.
-UPDATE {schema}.jobs
-   SET status = 'blocked',
-       limit_key = new.limit_key,
-       updated_at = {now}
-  FROM json_to_recordset(:batch::json) AS new (id uuid, limit_key text)
- WHERE jobs.id = new.id
-   AND jobs.id = ANY(ARRAY(SELECT wanted.id FROM json_to_recordset(:batch::json) AS wanted (id uuid)))
-   AND COALESCE(jobs.status, '') IN ({park});
-
--- name: unpark
--- The best that wait for a key go back in line; where keys take turns, one of them, at its end.
-UPDATE {schema}.jobs
-   SET status = 'pending',
-       run_at = CASE WHEN EXISTS (SELECT 1
-                                    FROM {schema}.keys
-                                    JOIN {schema}.limits ON limits.name = keys.name
-                                   WHERE keys.key = jobs.limit_key
-                                     AND limits.fair) THEN {now} ELSE jobs.run_at END,
-       updated_at = {now}
- WHERE id = ANY(ARRAY(SELECT best.id
-                        FROM json_to_recordset(:batch::json) AS new (key text, size int)
-                   LEFT JOIN {schema}.keys ON keys.key = new.key
-                   LEFT JOIN {schema}.limits ON limits.name = keys.name
-                  CROSS JOIN LATERAL (SELECT id
-                                        FROM {schema}.jobs
-                                       WHERE status = 'blocked'
-                                         AND limit_key IS NOT NULL
-                                         AND limit_key = new.key COLLATE "C"
-                                       ORDER BY limit_key, rank, run_at, id
-                                       LIMIT CASE WHEN limits.fair THEN 1 - keys.in_line::int ELSE new.size END
-                                         FOR UPDATE SKIP LOCKED) AS best))
-RETURNING jobs.queue, jobs.limit_key, EXISTS (SELECT 1
-                                                FROM {schema}.keys
-                                                JOIN {schema}.limits ON limits.name = keys.name
-                                               WHERE keys.key = jobs.limit_key
-                                                 AND limits.fair);
-
--- name: turn
--- Where keys take turns: which have a job in line, and which have not.
-UPDATE {schema}.keys
-   SET in_line = :in_line::boolean
- WHERE key = ANY(ARRAY(SELECT json_array_elements_text(:keys::json)));
-
--- name: due_keys
--- Keys for which time has made room.
-UPDATE {schema}.keys
-   SET wake_at = NULL
- WHERE key = ANY(ARRAY(SELECT key
-                         FROM {schema}.keys
-                        WHERE wake_at <= {now}
-                        ORDER BY wake_at
-                        LIMIT :limit::int
-                          FOR UPDATE SKIP LOCKED))
-RETURNING key;
-
--- name: waiting_keys
--- Keys that jobs wait for, some at a time.
-WITH RECURSIVE seen (key, number) AS (
-    SELECT (SELECT limit_key FROM {schema}.jobs
-             WHERE status = 'blocked' AND limit_key IS NOT NULL AND limit_key > :after::text
-             ORDER BY limit_key LIMIT 1), 1
-     UNION ALL
-    SELECT (SELECT limit_key FROM {schema}.jobs
-             WHERE status = 'blocked' AND limit_key IS NOT NULL AND limit_key > seen.key
-             ORDER BY limit_key LIMIT 1), seen.number + 1
-      FROM seen
-     WHERE seen.key IS NOT NULL
-       AND seen.number < :limit::int
-)
-SELECT key
-  FROM seen
- WHERE key IS NOT NULL;
-
--- name: declare_limit
--- A limit as the code has it; what an operator has set stays.
-INSERT INTO {schema}.limits (name, concurrency, rate, period, keyed, fair, tasks, updated_at)
-SELECT name, concurrency, rate, period, keyed, fair, tasks, {now}
-  FROM json_to_recordset(:batch::json)
-    AS new (name text, concurrency integer, rate integer, period bigint, keyed boolean, fair boolean, tasks text)
-ON CONFLICT (name) DO UPDATE
-   SET concurrency = excluded.concurrency,
-       rate = excluded.rate,
-       period = excluded.period,
-       keyed = excluded.keyed,
-       fair = excluded.fair,
-       tasks = excluded.tasks,
-       updated_at = excluded.updated_at
- WHERE (limits.concurrency, limits.rate, limits.period, limits.keyed, limits.fair, limits.tasks)
-    IS DISTINCT FROM (excluded.concurrency, excluded.rate, excluded.period, excluded.keyed, excluded.fair, excluded.tasks);
-
--- name: set_limit
--- What an operator wants instead of the code's; NULL: the code's.
-UPDATE {schema}.limits
-   SET set_concurrency = :concurrency::integer,
-       set_rate = :rate::integer,
-       set_period = :period::bigint,
-       updated_at = {now}
- WHERE name = :name::text
-RETURNING name;
-
--- name: drop_limit
--- A limit that is no more: a queue's, or one that is gone from the code.
-DELETE FROM {schema}.limits
- WHERE name = :name::text
-RETURNING name;
-DELETE FROM {schema}.keys
- WHERE name = :name::text;
-
--- name: wake_keys
--- A limit was changed: all that wait for it look again.
-UPDATE {schema}.keys
-   SET wake_at = {now}
- WHERE name = :name::text;
-
--- name: crowd
--- What runs in a queue counts under its limit from now on.
-UPDATE {schema}.jobs
-   SET limit_queue = :name::text
- WHERE status = 'running'
-   AND worker_id IS NOT NULL
-   AND queue = :queue::text
-   AND limit_queue IS NULL;
-
--- name: limits
--- Every limit, what runs under it, and what is parked for it, counted up to a cap.
-SELECT limits.name, limits.concurrency, limits.rate, limits.period, limits.keyed, limits.fair, limits.tasks,
-       limits.set_concurrency, limits.set_rate, limits.set_period,
-       (SELECT count(*) FROM (SELECT 1 FROM {schema}.jobs
-                               WHERE status = 'running' AND limit_key IS NOT NULL
-                                 AND limit_key >= limits.name || '=' AND limit_key < limits.name || '>' LIMIT :cap::int) AS counted)
-       + (SELECT count(*) FROM (SELECT 1 FROM {schema}.jobs
-                                 WHERE status = 'running' AND limit_name = limits.name LIMIT :cap::int) AS counted)
-       + (SELECT count(*) FROM (SELECT 1 FROM {schema}.jobs
-                                 WHERE status = 'running' AND limit_queue = limits.name LIMIT :cap::int) AS counted),
-       (SELECT count(*) FROM (SELECT 1 FROM {schema}.jobs
-                               WHERE status = 'blocked' AND limit_key IS NOT NULL
-                                 AND limit_key >= limits.name || '=' AND limit_key < limits.name || '>'
-                               ORDER BY limit_key, rank, run_at, id LIMIT :cap::int) AS counted)
-  FROM {schema}.limits
- ORDER BY limits.name;
-
--- name: place
--- How many stand in line in front of a job: of those parked for its key, or pending beside it; up to a cap.
-SELECT count(*)
-  FROM (SELECT 1
-          FROM {schema}.jobs
-         WHERE status = 'blocked' AND limit_key IS NOT NULL AND limit_key = :limit_key::text       --? parked
-         WHERE status = 'pending' AND queue = :queue::text AND type = :type::text AND NOT suspect  --? pending
-           AND (rank, run_at, id) < (:rank::bigint, :run_at::text::timestamptz, :id::uuid)
-         ORDER BY
-               limit_key,                                                                          --? parked
-               rank, run_at, id
-         LIMIT :cap::int) AS counted;
-
--- name: prune_keys
--- Forget keys that nobody uses: no job runs or waits under them, and their last starts are over.
-DELETE FROM {schema}.keys
- WHERE key = ANY(ARRAY(SELECT key
-                         FROM (SELECT key, name, starts, wake_at
-                                 FROM {schema}.keys
-                                WHERE key > :after::text
-                                ORDER BY key
-                                LIMIT :limit::int
-                                  FOR UPDATE SKIP LOCKED) AS some
-                        WHERE some.key <> some.name
-                          AND some.starts IS NULL
-                          AND some.wake_at IS NULL
-                          AND NOT EXISTS (SELECT 1 FROM {schema}.jobs WHERE status = 'running' AND limit_key = some.key)
-                          AND NOT EXISTS (SELECT 1 FROM {schema}.jobs WHERE status = 'blocked' AND limit_key = some.key)));
-
--- name: keys_edge
--- How far that look went: the last key, and how many there were.
-SELECT max(key), count(*)
-  FROM (SELECT key
-          FROM {schema}.keys
-         WHERE key > :after::text
-         ORDER BY key
-         LIMIT :limit::int) AS look;
 
 -- name: suspects
 -- The queues and types of jobs that wait to be run alone: a bounded look.
@@ -558,50 +342,6 @@ UPDATE {schema}.jobs
  WHERE jobs.id = new.id
    AND jobs.claim_no = new.claim_no
    AND COALESCE(jobs.status, '') = 'running'
-   AND jobs.id = ANY(ARRAY(SELECT held.id
-                             FROM {schema}.jobs AS held
-                            WHERE held.id = ANY(ARRAY(SELECT id FROM new))
-                            ORDER BY held.id
-                              FOR UPDATE                                                        --? wait
-                              FOR UPDATE SKIP LOCKED                                            --? skip
-                          ))
-RETURNING jobs.id::text, jobs.status;
-
--- name: recur
--- The end of a recurring job's run: the row waits for its next one, whatever happened. Who asked for a run meanwhile
--- gets it first.
-WITH new AS MATERIALIZED (
-    SELECT *
-      FROM json_to_recordset(:batch::json)
-        AS new (id uuid, claim_no bigint, run_at timestamptz, due_at timestamptz, ran boolean, failed boolean,
-                stopped boolean, error text, result text)
-)
-UPDATE {schema}.jobs
-   SET status = CASE WHEN jobs.rerun_at <= {now} THEN 'pending' ELSE 'scheduled' END,
-       attempts = 0,
-       run_at = COALESCE(jobs.rerun_at, new.run_at),
-       due_at = COALESCE(jobs.rerun_at, new.due_at),
-       last_run_at = CASE WHEN new.ran THEN jobs.started_at ELSE jobs.last_run_at END,
-       last_error = CASE WHEN new.failed THEN new.error WHEN new.ran AND NOT new.stopped THEN NULL ELSE jobs.last_error END,
-       consecutive_failures = CASE WHEN new.failed THEN jobs.consecutive_failures + 1
-                                   WHEN new.ran AND NOT new.stopped THEN 0
-                                   ELSE jobs.consecutive_failures END,
-       error = CASE WHEN new.failed THEN new.error WHEN new.ran AND NOT new.stopped THEN NULL ELSE jobs.error END,
-       result = CASE WHEN new.ran AND NOT new.failed AND NOT new.stopped THEN new.result::json ELSE jobs.result END,
-       worker_id = NULL,
-       started_at = NULL,
-       cancel_requested = false,
-       crashes = 0,
-       suspect = false,
-       verdict = NULL,
-       finish_no = jobs.claim_no,
-       rerun_at = NULL,
-       updated_at = {now}
-  FROM new
- WHERE jobs.id = new.id
-   AND jobs.claim_no = new.claim_no
-   AND COALESCE(jobs.status, '') = 'running'
-   AND jobs.schedule IS NOT NULL
    AND jobs.id = ANY(ARRAY(SELECT held.id
                              FROM {schema}.jobs AS held
                             WHERE held.id = ANY(ARRAY(SELECT id FROM new))
@@ -873,66 +613,6 @@ VALUES (:name::text, CASE WHEN :paused::boolean THEN {now} END,
 ON CONFLICT (name) DO UPDATE
    SET paused_at = CASE WHEN :paused::boolean THEN COALESCE(queues.paused_at, {now}) END,
        resume_at = excluded.resume_at;
-
--- name: find_schedule
--- A recurring job by its task and key, held for this transaction.
-SELECT {columns}
-  FROM {schema}.jobs
- WHERE type = :type::text
-   AND key = :key::text
-   AND status IN ({unfinished})
-   FOR UPDATE;
-
--- name: renew_schedule
--- A recurring job as it is asked for now: enabled, with these arguments; its next run stays.
-UPDATE {schema}.jobs
-   SET schedule = :schedule::text,
-       queue = :queue::text,
-       priority = :priority::bigint,
-       rank = CASE WHEN :aging::bigint IS NULL THEN -:priority::bigint
-                   ELSE (extract(epoch FROM run_at) * 1000000)::bigint - :priority::bigint * :aging::bigint END,
-       entity_type = :entity_type::text,
-       entity_id = :entity_id::text,
-       timeout = :timeout::double precision,
-       enabled = enabled OR :enables::boolean,
-       payload = :payload::text::json,
-       updated_at = {now}
- WHERE id = :holder::text::uuid
-   AND schedule IS NOT NULL;
-
--- name: enable_schedule
--- Let a recurring job run, or keep it from doing so; a run that has begun ends as it would.
-UPDATE {schema}.jobs
-   SET enabled = :enabled::boolean,
-       message = :message::text,
-       status = CASE WHEN :enabled::boolean OR status = 'running' THEN status ELSE 'scheduled' END,
-       updated_at = {now}
- WHERE id = :id::text::uuid
-   AND schedule IS NOT NULL;
-
--- name: move_schedule
--- Choose the next run of a recurring job; of one that runs, the run after this one.
-UPDATE {schema}.jobs
-   SET status = CASE WHEN status = 'running' THEN status
-                     WHEN COALESCE(:run_at::text::timestamptz, {now} + :delay::bigint * interval '1 microsecond') > {now} THEN 'scheduled'
-                     ELSE 'pending' END,
-       run_at = CASE WHEN status = 'running' THEN run_at
-                     ELSE COALESCE(:run_at::text::timestamptz, {now} + :delay::bigint * interval '1 microsecond') END,
-       due_at = CASE WHEN status = 'running' THEN due_at
-                     ELSE COALESCE(:run_at::text::timestamptz, {now} + :delay::bigint * interval '1 microsecond') END,
-       rerun_at = CASE WHEN status = 'running' THEN COALESCE(:run_at::text::timestamptz, {now} + :delay::bigint * interval '1 microsecond') END,
-       updated_at = {now}
- WHERE id = :id::text::uuid
-   AND schedule IS NOT NULL;
-
--- name: schedules
--- Recurring jobs by task and key, some at a time.
-SELECT {columns}
-  FROM {schema}.jobs
- WHERE schedule IS NOT NULL
-   AND (type, key) > (:type::text, :key::text)
- ORDER BY type, key
- LIMIT :limit::int;
 
 -- name: get
 -- Whole jobs by id.

@@ -1,0 +1,106 @@
+-- What recurring jobs need. The same names, in the same order, as ../sqlite/schedules.sql; written as statements.sql
+-- says.
+
+-- name: recur
+-- The end of a recurring job's run: the row waits for its next one, whatever happened. Who asked for a run meanwhile
+-- gets it first.
+WITH new AS MATERIALIZED (
+    SELECT *
+      FROM json_to_recordset(:batch::json)
+        AS new (id uuid, claim_no bigint, run_at timestamptz, due_at timestamptz, ran boolean, failed boolean,
+                stopped boolean, error text, result text)
+)
+UPDATE {schema}.jobs
+   SET status = CASE WHEN jobs.rerun_at <= {now} THEN 'pending' ELSE 'scheduled' END,
+       attempts = 0,
+       run_at = COALESCE(jobs.rerun_at, new.run_at),
+       due_at = COALESCE(jobs.rerun_at, new.due_at),
+       last_run_at = CASE WHEN new.ran THEN jobs.started_at ELSE jobs.last_run_at END,
+       last_error = CASE WHEN new.failed THEN new.error WHEN new.ran AND NOT new.stopped THEN NULL ELSE jobs.last_error END,
+       consecutive_failures = CASE WHEN new.failed THEN jobs.consecutive_failures + 1
+                                   WHEN new.ran AND NOT new.stopped THEN 0
+                                   ELSE jobs.consecutive_failures END,
+       error = CASE WHEN new.failed THEN new.error WHEN new.ran AND NOT new.stopped THEN NULL ELSE jobs.error END,
+       result = CASE WHEN new.ran AND NOT new.failed AND NOT new.stopped THEN new.result::json ELSE jobs.result END,
+       worker_id = NULL,
+       started_at = NULL,
+       cancel_requested = false,
+       crashes = 0,
+       suspect = false,
+       verdict = NULL,
+       finish_no = jobs.claim_no,
+       rerun_at = NULL,
+       updated_at = {now}
+  FROM new
+ WHERE jobs.id = new.id
+   AND jobs.claim_no = new.claim_no
+   AND COALESCE(jobs.status, '') = 'running'
+   AND jobs.schedule IS NOT NULL
+   AND jobs.id = ANY(ARRAY(SELECT held.id
+                             FROM {schema}.jobs AS held
+                            WHERE held.id = ANY(ARRAY(SELECT id FROM new))
+                            ORDER BY held.id
+                              FOR UPDATE                                                        --? wait
+                              FOR UPDATE SKIP LOCKED                                            --? skip
+                          ))
+RETURNING jobs.id::text, jobs.status;
+
+-- name: find_schedule
+-- A recurring job by its task and key, held for this transaction.
+SELECT {columns}
+  FROM {schema}.jobs
+ WHERE type = :type::text
+   AND key = :key::text
+   AND status IN ({unfinished})
+   FOR UPDATE;
+
+-- name: renew_schedule
+-- A recurring job as it is asked for now: enabled, with these arguments; its next run stays.
+UPDATE {schema}.jobs
+   SET schedule = :schedule::text,
+       queue = :queue::text,
+       priority = :priority::bigint,
+       rank = CASE WHEN :aging::bigint IS NULL THEN -:priority::bigint
+                   ELSE (extract(epoch FROM run_at) * 1000000)::bigint - :priority::bigint * :aging::bigint END,
+       entity_type = :entity_type::text,
+       entity_id = :entity_id::text,
+       timeout = :timeout::double precision,
+       enabled = enabled OR :enables::boolean,
+       payload = :payload::text::json,
+       updated_at = {now}
+ WHERE id = :holder::text::uuid
+   AND schedule IS NOT NULL;
+
+-- name: enable_schedule
+-- Let a recurring job run, or keep it from doing so; a run that has begun ends as it would.
+UPDATE {schema}.jobs
+   SET enabled = :enabled::boolean,
+       message = :message::text,
+       status = CASE WHEN :enabled::boolean OR status = 'running' THEN status ELSE 'scheduled' END,
+       updated_at = {now}
+ WHERE id = :id::text::uuid
+   AND schedule IS NOT NULL;
+
+-- name: move_schedule
+-- Choose the next run of a recurring job; of one that runs, the run after this one.
+UPDATE {schema}.jobs
+   SET status = CASE WHEN status = 'running' THEN status
+                     WHEN COALESCE(:run_at::text::timestamptz, {now} + :delay::bigint * interval '1 microsecond') > {now} THEN 'scheduled'
+                     ELSE 'pending' END,
+       run_at = CASE WHEN status = 'running' THEN run_at
+                     ELSE COALESCE(:run_at::text::timestamptz, {now} + :delay::bigint * interval '1 microsecond') END,
+       due_at = CASE WHEN status = 'running' THEN due_at
+                     ELSE COALESCE(:run_at::text::timestamptz, {now} + :delay::bigint * interval '1 microsecond') END,
+       rerun_at = CASE WHEN status = 'running' THEN COALESCE(:run_at::text::timestamptz, {now} + :delay::bigint * interval '1 microsecond') END,
+       updated_at = {now}
+ WHERE id = :id::text::uuid
+   AND schedule IS NOT NULL;
+
+-- name: schedules
+-- Recurring jobs by task and key, some at a time.
+SELECT {columns}
+  FROM {schema}.jobs
+ WHERE schedule IS NOT NULL
+   AND (type, key) > (:type::text, :key::text)
+ ORDER BY type, key
+ LIMIT :limit::int;
