@@ -104,7 +104,10 @@ class Holdfast:
         self.queues = Queues(self.runner)
         self.limits = Limits(self.runner)
         self.schedules = Schedules(self.runner)
-        self.clock = self.engine.clock
+
+    @property
+    def clock(self) -> Clock:
+        return self.engine.clock
 
     # tasks
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 
 from holdfast.duration import Duration, seconds
-from holdfast.engine import Engine, QueueInfo, WorkerInfo
+from holdfast.engine import Engine, QueueInfo, WorkerInfo, waiting
 from holdfast.errors import DatabaseError
 from holdfast.job import Job, Status
 
@@ -238,21 +238,30 @@ def why_it_waits(engine: Engine, job: Job) -> list[str]:
     now = engine.now()
     match job.status:
         case Status.BLOCKED:
-            return ["blocked: it waits for another job, or for room under a limit"]
+            return [_held_back(engine, job) or "it waits for another job"]
         case Status.SCHEDULED | Status.RETRYING:
             reasons = [_due(job, now)]
             if job.status is Status.RETRYING:
                 reasons.append(f"its last run failed; {_attempts_left(job)}")
             return reasons
         case Status.PENDING:
-            return _why_pending(job, engine.queues(cap=1), read_workers(engine))
+            reasons = _why_pending(job, engine.queues(cap=1), read_workers(engine))
+            limit = _held_back(engine, job)
+            return reasons if limit is None else [*reasons[:-1], limit]
         case Status.RUNNING:
             return list(_why_running(job, read_workers(engine)))
         case _:
             return []
 
 
+def _held_back(engine: Engine, job: Job) -> str | None:
+    return engine.run(lambda: waiting.held_back(engine.dialect, job), write=False)
+
+
 def _due(job: Job, now: datetime) -> str:
+    if not job.enabled:
+        why = "" if job.disabled_because is None else f" ({job.disabled_because})"
+        return f"disabled{why}: its run of {job.run_at:%Y-%m-%d %H:%M:%S} UTC is kept for later"
     left = (job.run_at - now).total_seconds()
     moment = f"{job.run_at:%Y-%m-%d %H:%M:%S} UTC"
     if left > 0:

@@ -110,6 +110,7 @@ class Job:
     limited: bool = False  #: its end makes room under some limit
     schedule: str | None = None  #: of a recurring job, as JSON
     enabled: bool = True
+    disabled_because: str | None = None  #: where it was not an operator who did so
     due_at: datetime | None = None  #: the moment of its schedule that `run_at` stands for
     last_run_at: datetime | None = None
     last_error: str | None = None

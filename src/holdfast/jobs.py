@@ -9,9 +9,10 @@ from uuid import UUID
 
 from holdfast import names
 from holdfast.aio import Runner, Step, Steps
-from holdfast.engine import Filter, Page, inspection, verbs, waiting
+from holdfast.engine import Filter, Page, inspection, verbs
 from holdfast.engine.script import Script
 from holdfast.errors import InvalidInput, InvalidTransition, JobNotFound, KeyConflict
+from holdfast.health import why_it_waits
 from holdfast.ids import parse_id
 from holdfast.job import Attempt, Job, Status
 
@@ -62,18 +63,12 @@ class Jobs:
         )
         return found
 
-    def why(self, id: str | UUID) -> str | None:
-        """Why a job waits, in words: "limit tmdb-api: 4 of 4 running, 17th in line". None: it does
-        not."""
-        return self._runner.go(self._why(id))
+    def why(self, id: str | UUID) -> list[str]:
+        """Why a job is not finished yet, in words: "limit tmdb-api: 4 of 4 running, 17th in line"."""
+        return why_it_waits(self._runner.engine, self.get(id))
 
-    async def awhy(self, id: str | UUID) -> str | None:
-        return await self._runner.ago(self._why(id))
-
-    def _why(self, id: str | UUID) -> Steps[str | None]:
-        job = yield from self._get(id)
-        reason: str | None = yield Step(lambda: waiting.why(self._dialect, job), write=False)
-        return reason
+    async def awhy(self, id: str | UUID) -> list[str]:
+        return await self._runner.hop(lambda: self.why(id))
 
     def search(self, *, limit: int | None = None, **filter: Any) -> Iterator[Job]:
         """All jobs that match, newest first, read page by page, without payloads and results."""
@@ -220,7 +215,9 @@ class Jobs:
         return settle(_only(before, id), after[0] if after else None, bool(changed))
 
     def _change_all(self, filter: Filter, verb: _Verb, limit: int | None) -> Steps[int]:
-        """In batches, each a transaction of its own, so that nobody waits for a million rows."""
+        """In batches, each a transaction of its own, so that nobody waits for a million rows. Recurring
+        jobs are spared, unless their entity or key is named: they are not what piles up."""
+        spare = filter.entity is None and filter.key is None and verb != self._cancelling
         total = 0
         after: str | None = None
         while limit is None or limit > 0:
@@ -228,7 +225,8 @@ class Jobs:
 
             def script(after: str | None = after, size: int = size) -> Script[_Changed]:
                 page = yield from inspection.search(self._dialect, filter, after, size)
-                changed = yield from verb([job.id for job in page.jobs])
+                wanted = [job.id for job in page.jobs if spare is False or job.schedule is None]
+                changed = yield from verb(wanted)
                 return len(page.jobs), len(changed), page.next
 
             seen: int
@@ -287,6 +285,11 @@ def _settle_cancel(before: Job, after: Job | None, changed: bool) -> Job:
         return after
     if before.status is Status.CANCELLED:
         return before
+    if before.schedule is not None:
+        raise InvalidTransition(
+            f"job {before.id} recurs, and does not run now: app.schedules.disable() or delete() keeps "
+            "it from running again"
+        )
     raise InvalidTransition(f"job {before.id} is {before.status}: it is too late to cancel it")
 
 

@@ -39,10 +39,10 @@ class Schedules:
         return job
 
     def get(self, type: str, key: str = CODE, *, tx: Any = None) -> Job:
-        return self._runner.go(self._step(scheduling.existing, type, key), tx)
+        return self._runner.go(self._step(scheduling.whole, type, key), tx)
 
     async def aget(self, type: str, key: str = CODE, *, tx: Any = None) -> Job:
-        return await self._runner.ago(self._step(scheduling.existing, type, key), tx)
+        return await self._runner.ago(self._step(scheduling.whole, type, key), tx)
 
     def enable(self, type: str, key: str = CODE, *, tx: Any = None) -> Job:
         """Let it run again; an overdue one does so at once."""

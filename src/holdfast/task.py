@@ -19,7 +19,7 @@ from holdfast.ids import new_id
 from holdfast.job import Job, NewJob, OnConflict
 from holdfast.limits import Limit, Rule, make_rule
 from holdfast.outcome import Policy
-from holdfast.recurrence import Missed, Schedule, first_run, make_schedule, to_json
+from holdfast.recurrence import Missed, Schedule, first_run, make_schedule, spread, to_json
 from holdfast.recurring import Recurring
 from holdfast.retry import Backoff
 
@@ -137,7 +137,9 @@ class Host(Protocol):
     """What a task needs of its application."""
 
     schedules: Any
-    clock: Clock
+
+    @property
+    def clock(self) -> Clock: ...
 
     def insert(self, jobs: Sequence[NewJob], options: Options) -> list[Job]: ...
 
@@ -220,11 +222,13 @@ class Using(Recurring, Generic[P]):
                 "schedule() takes start= for the first run, no delay, run_at, expires"
             )
         own = self.task.schedule
-        plan = own if own is not None and not options.recurs else options.schedule()
+        changed = dataclasses.replace(options, start=None).recurs
+        plan = own if own is not None and not changed else options.schedule()
         start = None if options.start is None else names.moment(options.start, "start")
         first = None
         if start is not None or plan.cron is not None:
             first = first_run(plan, self._host.clock.now(), start)
+            first = first if start is not None else spread(plan, first).run_at
         payload = self.task.arguments.encode(args, kwargs)
         pattern = options.new_job(self.task.name, payload, self.task.defaults, new_id())
         return dataclasses.replace(

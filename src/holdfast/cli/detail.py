@@ -50,7 +50,7 @@ def enabled(job: Job) -> Text:
     """Whether a recurring job is; where somebody said why it is not, that too."""
     if job.enabled:
         return Text("yes")
-    reason = f" ({clean(job.message)})" if job.message else ""
+    reason = f" ({clean(job.disabled_because)})" if job.disabled_because else ""
     return Text(f"no{reason}", style="yellow")
 
 
@@ -82,8 +82,7 @@ def _fields(job: Job, now: datetime) -> Iterator[tuple[str, Text]]:
         moment: datetime | None = getattr(job, name)
         if moment is not None:
             yield name, Text(both(moment, now))
-    explains = job.schedule is not None and not job.enabled  # then the message is said above
-    if (job.progress is not None or job.message is not None) and not explains:
+    if job.progress is not None or job.message is not None:
         percent = "" if job.progress is None else f"{job.progress:.0f}% "
         yield "progress", Text(clean(f"{percent}{job.message or ''}"))
     yield "payload", Text(clean(to_json(job.payload, indent=None)))

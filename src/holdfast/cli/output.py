@@ -24,7 +24,15 @@ FIELDS = (
     "limit_key",
 )
 RECURRING = (  #: fields that only recurring jobs have
-    *("schedule", "enabled", "due_at", "last_run_at", "last_error", "consecutive_failures"),
+    *(
+        "schedule",
+        "enabled",
+        "disabled_because",
+        "due_at",
+        "last_run_at",
+        "last_error",
+        "consecutive_failures",
+    ),
 )
 STYLES: Mapping[str, str] = {
     Status.BLOCKED: "magenta",

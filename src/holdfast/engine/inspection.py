@@ -14,7 +14,8 @@ COLUMNS = (
     "id, type, queue, status, priority, rank, key, entity_type, entity_id, attempts, max_attempts,"
     " crashes, claim_no, worker_id, timeout, created_at, updated_at, run_at, started_at,"
     " completed_at, keep_until, error, progress, message, cancel_requested, verdict, expires_at,"
-    " limit_key, schedule, enabled, due_at, last_run_at, last_error, consecutive_failures"
+    " limit_key, schedule, enabled, disabled_because, due_at, last_run_at, last_error,"
+    " consecutive_failures"
 )
 _WIDTH = COLUMNS.count(",") + 1
 LAST_ID = "ffffffff-ffff-ffff-ffff-ffffffffffff"
@@ -65,10 +66,11 @@ def columns_to_job(dialect: Reader, row: Row, body: Body | None = None) -> Job:
         limit_key=row[27],
         schedule=row[28],
         enabled=bool(row[29]),
-        due_at=None if row[30] is None else moment(row[30]),
-        last_run_at=None if row[31] is None else moment(row[31]),
-        last_error=row[32],
-        consecutive_failures=row[33],
+        disabled_because=row[30],
+        due_at=None if row[31] is None else moment(row[31]),
+        last_run_at=None if row[32] is None else moment(row[32]),
+        last_error=row[33],
+        consecutive_failures=row[34],
         body=Body(row[_WIDTH], row[_WIDTH + 1]) if len(row) > _WIDTH else body,
     )
 

@@ -56,16 +56,16 @@ def schedule(dialect: Dialect, new: NewJob, *, enables: bool = True) -> Script[J
 
 
 def enable(
-    dialect: Dialect, type: str, key: str, enabled: bool, message: str | None = None
+    dialect: Dialect, type: str, key: str, enabled: bool, because: str | None = None
 ) -> Script[Job]:
     job = yield from existing(dialect, type, key)
-    return (yield from set_enabled(dialect, job, enabled, message))
+    return (yield from set_enabled(dialect, job, enabled, because))
 
 
 def set_enabled(
-    dialect: Dialect, job: Job, enabled: bool, message: str | None = None
+    dialect: Dialect, job: Job, enabled: bool, because: str | None = None
 ) -> Script[Job]:
-    params = {"now": dialect.now(), "id": job.id, "enabled": enabled, "message": message}
+    params = {"now": dialect.now(), "id": job.id, "enabled": enabled, "because": because}
     yield Run("enable_schedule", params)
     if enabled:
         yield from wake([job.queue])  # it may be overdue
@@ -88,9 +88,15 @@ def move(dialect: Dialect, type: str, key: str, at: datetime | None, after: floa
 
 def remove(dialect: Dialect, type: str, key: str) -> Script[Job]:
     """The only end of a recurring job."""
-    job = yield from existing(dialect, type, key)
+    job = yield from whole(dialect, type, key)
     yield Run("delete", {}, [{"job_id": job.id}])
     return job
+
+
+def whole(dialect: Dialect, type: str, key: str) -> Script[Job]:
+    """With its arguments."""
+    job = yield from existing(dialect, type, key)
+    return (yield from get(dialect, [job.id]))[0]
 
 
 def sync(dialect: Dialect, type: str, key: str, condition: Condition) -> Script[Job]:

@@ -23,6 +23,7 @@ GONE = "gone from the code"
 def declare(app: Holdfast) -> None:
     rules = [task.rule for task in app.tasks.values() if task.rule is not None]
     app.engine.declare([row for rule in rules for row in rule.declared])
+    _forget_limits(app)
     for task in app.tasks.values():
         if task.schedule is not None:
             app.engine.run(lambda task=task: _written(app.engine, task, app), write=True)  # type: ignore[misc]
@@ -38,6 +39,16 @@ def declare(app: Holdfast) -> None:
         )
 
 
+def _forget_limits(app: Holdfast) -> None:
+    """Those of our tasks that no task has any more; what waits for them is let go."""
+    declared = {row.name for task in app.tasks.values() if task.rule for row in task.rule.declared}
+    for limit in app.limits.list():
+        ours = limit.tasks and set(limit.tasks) <= app.tasks.keys()
+        if ours and limit.name not in declared:
+            app.limits.forget(limit.name)
+            logger.warning("the limit %s is gone from the code: it holds no more", limit.name)
+
+
 def _written(engine: Engine, task: Task[Any, Any], app: Holdfast) -> Script[None]:
     """The row of a schedule at a task, made or brought up to date."""
     dialect, plan = engine.dialect, task.schedule
@@ -50,7 +61,7 @@ def _written(engine: Engine, task: Task[Any, Any], app: Holdfast) -> Script[None
         logger.info("task %s recurs from now on, next at %s", task.name, job.run_at.isoformat())
         return
     changed = found.schedule != new.schedule
-    back = found.message == GONE
+    back = found.disabled_because == GONE
     yield from scheduling.schedule(dialect, new, enables=back)
     if back:
         yield from scheduling.set_enabled(dialect, found, True)

@@ -30,7 +30,7 @@ def forejudged(execution: Execution) -> Raised | Late | None:
     comes too late."""
     job = execution.job
     begun = job.started_at or job.run_at
-    if job.expires_at is not None and job.expires_at <= begun:
+    if job.expires_at is not None and job.expires_at <= begun and job.attempts <= 1:
         return Late(f"Expired: it was to begin before {job.expires_at.isoformat()}")
     if job.schedule is not None and _is_missed(job.schedule, job.run_at, begun):
         return Late(None)

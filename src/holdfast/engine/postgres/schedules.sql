@@ -13,6 +13,8 @@ WITH new AS MATERIALIZED (
 UPDATE {schema}.jobs
    SET status = CASE WHEN jobs.rerun_at <= {now} THEN 'pending' ELSE 'scheduled' END,
        attempts = 0,
+       rank = CASE WHEN jobs.rank = -jobs.priority THEN jobs.rank
+                   ELSE jobs.rank + (extract(epoch FROM COALESCE(jobs.rerun_at, new.run_at) - jobs.run_at) * 1000000)::bigint END,
        run_at = COALESCE(jobs.rerun_at, new.run_at),
        due_at = COALESCE(jobs.rerun_at, new.due_at),
        last_run_at = CASE WHEN new.ran THEN jobs.started_at ELSE jobs.last_run_at END,
@@ -66,6 +68,7 @@ UPDATE {schema}.jobs
        entity_id = :entity_id::text,
        timeout = :timeout::double precision,
        enabled = enabled OR :enables::boolean,
+       disabled_because = CASE WHEN NOT :enables::boolean THEN disabled_because END,
        payload = :payload::text::json,
        updated_at = {now}
  WHERE id = :holder::text::uuid
@@ -75,7 +78,7 @@ UPDATE {schema}.jobs
 -- Let a recurring job run, or keep it from doing so; a run that has begun ends as it would.
 UPDATE {schema}.jobs
    SET enabled = :enabled::boolean,
-       message = :message::text,
+       disabled_because = :because::text,
        status = CASE WHEN :enabled::boolean OR status = 'running' THEN status ELSE 'scheduled' END,
        updated_at = {now}
  WHERE id = :id::text::uuid
@@ -87,6 +90,8 @@ UPDATE {schema}.jobs
    SET status = CASE WHEN status = 'running' THEN status
                      WHEN COALESCE(:run_at::text::timestamptz, {now} + :delay::bigint * interval '1 microsecond') > {now} THEN 'scheduled'
                      ELSE 'pending' END,
+       rank = CASE WHEN status = 'running' OR rank = -priority THEN rank
+                   ELSE rank + (extract(epoch FROM COALESCE(:run_at::text::timestamptz, {now} + :delay::bigint * interval '1 microsecond') - run_at) * 1000000)::bigint END,
        run_at = CASE WHEN status = 'running' THEN run_at
                      ELSE COALESCE(:run_at::text::timestamptz, {now} + :delay::bigint * interval '1 microsecond') END,
        due_at = CASE WHEN status = 'running' THEN due_at

@@ -611,7 +611,9 @@ INSERT INTO {schema}.queues (name, paused_at, resume_at)
 VALUES (:name::text, CASE WHEN :paused::boolean THEN {now} END,
         COALESCE(:resume_at::text::timestamptz, {now} + :resume_in::bigint * interval '1 microsecond'))
 ON CONFLICT (name) DO UPDATE
-   SET paused_at = CASE WHEN :paused::boolean THEN COALESCE(queues.paused_at, {now}) END,
+   SET paused_at = CASE WHEN NOT :paused::boolean THEN NULL
+                        WHEN queues.resume_at <= {now} THEN {now}
+                        ELSE COALESCE(queues.paused_at, {now}) END,
        resume_at = excluded.resume_at;
 
 -- name: get

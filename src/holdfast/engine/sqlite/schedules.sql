@@ -7,6 +7,7 @@
 UPDATE holdfast_jobs
    SET status = CASE WHEN rerun_at <= {now} THEN 'pending' ELSE 'scheduled' END,
        attempts = 0,
+       rank = CASE WHEN rank = -priority THEN rank ELSE rank + COALESCE(rerun_at, :run_at) - run_at END,
        run_at = COALESCE(rerun_at, :run_at),
        due_at = COALESCE(rerun_at, :due_at),
        last_run_at = CASE WHEN :ran THEN started_at ELSE last_run_at END,
@@ -49,6 +50,7 @@ UPDATE holdfast_jobs
        entity_id = :entity_id,
        timeout = :timeout,
        enabled = CASE WHEN :enables THEN 1 ELSE enabled END,
+       disabled_because = CASE WHEN NOT :enables THEN disabled_because END,
        updated_at = {now}
  WHERE id = :holder
    AND schedule IS NOT NULL;
@@ -60,7 +62,7 @@ UPDATE holdfast_payloads
 -- Let a recurring job run, or keep it from doing so; a run that has begun ends as it would.
 UPDATE holdfast_jobs
    SET enabled = :enabled,
-       message = :message,
+       disabled_because = :because,
        status = CASE WHEN :enabled OR status = 'running' THEN status ELSE 'scheduled' END,
        updated_at = {now}
  WHERE id = :id
@@ -72,6 +74,7 @@ UPDATE holdfast_jobs
    SET status = CASE WHEN status = 'running' THEN status
                      WHEN COALESCE(:run_at, {now} + :delay) > {now} THEN 'scheduled'
                      ELSE 'pending' END,
+       rank = CASE WHEN status = 'running' OR rank = -priority THEN rank ELSE rank + COALESCE(:run_at, {now} + :delay) - run_at END,
        run_at = CASE WHEN status = 'running' THEN run_at ELSE COALESCE(:run_at, {now} + :delay) END,
        due_at = CASE WHEN status = 'running' THEN due_at ELSE COALESCE(:run_at, {now} + :delay) END,
        rerun_at = CASE WHEN status = 'running' THEN COALESCE(:run_at, {now} + :delay) END,

@@ -457,7 +457,7 @@ SELECT id, claim_no, cancel_requested
 INSERT INTO holdfast_queues (name, paused_at, resume_at)
 VALUES (:name, CASE WHEN :paused THEN {now} END, COALESCE(:resume_at, {now} + :resume_in))
 ON CONFLICT (name) DO UPDATE
-   SET paused_at = CASE WHEN :paused THEN COALESCE(paused_at, {now}) END,
+   SET paused_at = CASE WHEN NOT :paused THEN NULL WHEN resume_at <= {now} THEN {now} ELSE COALESCE(paused_at, {now}) END,
        resume_at = excluded.resume_at;
 
 -- name: get

@@ -37,6 +37,7 @@ CREATE TABLE {schema}.jobs (
     limit_queue      text COLLATE "C",
     schedule         text,
     enabled          boolean     NOT NULL DEFAULT true,
+    disabled_because text,
     due_at           timestamptz,
     last_run_at      timestamptz,
     last_error       text,

@@ -37,6 +37,7 @@ CREATE TABLE holdfast_jobs (
     limit_queue      TEXT,
     schedule         TEXT,
     enabled          INTEGER NOT NULL DEFAULT 1,
+    disabled_because TEXT,
     due_at           INTEGER,
     last_run_at      INTEGER,
     last_error       TEXT,
