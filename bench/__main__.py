@@ -10,7 +10,7 @@ from typing import TypeVar
 from rich.console import Console
 from rich.table import Table
 
-from bench import cases, postgres_cases, sqlite_cases, worker_cases
+from bench import cases, limit_cases, postgres_cases, sqlite_cases, worker_cases
 from bench.cases import Case
 from bench.measure import FULL, QUICK, Pace, Row
 from bench.places import PostgresPlace, SqlitePlace, open_postgres, open_sqlite
@@ -58,6 +58,7 @@ def measure(
     if engine in ("sqlite", "all"):
         of_sqlite: list[Case[SqlitePlace]] = [
             *cases.shared(),
+            *limit_cases.of_limits(),
             *sqlite_cases.only_sqlite(),
             *worker_cases.of_workers(),
         ]
@@ -65,6 +66,7 @@ def measure(
     if engine in ("postgres", "all"):
         of_postgres: list[Case[PostgresPlace]] = [
             *cases.shared(),
+            *limit_cases.of_limits(),
             *postgres_cases.only_postgres(),
             *worker_cases.of_workers(),
         ]

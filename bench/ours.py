@@ -20,7 +20,7 @@ class Ours:
     encoded. Claims and finishes go to the engine, as a worker's do."""
 
     def __init__(self, url: str) -> None:
-        self._app = Holdfast(url, auto_migrate=True)
+        self._app = self.app = Holdfast(url, auto_migrate=True)
         self._task = register(self._app)
         self._engine = self._app.engine
         self._engine.beat(WORKER, "{}")

@@ -195,7 +195,10 @@ def _key_of(
 
 
 def _key(name: str, value: Any) -> str:
-    text = value if isinstance(value, str) else json.dumps(value, sort_keys=True, default=str)
+    if isinstance(value, str) or type(value) is int:  # mostly, and json.dumps takes its time
+        text = str(value)
+    else:
+        text = json.dumps(value, sort_keys=True, default=str)
     return f"{name}={text.replace(chr(0), '')}"[:_LONGEST_KEY]
 
 
@@ -338,6 +341,10 @@ def admit(
     seen: set[str] = set()
     for candidate in candidates:
         rule, key = candidate.rule, candidate.key
+        if rule is None and queue is None:  # the others must not pay for those with limits
+            if len(result.take) < free:
+                result.take.append(candidate)
+            continue
         room = None if key is None else keyed.get(key)
         if key is not None and room is None:
             continue

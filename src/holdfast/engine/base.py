@@ -104,14 +104,34 @@ class BaseEngine(Engine):
         rules: Mapping[str, Rule] = NO_RULES,
     ) -> Fetched:
         mine = {type: rules[type] for type in types if type in rules}
-        if not mine and queue not in self._crowded:
-            found = self._fetch(queue, limit, worker, types)
-            if found.jobs or not self._is_crowded(queue):
-                return found
+        crowded = queue in self._crowded
+        found = Fetched([], False)
+        if not crowded:
+            if mine:
+                found = self._fetch_limited(queue, limit, worker, types, mine, crowded=False)
+            else:
+                found = self._fetch(queue, limit, worker, types)
+            crowded = not found.jobs and not found.more and self._is_crowded(queue)
+        if crowded:
+            found = self._fetch_limited(queue, limit, worker, types, mine, crowded=True)
+        return found
+
+    def _fetch_limited(
+        self,
+        queue: str,
+        limit: int,
+        worker: str,
+        types: Sequence[str],
+        rules: Mapping[str, Rule],
+        *,
+        crowded: bool,
+    ) -> Fetched:
         wanted = [{"type": type, **self._beginning} for type in types]
         scan = self._scan.get(queue, 0)
         limited = self.run(
-            lambda: claims.claim_limited(self.dialect, queue, limit, worker, wanted, mine, scan),
+            lambda: claims.claim_limited(
+                self.dialect, queue, limit, worker, wanted, rules, scan=scan, crowded=crowded
+            ),
             write=True,
         )
         (self._crowded.add if limited.crowded else self._crowded.discard)(queue)

@@ -81,10 +81,13 @@ def claim_limited(
     worker: str,
     wanted: Wanted,
     rules: Mapping[str, Rule],
+    *,
     scan: int,
+    crowded: bool,
 ) -> Script[Limited]:
-    """With limits. `scan`: how many jobs of a type whose limit has keys to look at."""
-    whole = yield from _whole(dialect, [queue], rules)
+    """With limits. `scan`: how many jobs of a type whose limit has keys to look at. `crowded`: the
+    queue itself may have a limit; if it has, and this is False, nothing is found."""
+    whole = yield from _whole(dialect, [queue] if crowded else [], rules)
     crowd = whole.get(QUEUE + queue)
     allowed = []
     for one in wanted:
@@ -96,11 +99,11 @@ def claim_limited(
                 looked = max(most, scan, FAIR if rule.fair else 0)
             allowed.append({**one, "limit": looked})
     params = {"now": dialect.now(), "queue": queue, "worker": worker}
-    rows = yield from _look_at_each(
-        dialect, params, allowed, max([free, *(one["limit"] for one in allowed)])
-    )
+    most = max([free, *(one["limit"] for one in allowed)])
+    guard = () if crowded else ("unlimited",)
+    rows = yield from _look_at_each(dialect, params, allowed, most, guard)
     admitted, keyed, faults = yield from _admit(dialect, rows, free, rules, whole, crowd)
-    jobs = yield from _take_limited(dialect, admitted.take, params, crowd)
+    jobs = yield from _take_all(dialect, admitted.take, params, crowd)
     yield from _park(dialect, admitted)
     parked = {candidate.key for candidate in admitted.park if candidate.key is not None}
     yield from spend(dialect, [*whole.values(), *keyed.values()], parked)
@@ -132,16 +135,20 @@ def _rooms_of(rule: Rule | None, crowd: Room | None, whole: Mapping[str, Room]) 
 
 
 def _look_at_each(
-    dialect: Dialect, params: Mapping[str, Any], wanted: Wanted, limit: int
+    dialect: Dialect,
+    params: Mapping[str, Any],
+    wanted: Wanted,
+    limit: int,
+    guard: Sequence[str],
 ) -> Script[list[Row]]:
     """Each type up to a limit of its own, all in the order of running."""
     if not wanted:
         return []
     if dialect.claims_in_one:
-        return (yield from _look({**params, "limit": limit}, wanted))
+        return (yield from _look({**params, "limit": limit}, wanted, *guard))
     rows: list[Row] = []
     for one in wanted:
-        rows += yield from _look({**params, "limit": one["limit"]}, [one])
+        rows += yield from _look({**params, "limit": one["limit"]}, [one], *guard)
     rows.sort(key=lambda row: (row[4], row[14], row[0]))
     return rows[:limit]
 
@@ -159,21 +166,41 @@ def _admit(
     faults: dict[str, str] = {}
     for row in rows:
         rule, key = rules.get(row[1]), None
-        if rule is not None and rule.key_of is not None and rule.keyed is not None:
+        if rule is None:
+            candidates.append(Candidate(row, None, None))
+            continue
+        if rule.key_of is not None and rule.keyed is not None:
             try:
                 key = rule.key_of(row[-1])
                 named[key] = rule.keyed
             except Exception as problem:  # the job's own failure: it is recorded when it is claimed
                 faults[row[0]] = f"its limit {rule.keyed!r} has no key for it: {problem!r}"[:1000]
         candidates.append(Candidate(row, rule, key, has_turn=row[24] == key))
-    if named:
-        keys = [{"key": key, "name": name} for key, name in sorted(named.items())]
-        yield Run("add_keys", {}, keys)
     keyed = yield from rooms(dialect, named, "keyed")
-    if named.keys() - keyed.keys():  # a limit that nobody has declared yet, or a key just forgotten
+    if missing := named.keys() - keyed.keys():
+        yield Run("add_keys", {}, [{"key": key, "name": named[key]} for key in sorted(missing)])
+        keyed = yield from rooms(dialect, named, "keyed")
+    if named.keys() - keyed.keys():  # a limit that nobody has declared yet
         yield from declare(dialect, [one for rule in rules.values() for one in rule.declared])
         keyed = yield from rooms(dialect, named, "keyed")
     return admit(candidates, free, whole, crowd, keyed), keyed, faults
+
+
+def _take_all(
+    dialect: Dialect,
+    taken: Sequence[Candidate[Row]],
+    params: Mapping[str, Any],
+    crowd: Room | None,
+) -> Script[list[Job]]:
+    """In the order of running; those without limits as if there were none."""
+    if crowd is not None or all(one.rule is not None for one in taken):
+        return (yield from _take_limited(dialect, taken, params, crowd))
+    jobs = yield from _take(dialect, [one.row for one in taken if one.rule is None], params)
+    limited = [one for one in taken if one.rule is not None]
+    if limited:
+        jobs += yield from _take_limited(dialect, limited, params, crowd)
+        jobs.sort(key=order_of_running)
+    return jobs
 
 
 def _take_limited(

@@ -191,6 +191,7 @@ WITH wanted AS MATERIALIZED (
      WHERE EXISTS (SELECT 1 FROM {schema}.workers WHERE id = :worker::text AND died_at IS NULL)
        AND NOT EXISTS (SELECT 1 FROM {schema}.queues
                         WHERE name = :queue::text AND paused_at IS NOT NULL AND (resume_at IS NULL OR resume_at > {now}))
+       AND NOT EXISTS (SELECT 1 FROM {schema}.limits WHERE name = 'queue:' || :queue::text)                --? unlimited
 ), best AS MATERIALIZED (
     SELECT head.id, head.rank, head.run_at
       FROM wanted
