@@ -211,7 +211,7 @@ def test_why_a_later_job_waits(command: Command, now: Engine):
     now.finish([retry_later(tried, "E: no", delay=3600.0)])
     assert "2 of 3 attempts are left" in waits(command, tried.id)
     overdue = in_status(now, Status.BLOCKED)
-    assert "blocked" in waits(command, overdue.id)
+    assert "waits for another job" in waits(command, overdue.id)
 
 
 def test_why_a_running_job_does_not_end(command: Command, now: Engine):

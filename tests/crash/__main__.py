@@ -30,6 +30,8 @@ NAMES = (
     "pills",
     "stuck",
     "points",
+    "limits",
+    "recurring",
 )
 
 

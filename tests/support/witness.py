@@ -26,12 +26,15 @@ class Witness:
         *,
         pid: int | None = None,
         at: float | None = None,
+        worker: str = "-",
+        under: str = "-",
     ) -> None:
-        """start, end, accepted: of a claim; kill, freeze: of a process. `at`: when it was, if not
-        now."""
+        """start, end, accepted: of a claim; kill, freeze: of a process; dead: of a worker. `at`: when
+        it was, if not now. `under`: the limits or the due moment that a run is for; no spaces."""
         pid = os.getpid() if pid is None else pid
         at = time.monotonic() if at is None else at
-        os.write(self._file, f"\n{what} {job} {claim_no} {pid} {at:.6f} .".encode())
+        line = f"\n{what} {job} {claim_no} {pid} {at:.6f} {worker} {under} ."
+        os.write(self._file, line.encode())
 
     def close(self) -> None:
         os.close(self._file)
@@ -43,15 +46,17 @@ class Fact(NamedTuple):
     claim_no: int
     pid: int
     at: float
+    worker: str = "-"  #: its id: a process that was taken for dead has another one afterwards
+    under: str = "-"  #: limits, with commas between them
 
 
 def read(path: str | Path) -> list[Fact]:
     facts = []
     for line in Path(path).read_text().splitlines():
         words = line.split()
-        if len(words) == 6 and words[-1] == ".":  # else torn: by a kill, or not yet whole
-            what, job, claim_no, pid, at, _ = words
-            facts.append(Fact(what, job, int(claim_no), int(pid), float(at)))
+        if len(words) == 8 and words[-1] == ".":  # else torn: by a kill, or not yet whole
+            what, job, claim_no, pid, at, worker, under, _ = words
+            facts.append(Fact(what, job, int(claim_no), int(pid), float(at), worker, under))
     return sorted(facts, key=lambda fact: fact.at)
 
 
@@ -73,6 +78,7 @@ class _Run(NamedTuple):
     pid: int
     begin: float
     end: float
+    under: str = "-"
 
 
 def check(
@@ -81,8 +87,10 @@ def check(
     statuses: Mapping[str, str],
     *,
     finals: Collection[str] = ("completed",),
+    limits: Mapping[str, int] | None = None,
 ) -> Findings:
-    """`statuses`: of every job that the database has, at the end. `finals`: how jobs may end."""
+    """`statuses`: of every job that the database has, at the end. `finals`: how jobs may end.
+    `limits`: how many may run at once under each name that a start has in its `under`."""
     expected = set(enqueued)
     findings = Findings()
     findings.lost = [id for id in expected if statuses.get(id) not in finals]
@@ -104,14 +112,52 @@ def check(
         if fact.what == "accepted":
             accepted[fact.job, fact.claim_no] += 1
     findings.finished_twice = [f"{claim}" for claim, times in accepted.items() if times > 1]
+    findings.over_limit = _over(runs, limits or {})
     return findings
 
 
+def _over(runs: Collection[_Run], limits: Mapping[str, int]) -> list[str]:
+    """The starts that were one too many."""
+    found = []
+    for name, crowds in _crowds(runs).items():
+        most = limits.get(name)
+        found += [
+            f"{name}: {len(crowd)} of {most} at once: {sorted(crowd)}"
+            for crowd in crowds
+            if most is not None and len(crowd) > most
+        ]
+    return found
+
+
+def most_at_once(facts: Collection[Fact]) -> dict[str, int]:
+    """How many ran at once under each limit, at the most: whether it was ever full."""
+    found = _crowds(_runs(facts))
+    return {name: max(len(crowd) for crowd in crowds) for name, crowds in found.items()}
+
+
+def _crowds(runs: Collection[_Run]) -> dict[str, list[frozenset[_Run]]]:
+    """Of each limit, what ran at each start under it. Of one moment, ends come before starts."""
+    moments: dict[str, list[tuple[float, int, _Run]]] = defaultdict(list)
+    for run in runs:
+        for name in run.under.split(",") if run.begin < run.end else ():
+            moments[name] += [(run.begin, 1, run), (run.end, 0, run)]
+    crowds: dict[str, list[frozenset[_Run]]] = defaultdict(list)
+    for name, times in moments.items():
+        live: set[_Run] = set()
+        for _, begins, run in sorted(times):
+            (live.add if begins else live.discard)(run)
+            if begins:
+                crowds[name].append(frozenset(live))
+    return crowds
+
+
 def _runs(facts: Collection[Fact]) -> list[_Run]:
-    """Each run from its start to its end, or to the death of its process. One that was frozen until
-    others declared it dead is taken for dead: what it does later must change nothing."""
+    """Each run from its start to its end, or to the death of its process. One whose worker others
+    declared dead counts until then (or, where nobody wrote that down, until it was frozen): what it
+    does later must change nothing."""
     deaths: dict[int, list[float]] = defaultdict(list)
     freezes: dict[int, list[float]] = defaultdict(list)
+    declared = {fact.worker: fact.at for fact in facts if fact.what == "dead"}
     for fact in facts:
         if fact.what == "kill":
             deaths[fact.pid].append(fact.at)
@@ -125,5 +171,8 @@ def _runs(facts: Collection[Fact]) -> list[_Run]:
             # A kill is noted by the moment before it, and a number may become another process's.
             death = next((at for at in deaths[fact.pid] if at > fact.at - 1.0), float("inf"))
             freeze = next((at for at in freezes[fact.pid] if at >= fact.at), float("inf"))
-            found.append(_Run(fact.job, fact.claim_no, fact.pid, fact.at, min(end, death, freeze)))
+            if fact.at > declared.get(fact.worker, float("inf")):
+                continue  # it was taken for dead already: nobody believes what it does
+            end = max(fact.at, min(end, death, declared.get(fact.worker, freeze)))
+            found.append(_Run(fact.job, fact.claim_no, fact.pid, fact.at, end, fact.under))
     return found

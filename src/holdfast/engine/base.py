@@ -116,6 +116,11 @@ class BaseEngine(Engine):
             found = self._fetch_limited(queue, limit, worker, types, mine, crowded=True)
         return found
 
+    def _fetch_others(self, queue: str, limit: int, worker: str, types: Sequence[str]) -> Fetched:
+        """Somebody holds a limit and does not go on: what has none need not wait for that."""
+        jobs = self._fetch(queue, limit, worker, types).jobs if types else []
+        return Fetched(jobs, more=bool(jobs), due=0.1)
+
     def _fetch_limited(
         self,
         queue: str,
@@ -128,12 +133,18 @@ class BaseEngine(Engine):
     ) -> Fetched:
         wanted = [{"type": type, **self._beginning} for type in types]
         scan = self._scan.get(queue, 0)
-        limited = self.run(
-            lambda: claims.claim_limited(
-                self.dialect, queue, limit, worker, wanted, rules, scan=scan, crowded=crowded
-            ),
-            write=True,
-        )
+        try:
+            limited = self.run(
+                lambda: claims.claim_limited(
+                    self.dialect, queue, limit, worker, wanted, rules, scan=scan, crowded=crowded
+                ),
+                write=True,
+            )
+        except DatabaseBusy:
+            if not self.dialect.claims_in_one:
+                raise  # the whole database is held, and not a key
+            others = [type for type in types if type not in rules and not crowded]
+            return self._fetch_others(queue, limit, worker, others)
         (self._crowded.add if limited.crowded else self._crowded.discard)(queue)
         self._scan[queue] = min(SCAN, max(100, 4 * scan)) if limited.parked else scan // 2
         return Fetched(limited.jobs, limited.more, limited.due)

@@ -102,7 +102,9 @@ def claim_limited(
     most = max([free, *(one["limit"] for one in allowed)])
     guard = () if crowded else ("unlimited",)
     rows = yield from _look_at_each(dialect, params, allowed, most, guard)
-    admitted, keyed, faults = yield from _admit(dialect, rows, free, rules, whole, crowd)
+    candidates, named, faults = _candidates(rows, rules)
+    keyed = yield from _keyed(dialect, named, rules)
+    admitted = admit(candidates, free, whole, crowd, keyed)
     jobs = yield from _take_all(dialect, admitted.take, params, crowd)
     yield from _park(dialect, admitted)
     parked = {candidate.key for candidate in admitted.park if candidate.key is not None}
@@ -153,14 +155,11 @@ def _look_at_each(
     return rows[:limit]
 
 
-def _admit(
-    dialect: Dialect,
-    rows: Sequence[Row],
-    free: int,
-    rules: Mapping[str, Rule],
-    whole: Mapping[str, Room],
-    crowd: Room | None,
-) -> Script[tuple[Admitted[Row], dict[str, Room], dict[str, str]]]:
+def _candidates(
+    rows: Sequence[Row], rules: Mapping[str, Rule]
+) -> tuple[list[Candidate[Row]], dict[str, str], dict[str, str]]:
+    """Who may be chosen; the keys of their limits, with the limits' names; and whose key cannot be
+    made, with the reason."""
     candidates: list[Candidate[Row]] = []
     named: dict[str, str] = {}
     faults: dict[str, str] = {}
@@ -176,6 +175,14 @@ def _admit(
             except Exception as problem:  # the job's own failure: it is recorded when it is claimed
                 faults[row[0]] = f"its limit {rule.keyed!r} has no key for it: {problem!r}"[:1000]
         candidates.append(Candidate(row, rule, key, has_turn=row[24] == key))
+    return candidates, named, faults
+
+
+def _keyed(
+    dialect: Dialect, named: Mapping[str, str], rules: Mapping[str, Rule]
+) -> Script[dict[str, Room]]:
+    """The rooms of keys, all of them locked in one go: those of two claims in two orders would wait
+    for each other."""
     keyed = yield from rooms(dialect, named, "keyed")
     if missing := named.keys() - keyed.keys():
         yield Run("add_keys", {}, [{"key": key, "name": named[key]} for key in sorted(missing)])
@@ -183,7 +190,7 @@ def _admit(
     if named.keys() - keyed.keys():  # a limit that nobody has declared yet
         yield from declare(dialect, [one for rule in rules.values() for one in rule.declared])
         keyed = yield from rooms(dialect, named, "keyed")
-    return admit(candidates, free, whole, crowd, keyed), keyed, faults
+    return keyed
 
 
 def _take_all(
@@ -262,9 +269,11 @@ def claim_suspect(
     if not rows:
         return []
     whole = yield from _whole(dialect, queues, rules)
-    for row in rows:
-        crowd = whole.get(QUEUE + row[2])
-        admitted, keyed, _ = yield from _admit(dialect, [row], 1, rules, whole, crowd)
+    candidates, named, _ = _candidates(rows, rules)
+    keyed = yield from _keyed(dialect, named, rules)
+    for candidate in candidates:
+        crowd = whole.get(QUEUE + candidate.row[2])
+        admitted = admit([candidate], 1, whole, crowd, keyed)
         if admitted.take:
             yield from turn(admitted.out, False)
             yield from spend(dialect, [*whole.values(), *keyed.values()], ())

@@ -15,12 +15,12 @@ _KINDS = {"whole": frozenset({"whole"}), "keyed": frozenset({"keyed"})}
 
 def rooms(dialect: Dialect, keys: Collection[str], kind: str) -> Script[dict[str, Room]]:
     """What some keys have left. Held until the transaction ends: nobody else counts meanwhile. The
-    count is a statement of its own, so that it sees what the last holder has committed."""
-    if not keys:
-        return {}
-    if dialect.claims_in_one:
-        yield Run("lock_keys", {"keys": json.dumps(sorted(keys))})
-    return (yield from peek(dialect, keys, kind))
+    count is a statement of its own, so that it sees what the last holder has committed; and only what
+    is held is counted, since a key that appears in between is held by nobody."""
+    if dialect.claims_in_one and keys:
+        held = yield Run("lock_keys", {"keys": json.dumps(sorted(keys))})
+        keys = [row[0] for row in held.rows]
+    return (yield from peek(dialect, keys, kind)) if keys else {}
 
 
 def peek(dialect: Dialect, keys: Collection[str], kind: str) -> Script[dict[str, Room]]:

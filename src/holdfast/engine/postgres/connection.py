@@ -46,7 +46,7 @@ _KEEPALIVE = {
 _SESSION = {
     "lock_timeout": f"{LOCK_TIMEOUT * 1000:.0f}",
     "statement_timeout": f"{STATEMENT_TIMEOUT * 1000:.0f}",
-    "idle_in_transaction_session_timeout": "60000",
+    "idle_in_transaction_session_timeout": "5000",
     "timezone": "UTC",
     "enable_seqscan": "off",
     "enable_bitmapscan": "off",
