@@ -73,6 +73,7 @@ INDEXES: dict[str, set[str]] = {
     "enable_schedule": {"id"},
     "move_schedule": {"id"},
     "schedules": {"recurring"},
+    "recurring_types": {"recurring"},
     "suspects": {"suspect"},
     "complete": {"id"},
     "finish": {"id"},
@@ -463,6 +464,11 @@ def _schedules(engine: Engine, world: World) -> None:
     after = (page[-1].type, str(page[-1].key))
     again = engine.run(lambda: scheduling.listing(engine.dialect, after, LIMIT), write=False)
     assert len(page) == len(again) == LIMIT
+
+
+@case("recurring_types", rows=10 * len(TYPES), needs="recurring")
+def _recurring_types(engine: Engine, world: World) -> None:
+    assert engine.run(scheduling.types, write=False) == sorted(TYPES)
 
 
 @case("recur finished", needs="id")

@@ -122,6 +122,11 @@ def _holds(condition: Condition) -> Script[bool]:
     return bool(answer)
 
 
+def types() -> Script[list[str]]:
+    """The tasks that have recurring jobs."""
+    return [type for (type,) in (yield Run("recurring_types", {})).rows]
+
+
 def listing(dialect: Dialect, after: tuple[str, str], limit: int) -> Script[list[Job]]:
     """Some recurring jobs, by task and key."""
     params = {"type": after[0], "key": after[1], "limit": limit}

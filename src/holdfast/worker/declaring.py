@@ -5,6 +5,7 @@ import json
 import logging
 from collections.abc import Iterable, Mapping
 from datetime import datetime, timedelta
+from functools import partial
 from typing import Any
 
 from holdfast.app import Holdfast
@@ -81,15 +82,14 @@ def _next(plan: Schedule, job: Job, now: datetime) -> datetime:
 def _abandoned(app: Holdfast) -> Iterable[Job]:
     """Schedules that no code has any more: neither ours nor that of a living worker that knows tasks
     which we do not."""
-    others: set[str] | None = None
-    for job in app.schedules.list():
-        if job.key != CODE or not job.enabled:
-            continue
-        task = app.tasks.get(job.type)
-        if task is None and others is None:
-            others = _known_elsewhere(app.engine)
-        known = job.type in (others or ()) if task is None else task.schedule is not None
-        if not known:
+    engine = app.engine
+    written = {name for name, task in app.tasks.items() if task.schedule is not None}
+    unwritten = set(engine.run(scheduling.types, write=False)) - written
+    if unwritten - app.tasks.keys():
+        unwritten -= _known_elsewhere(engine) - app.tasks.keys()
+    for type in sorted(unwritten):
+        job = engine.run(partial(scheduling.find, engine.dialect, type, CODE), write=True)
+        if job is not None and job.enabled and job.schedule is not None:
             yield job
 
 

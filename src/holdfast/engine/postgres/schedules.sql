@@ -109,3 +109,16 @@ SELECT {columns}
    AND (type, key) > (:type::text, :key::text)
  ORDER BY type, key
  LIMIT :limit::int;
+
+-- name: recurring_types
+-- The tasks that have recurring jobs: a step for each task, however many jobs there are.
+WITH RECURSIVE seen (type) AS (
+    (SELECT type FROM {schema}.jobs WHERE schedule IS NOT NULL ORDER BY type, key LIMIT 1)
+     UNION ALL
+    SELECT (SELECT type FROM {schema}.jobs WHERE schedule IS NOT NULL AND type > seen.type ORDER BY type, key LIMIT 1)
+      FROM seen
+     WHERE seen.type IS NOT NULL
+)
+SELECT type
+  FROM seen
+ WHERE type IS NOT NULL;

@@ -90,3 +90,16 @@ SELECT {columns}
    AND (type, key) > (:type, :key)
  ORDER BY type, key
  LIMIT :limit;
+
+-- name: recurring_types
+-- The tasks that have recurring jobs: a step for each task, however many jobs there are.
+WITH RECURSIVE seen (type) AS (
+    SELECT MIN(type) FROM holdfast_jobs INDEXED BY holdfast_jobs_recurring WHERE schedule IS NOT NULL
+     UNION ALL
+    SELECT (SELECT MIN(type) FROM holdfast_jobs INDEXED BY holdfast_jobs_recurring WHERE schedule IS NOT NULL AND type > seen.type)
+      FROM seen
+     WHERE seen.type IS NOT NULL
+)
+SELECT type
+  FROM seen
+ WHERE type IS NOT NULL;
