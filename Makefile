@@ -9,6 +9,8 @@ PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11 python3.14; 
 	done)
 
 .DEFAULT_GOAL := help
+# What starts and kills processes has the machine to itself.
+ALONE := tests/crash/ tests/worker/
 .PHONY: help setup check budgets format test prove bench demo clean
 
 help: ## Show this list
@@ -37,7 +39,12 @@ format: $(STAMP) ## Format the code and apply the safe fixes
 	$(BIN)/ruff format .
 
 test: $(STAMP) ## Run the tests, on SQLite and on a real PostgreSQL (ARGS='-k name -x')
+ifdef ARGS
 	$(BIN)/python -m pytest $(ARGS)
+else
+	$(BIN)/python -m pytest -n 2 --dist loadfile $(filter-out $(ALONE),$(sort $(dir $(wildcard tests/*/__init__.py))))
+	$(BIN)/python -m pytest $(ALONE)
+endif
 
 prove: $(STAMP) ## Run the long proofs: kills, freezes, restarts (ARGS='kills sqlite --kills 50')
 	$(BIN)/python -m tests.crash $(or $(ARGS),all)

@@ -97,8 +97,10 @@ def app(database: Database) -> Holdfast:
 
 @pytest.fixture(autouse=True)
 def nothing_left_behind() -> Iterator[None]:
-    """No thread of ours outlives its test."""
+    """No thread of ours outlives its test, and no code opened a SQLite file outside SQLite."""
     yield
+    opened, audit.opened[:] = list(audit.opened), []
+    assert opened == [], f"SQLite files were opened outside SQLite: {opened[:3]}"
     left = [thread.name for thread in threading.enumerate() if thread.name.startswith("holdfast")]
     assert left == [], f"threads left running: {left}"
 

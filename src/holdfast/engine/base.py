@@ -231,6 +231,8 @@ class BaseEngine(Engine):
         self.run(lambda: limiting.declare(self.dialect, limits), write=True)
 
     def repair(self, limit: int) -> int:
+        if not self.run(limiting.is_waited_for, write=False):
+            return 0
         repaired = self.run(
             lambda: limiting.repair(self.dialect, self._repaired_to, limit), write=True
         )

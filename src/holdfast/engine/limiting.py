@@ -90,6 +90,11 @@ class Repaired(NamedTuple):
     after: str  #: where to go on; "": from the beginning
 
 
+def is_waited_for() -> Script[bool]:
+    """Does any job wait for a key? (Mostly none does, and then nobody needs to hold anything.)"""
+    return bool((yield Run("waiting_keys", {"after": "", "limit": 1})).rows)
+
+
 def repair(dialect: Dialect, after: str, limit: int) -> Script[Repaired]:
     """Keys with room for which jobs wait, although nobody has said so: a bounded look."""
     reply = yield Run("waiting_keys", {"after": after, "limit": limit})

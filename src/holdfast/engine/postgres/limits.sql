@@ -1,15 +1,12 @@
 -- What limits need. The same names, in the same order, as ../sqlite/limits.sql; written as statements.sql says.
 
 -- name: lock_keys
--- Hold some keys for this transaction: who counts next, counts what this one has done. A holder that does not go on
--- (its process is stopped) is not waited for as long as for others: there is other work.
-WITH patience AS MATERIALIZED (SELECT set_config('lock_timeout', '300', true))
+-- Hold some keys for this transaction: who counts next, counts what this one has done.
 SELECT key
   FROM {schema}.keys
  WHERE key = ANY(ARRAY(SELECT json_array_elements_text(:keys::json)))
-   AND (SELECT count(*) FROM patience) = 1
  ORDER BY key
-   FOR UPDATE OF keys;
+   FOR UPDATE;
 
 -- name: rooms
 -- How many run under some keys, and what is allowed. A limit counts by its name or its queue, or by its keys. "= ANY"
