@@ -357,7 +357,10 @@ def admit(
                 if fair and candidate.has_turn:
                     result.out.append(key)
                 continue
-        rooms = [whole[name] for name in (rule.whole if rule else ()) if name in whole]
+        names = rule.whole if rule else ()
+        if any(name not in whole for name in names):
+            continue  # a limit that nobody could look at is not taken for none
+        rooms = [whole[name] for name in names]
         rooms += [other for other in (queue, room) if other is not None]
         if len(result.take) >= free or not all(other.left for other in rooms):
             continue

@@ -10,7 +10,7 @@ from holdfast import Holdfast, InvalidInput, Limit, outcome
 from holdfast.clock import FakeClock
 from holdfast.engine import Engine, Seen
 from holdfast.job import Job, Status
-from holdfast.limits import Rule
+from holdfast.limits import Candidate, Rule, admit
 from tests.support.jobs import WORKER, new
 
 
@@ -333,3 +333,9 @@ def test_an_unknown_limit_is_refused(app: Holdfast):
         app.limits.set("nope", 1)
     with pytest.raises(InvalidInput, match="give a concurrency"):
         app.limits.set("nope")
+
+
+def test_a_limit_that_nobody_could_look_at_is_not_taken_for_none():
+    limited = rule("send", Limit(1))
+    unknown = admit([Candidate("job", limited, None)], 5, {}, None, {})
+    assert (unknown.take, unknown.park) == ([], [])

@@ -42,7 +42,10 @@ def test_a_report_changes_nothing_else(engine: Engine) -> None:
 
 
 def test_no_reports_are_none_to_write(engine: Engine) -> None:
+    job = running(engine)
+    before = engine.get([job.id])
     engine.report([])
+    assert engine.get([job.id]) == before
 
 
 def test_a_report_of_a_claim_that_holds_no_more_changes_nothing(engine: Engine) -> None:

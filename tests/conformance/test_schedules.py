@@ -328,14 +328,22 @@ def test_the_verbs_need_a_key_and_enqueue_takes_no_schedule(app: Holdfast):
 
 
 def test_the_async_twins(app: Holdfast):
-    asyncio.run(_async_twins(make(app).using(key="k", every=60)))
+    feed = make(app).using(key="k", every=60)
 
+    async def verbs() -> list[Job]:
+        return [
+            await feed.aschedule(feed=3),
+            await feed.adisable(),
+            await feed.aenable(),
+            await feed.arun_now(),
+            await feed.areschedule(after=30),
+            await feed.async_(enabled=lambda: False),
+            await feed.adelete(),
+        ]
 
-async def _async_twins(feed: Any) -> None:
-    job = await feed.aschedule(feed=3)
-    assert (await feed.adisable()).enabled is False
-    assert (await feed.aenable()).enabled is True
-    assert (await feed.arun_now()).status == "pending"
-    assert (await feed.areschedule(after=30)).run_at == after(30)
-    assert (await feed.async_(enabled=lambda: False)).enabled is False
-    assert (await feed.adelete()).id == job.id
+    rows = asyncio.run(verbs())
+    assert {row.id for row in rows} == {rows[0].id}
+    assert [row.enabled for row in rows] == [True, False, True, True, True, False, False]
+    assert [row.status for row in rows[3:5]] == ["pending", "scheduled"]
+    assert rows[4].run_at == after(30)
+    assert list(app.schedules.list()) == []
