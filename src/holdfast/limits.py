@@ -11,6 +11,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Generic, NamedTuple, TypeVar
 
+from pydantic_core import from_json
+
 from holdfast import names
 from holdfast.duration import seconds
 from holdfast.errors import InvalidInput
@@ -186,16 +188,18 @@ def _key_of(
             "give a function of them"
         )
 
-    def by_arguments(payload: str) -> str:
-        given = json.loads(payload)
-        values = [given.get(word) for word in wanted]
-        return _key(name, values[0] if len(values) == 1 else values)
+    def by_argument(payload: str) -> str:
+        return _key(name, from_json(payload).get(wanted[0]))
 
-    return by_arguments
+    def by_arguments(payload: str) -> str:
+        given = from_json(payload)
+        return _key(name, [given.get(word) for word in wanted])
+
+    return by_argument if len(wanted) == 1 else by_arguments
 
 
 def _key(name: str, value: Any) -> str:
-    if isinstance(value, str) or type(value) is int:  # mostly, and json.dumps takes its time
+    if type(value) is str or type(value) is int:  # mostly, and json.dumps takes its time
         text = str(value)
     else:
         text = json.dumps(value, sort_keys=True, default=str)
@@ -205,6 +209,7 @@ def _key(name: str, value: Any) -> str:
 # Rates: a window that slides in slices. Each start is remembered until a whole period after the end of
 # its slice, so that no window of that length ever holds more than the rate allows.
 
+_MANY = 2**31
 Starts = list[list[int]]  #: [a slice's begin in microseconds, starts in it], the oldest first
 
 
@@ -250,6 +255,7 @@ class Room:
         "_tokens",
         "in_line",
         "key",
+        "left",
         "most",
         "now",
         "rate",
@@ -280,18 +286,18 @@ class Room:
         self.most: int | None = slots
         self.running = 0
         self.starts = starts if found is None else found.starts
-        self._tokens = None if found is None else found.left
+        self._tokens = _MANY if found is None else found.left
+        self.left = max(0, min(_MANY if slots is None else slots, self._tokens))  #: may start now
 
     @property
-    def left(self) -> int:
-        """How many may start now."""
-        least = [most for most in (self.slots, self._tokens) if most is not None]
-        return max(0, min(least)) if least else 2**31
+    def is_full(self) -> bool:
+        """An end of one that runs will make room."""
+        return self.slots is not None and self.slots <= self.started
 
     @property
     def waits_for_rate(self) -> bool:
         """Nothing but time will make room."""
-        return self._tokens is not None and self._tokens <= 0 and self.slots != 0
+        return self._tokens <= self.started and not self.is_full
 
     def until_next(self) -> float:
         """Seconds until one more may start, as far as the rate is concerned."""
@@ -299,10 +305,7 @@ class Room:
 
     def take(self) -> None:
         self.started += 1
-        if self.slots is not None:
-            self.slots -= 1
-        if self._tokens is not None:
-            self._tokens -= 1
+        self.left -= 1
 
     def after(self) -> Starts:
         """The starts to remember."""
@@ -357,12 +360,8 @@ def admit(
                 if fair and candidate.has_turn:
                     result.out.append(key)
                 continue
-        names = rule.whole if rule else ()
-        if any(name not in whole for name in names):
-            continue  # a limit that nobody could look at is not taken for none
-        rooms = [whole[name] for name in names]
-        rooms += [other for other in (queue, room) if other is not None]
-        if len(result.take) >= free or not all(other.left for other in rooms):
+        rooms = _rooms(rule, whole, queue, room)
+        if len(result.take) >= free or rooms is None:
             continue
         for other in rooms:
             other.take()
@@ -372,3 +371,21 @@ def admit(
             if room.left:
                 result.turned.append(key)
     return result
+
+
+def _rooms(
+    rule: Rule | None, whole: Mapping[str, Room], queue: Room | None, keyed: Room | None
+) -> list[Room] | None:
+    """Those that a candidate takes a place of; None if one has none left, or nobody could look at it:
+    that is not taken for no limit."""
+    rooms = [] if keyed is None else [keyed]
+    if queue is not None:
+        rooms.append(queue)
+    for name in rule.whole if rule else ():
+        if name not in whole:
+            return None
+        rooms.append(whole[name])
+    for room in rooms:
+        if not room.left:
+            return None
+    return rooms

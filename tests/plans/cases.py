@@ -8,7 +8,7 @@ from functools import partial
 from typing import Any
 
 from holdfast.clock import FakeClock
-from holdfast.engine import Engine, Filter, Report, Seen, limiting, scheduling, waiting
+from holdfast.engine import Engine, Filter, Report, Seen, claims, limiting, scheduling, waiting
 from holdfast.errors import KeyConflict
 from holdfast.ids import new_id
 from holdfast.job import Claim, Job, NewJob, Status
@@ -54,6 +54,8 @@ INDEXES: dict[str, set[str]] = {
     "spend": set(),
     "park": {"id"},
     "unpark": {"parked", "id"},
+    "awaited": {"parked"},
+    "stirring": {"claim"},
     "turn": set(),
     "due_keys": set(),
     "waiting_keys": {"parked"},
@@ -382,13 +384,19 @@ def _fetch_limited(engine: Engine, world: World) -> None:
         assert len(found.jobs) == LIMIT
 
 
-@case("rooms look", rows=4 * RUNNING, needs="claim")
+@case("stirring rooms", rows=4 * RUNNING, needs="claim")
+def _foresee(engine: Engine, world: World) -> None:
+    rules = {type: _rule(type, Limit(1, name="whole")) for type in TYPES}
+    engine.run(lambda: claims.foresee(engine.dialect, "default", rules), write=False)
+
+
+@case("sqlite:rooms sqlite:look postgres:stirring", rows=4 * RUNNING, needs="claim")
 def _fetch_nothing(engine: Engine, world: World) -> None:
     rules = {"idle": _rule("idle", Limit(1, name="whole"))}
     assert engine.fetch("nowhere", LIMIT, worker=LIVE[0], types=["idle"], rules=rules).jobs == []
 
 
-@case("complete unpark postgres:lock_keys", needs="parked")
+@case("complete awaited unpark postgres:lock_keys", needs="parked")
 def _make_room(engine: Engine, world: World) -> None:
     for number, finish in enumerate(_held(world, 2, 9)):
         if finish.outcome is Outcome.COMPLETED:

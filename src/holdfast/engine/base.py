@@ -67,6 +67,7 @@ class BaseEngine(Engine):
         self._pruned_to: dict[Status, str] = {}
         self._crowded: set[str] = set()  # queues with limits of their own
         self._crowds_at = 0.0
+        self._flowing: set[str] = set()  # queues whose last claim took jobs under limits
         self._scan: dict[str, int] = {}
         self._repaired_to = self._keys_pruned_to = ""
         self._beginning: dict[str, Any] = {}
@@ -108,12 +109,33 @@ class BaseEngine(Engine):
         found = Fetched([], False)
         if not crowded:
             if mine:
-                found = self._fetch_limited(queue, limit, worker, types, mine, crowded=False)
+                found = self._fetch_mixed(queue, limit, worker, types, mine)
             else:
                 found = self._fetch(queue, limit, worker, types)
             crowded = not found.jobs and not found.more and self._is_crowded(queue)
         if crowded:
             found = self._fetch_limited(queue, limit, worker, types, mine, crowded=True)
+        return found
+
+    def _fetch_mixed(
+        self,
+        queue: str,
+        limit: int,
+        worker: str,
+        types: Sequence[str],
+        rules: Mapping[str, Rule],
+    ) -> Fetched:
+        """Some types have limits. While none of those can run, the others are claimed as if there were
+        none: to hold a limit costs a transaction of several statements."""
+        if self.dialect.claims_in_one and queue not in self._flowing:
+            ahead = self.run(lambda: claims.foresee(self.dialect, queue, rules), write=False)
+            if not ahead.is_open:
+                free = [type for type in types if type not in rules]
+                found = self._fetch(queue, limit, worker, free) if free else Fetched([], False)
+                return Fetched(found.jobs, found.more, ahead.due)
+        found = self._fetch_limited(queue, limit, worker, types, rules, crowded=False)
+        flows = any(job.limited for job in found.jobs)
+        (self._flowing.add if flows else self._flowing.discard)(queue)
         return found
 
     def _fetch_others(self, queue: str, limit: int, worker: str, types: Sequence[str]) -> Fetched:
@@ -145,9 +167,23 @@ class BaseEngine(Engine):
                 raise  # the whole database is held, and not a key
             others = [type for type in types if type not in rules and not crowded]
             return self._fetch_others(queue, limit, worker, others)
+        if limited.full and self.dialect.claims_in_one:
+            self._look_again(limited.full)
         (self._crowded.add if limited.crowded else self._crowded.discard)(queue)
         self._scan[queue] = min(SCAN, max(100, 4 * scan)) if limited.parked else scan // 2
         return Fetched(limited.jobs, limited.more, limited.due)
+
+    def _look_again(self, full: set[str]) -> None:
+        """What ended while these were parked could not see them yet: whoever commits later of the two,
+        a finish or a claim, finds what the other has done."""
+        found = self.run(lambda: limiting.peek(self.dialect, full, "keyed"), write=False)
+        self._release({key: room.left for key, room in found.items() if room.left})
+
+    def _release(self, freed: Mapping[str, int]) -> None:
+        """Let others run under these keys. Nothing is held for it, unless somebody waits."""
+        waited_for = self.run(lambda: limiting.awaited(freed), write=False) if freed else {}
+        if waited_for:
+            self.run(lambda: limiting.release(self.dialect, waited_for), write=True)
 
     def _fetch(self, queue: str, limit: int, worker: str, types: Sequence[str]) -> Fetched:
         """Without limits."""

@@ -8,7 +8,7 @@ from datetime import datetime
 from typing import Any, NamedTuple
 
 from holdfast.engine.dialect import Dialect
-from holdfast.engine.limiting import declare, rooms, spend, turn, unpark
+from holdfast.engine.limiting import declare, peek, rooms, spend, turn, unpark
 from holdfast.engine.script import Row, Run, Script
 from holdfast.job import Body, Job, Status
 from holdfast.limits import QUEUE, Admitted, Candidate, Room, Rule, admit
@@ -31,6 +31,7 @@ class Limited(NamedTuple):
 
     jobs: list[Job]
     parked: int
+    full: set[str]  #: keys for which jobs were parked, since so many run
     more: bool
     due: float | None  #: seconds until a rate lets more start
     crowded: bool  #: the queue has a limit of its own
@@ -113,10 +114,30 @@ def claim_limited(
     return Limited(
         jobs=[replace(job, verdict=faults[job.id]) if job.id in faults else job for job in jobs],
         parked=len(admitted.park),
+        full={key for key in parked if keyed[key].is_full},
         more=bool(admitted.park or admitted.turned) or len(jobs) >= free,
         due=min(waits, default=None),
         crowded=crowd is not None,
     )
+
+
+class Prospect(NamedTuple):
+    """What a look at limits tells, without holding anything: not who may run, but who may not."""
+
+    is_open: bool  #: some job may be allowed to run
+    due: float | None  #: seconds until a rate lets more start
+
+
+def foresee(dialect: Dialect, queue: str, rules: Mapping[str, Rule]) -> Script[Prospect]:
+    """Is it worth while to hold limits and count?"""
+    params = {"queue": queue, "types": json.dumps(sorted(rules))}
+    stirring = [row[0] for row in (yield Run("stirring", params)).rows]
+    names = {name for type in stirring for name in rules[type].whole}
+    whole = (yield from peek(dialect, names, "whole")) if names else {}
+    waits = [room.until_next() for room in whole.values() if room.waits_for_rate]
+    full = {name for name, room in whole.items() if not room.left}
+    is_open = any(full.isdisjoint(rules[type].whole) for type in stirring)
+    return Prospect(is_open, min(waits, default=None))
 
 
 def _whole(

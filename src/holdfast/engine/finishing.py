@@ -54,22 +54,20 @@ def finish(
     chained = [job for finish in applied for job in finish.enqueue]
     if chained:
         yield from insert(dialect, chained, hint={job.queue for job in chained})
-    if not tx:
-        yield from _make_room(dialect, finishes, results)
+    if not tx and not dialect.claims_in_one:
+        yield from release(dialect, freed(finishes, results))
     return results
 
 
-def _make_room(
-    dialect: Dialect, finishes: Sequence[Finish], results: Mapping[Claim, Applied]
-) -> Script[None]:
-    """Also for a finish that was written before, in somebody's transaction."""
-    freed = Counter(
+def freed(finishes: Sequence[Finish], results: Mapping[Claim, Applied]) -> Mapping[str, int]:
+    """Keys under which fewer run now; also by a finish that was written before, in somebody's
+    transaction."""
+    return Counter(
         finish.limit_key
         for finish in finishes
         if finish.limit_key is not None
         and results[Claim(finish.id, finish.claim_no)] is Applied.APPLIED
     )
-    yield from release(dialect, freed)
 
 
 def _newest(finishes: list[Finish], jobs: int) -> list[Finish]:

@@ -62,6 +62,8 @@ def spend(dialect: Dialect, touched: Iterable[Room], parked: Collection[str]) ->
 
 def unpark(dialect: Dialect, sizes: Mapping[str, int]) -> Script[list[Row]]:
     """The best that wait for these keys go back in line; their queues."""
+    if not sizes:
+        return []
     now = dialect.now()
     rows = [{"now": now, "key": key, "size": size} for key, size in sorted(sizes.items())]
     moved = (yield Run("unpark", {"now": now}, rows)).rows
@@ -81,8 +83,14 @@ def release(dialect: Dialect, freed: Mapping[str, int]) -> Script[None]:
         return
     if dialect.claims_in_one:  # a claim that counted before is over now: what it parked is seen
         yield Run("lock_keys", {"keys": json.dumps(sorted(freed))})
-    moved = yield from unpark(dialect, freed)
+    moved = yield from unpark(dialect, (yield from awaited(freed)))
     yield from wake({row[0] for row in moved})
+
+
+def awaited(freed: Mapping[str, int]) -> Script[dict[str, int]]:
+    """Of these keys, those that some job waits for: mostly none."""
+    reply = yield Run("awaited", {"keys": json.dumps(sorted(freed))})
+    return {row[0]: freed[row[0]] for row in reply.rows}
 
 
 class Repaired(NamedTuple):
@@ -107,7 +115,7 @@ def repair(dialect: Dialect, after: str, limit: int) -> Script[Repaired]:
         for key in keys
         if key not in found or found[key].left
     }
-    moved = (yield from unpark(dialect, sizes)) if sizes else []
+    moved = yield from unpark(dialect, sizes)
     yield from wake({row[0] for row in moved})
     return Repaired(len(moved), keys[-1] if len(keys) == limit else "")
 

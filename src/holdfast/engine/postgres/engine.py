@@ -319,13 +319,12 @@ class PostgresEngine(Examined):
     def _finish(self, finishes: Sequence[Finish]) -> dict[Claim, Applied]:
         # Nothing to keep, to enqueue or to let go on: statements that may commit by themselves.
         plain = all(
-            finish.error is None
-            and not finish.enqueue
-            and finish.recur is None
-            and finish.limit_key is None
+            finish.error is None and not finish.enqueue and finish.recur is None
             for finish in finishes
         )
-        return self.run(lambda: finishing.finish(self.dialect, finishes), write=not plain)
+        results = self.run(lambda: finishing.finish(self.dialect, finishes), write=not plain)
+        self._release(finishing.freed(finishes, results))
+        return results
 
     def hint(self, queues: frozenset[str]) -> None:
         self._herald.later(queues)

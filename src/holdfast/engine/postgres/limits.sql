@@ -28,6 +28,22 @@ SELECT keys.key,
   JOIN {schema}.limits ON limits.name = keys.name
  WHERE keys.key = ANY(ARRAY(SELECT json_array_elements_text(:keys::json)));
 
+-- name: stirring
+-- Of which of some types a queue holds pending jobs.
+SELECT wanted.type
+  FROM json_array_elements_text(:types::json) AS wanted (type)
+ WHERE EXISTS (SELECT 1 FROM {schema}.jobs
+                WHERE status = 'pending' AND queue = :queue::text AND type = wanted.type AND NOT suspect
+                ORDER BY rank, run_at, id LIMIT 1 OFFSET 0);
+
+-- name: awaited
+-- Which of some keys jobs wait for.
+SELECT wanted.key
+  FROM json_array_elements_text(:keys::json) AS wanted (key)
+ WHERE EXISTS (SELECT 1 FROM {schema}.jobs
+                WHERE status = 'blocked' AND limit_key = ANY(ARRAY[wanted.key])
+                ORDER BY limit_key, rank, run_at, id LIMIT 1 OFFSET 0);
+
 -- name: add_keys
 -- Keys that are seen for the first time.
 INSERT INTO {schema}.keys (key, name)
@@ -178,11 +194,14 @@ SELECT limits.name, limits.concurrency, limits.rate, limits.period, limits.keyed
        limits.set_concurrency, limits.set_rate, limits.set_period,
        (SELECT count(*) FROM (SELECT 1 FROM {schema}.jobs
                                WHERE status = 'running' AND limit_key IS NOT NULL
-                                 AND limit_key >= limits.name || '=' AND limit_key < limits.name || '>' LIMIT :cap::int) AS counted)
+                                 AND limit_key >= limits.name || '=' AND limit_key < limits.name || '>'
+                               ORDER BY limit_key LIMIT :cap::int) AS counted)
        + (SELECT count(*) FROM (SELECT 1 FROM {schema}.jobs
-                                 WHERE status = 'running' AND limit_name = limits.name LIMIT :cap::int) AS counted)
+                                 WHERE status = 'running' AND limit_name = ANY(ARRAY[limits.name])
+                                 ORDER BY limit_name LIMIT :cap::int) AS counted)
        + (SELECT count(*) FROM (SELECT 1 FROM {schema}.jobs
-                                 WHERE status = 'running' AND limit_queue = limits.name LIMIT :cap::int) AS counted),
+                                 WHERE status = 'running' AND limit_queue = ANY(ARRAY[limits.name])
+                                 ORDER BY limit_queue LIMIT :cap::int) AS counted),
        (SELECT count(*) FROM (SELECT 1 FROM {schema}.jobs
                                WHERE status = 'blocked' AND limit_key IS NOT NULL
                                  AND limit_key >= limits.name || '=' AND limit_key < limits.name || '>'

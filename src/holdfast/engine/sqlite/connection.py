@@ -118,17 +118,14 @@ def _together(
     groups: dict[tuple[Any, ...], list[Mapping[str, Any]]] = {}
     for member in batch:
         groups.setdefault(tuple([member[name] for name in shared]), []).append(member)
-    done: list[Mapping[str, Any]] = []
+    done: Sequence[Mapping[str, Any]] = batch
+    cursor.execute("SAVEPOINT whole")
     for members in groups.values():
-        cursor.execute("SAVEPOINT whole")
-        if cursor.execute(command.sql, by_ids(run, members)).rowcount == len(members):
-            done += members
-        else:
+        if cursor.execute(command.sql, by_ids(run, members)).rowcount != len(members):
             cursor.execute("ROLLBACK TO whole")
-            for member in members:
-                if cursor.execute(command.sql, by_ids(run, [member])).rowcount:
-                    done.append(member)
-        cursor.execute("RELEASE whole")
+            done = [m for m in batch if cursor.execute(command.sql, by_ids(run, [m])).rowcount]
+            break
+    cursor.execute("RELEASE whole")
     return Reply([(member[run.tell],) for member in done], len(done))
 
 

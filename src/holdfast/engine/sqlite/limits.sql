@@ -23,6 +23,20 @@ SELECT keys.key,
  CROSS JOIN holdfast_limits AS limits ON limits.name = keys.name
  WHERE keys.key IN (SELECT value FROM json_each(:keys));
 
+-- name: stirring
+-- Of which of some types a queue holds pending jobs.
+SELECT wanted.value
+  FROM json_each(:types) AS wanted
+ WHERE EXISTS (SELECT 1 FROM holdfast_jobs INDEXED BY holdfast_jobs_claim
+                WHERE status = 'pending' AND queue = :queue AND type = wanted.value AND suspect = 0);
+
+-- name: awaited
+-- Which of some keys jobs wait for.
+SELECT wanted.value
+  FROM json_each(:keys) AS wanted
+ WHERE EXISTS (SELECT 1 FROM holdfast_jobs INDEXED BY holdfast_jobs_parked
+                WHERE status = 'blocked' AND limit_key = wanted.value);
+
 -- name: add_keys
 -- Keys that are seen for the first time.
 INSERT INTO holdfast_keys (key, name)
