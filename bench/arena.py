@@ -76,6 +76,11 @@ class Arena:
             self._check(tables)
             return took
 
+    def recur(self, count: int) -> None:
+        """So many recurring jobs that are not due."""
+        with self._script("recur", count):
+            pass
+
     def lateness(self, count: int, seed: int, worker: Process) -> list[tuple[float, float]]:
         """How late so many single jobs began, in milliseconds: after the enqueue had returned, and
         after it was called."""

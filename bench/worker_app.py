@@ -2,6 +2,7 @@
 every side knows (bench/peers/script.py)."""
 
 import time
+from datetime import UTC, datetime, timedelta
 
 from bench.peers import script
 from holdfast import Holdfast
@@ -34,6 +35,17 @@ def fill(count: int) -> None:
     app.queues.resume("default")
 
 
+def recur(count: int) -> None:
+    """So many recurring jobs, of which none is due today."""
+    start = datetime.now(UTC) + timedelta(days=1)
+    for begin in range(0, count, MANY):
+        rows = [
+            noop.using(key=str(number), every="1d", start=start).recurring((), {})
+            for number in range(begin, begin + MANY)
+        ]
+        app.engine.insert(rows, notify=False)
+
+
 def send(count: int, seed: int) -> None:
     noop.enqueue()
     for _ in script.pauses(count, seed):
@@ -44,4 +56,4 @@ def send(count: int, seed: int) -> None:
 
 if __name__ == "__main__":
     with app:
-        script.run(setup=setup, fill=fill, send=send)
+        script.run(setup=setup, fill=fill, send=send, recur=recur)

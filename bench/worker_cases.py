@@ -19,6 +19,7 @@ T = TypeVar("T")
 
 SLOTS = 1000
 SETTLED = 2.0  # seconds after which a worker has done what it does at its start
+RECURRING = 100_000
 MISSING = "not installed"
 DRAIN = {"Huey": at_least(8.0), "PgQueuer": at_least(1.0)}
 
@@ -83,13 +84,16 @@ def idle(place: WorkerPlace, pace: Pace) -> list[Row]:
     if sys.platform != "linux":
         return [Row("idle, % of a core", None, None, None, note="only on Linux")]
     mine, others = ours(place), peers(place)
+    waiting = ours(place, SLOTS)
     with ExitStack() as stack:
         workers: dict[Contender, Process] = {}
-        for contender in (mine, *others):
+        for contender in (mine, waiting, *others):
             try:
                 field = stack.enter_context(arena(contender, place))
             except Missing:
                 continue
+            if contender is waiting:
+                field.recur(RECURRING)
             workers[contender] = stack.enter_context(field.worker())
         time.sleep(SETTLED)
         families = {who: worker.family() for who, worker in workers.items()}
@@ -102,9 +106,14 @@ def idle(place: WorkerPlace, pace: Pace) -> list[Row]:
             for who, pids in families.items()
         }
     goal = at_most(0.5, of="ours")
+    title = f"idle with {RECURRING:,} recurring rows, % of a core"
+    alone, among = used[mine][0], used[waiting][0]
     return [
-        beside("idle, % of a core", peer, used, mine, goal if peer is others[0] else None)
-        for peer in others
+        *(
+            beside("idle, % of a core", peer, used, mine, goal if peer is others[0] else None)
+            for peer in others
+        ),
+        Row(title, alone, among, among / alone if alone else None, goal),
     ]
 
 
