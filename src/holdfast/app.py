@@ -9,15 +9,16 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Concatenate, Literal, ParamSpec, Protocol, TypeVar, overload
 
 from holdfast import names
-from holdfast.aio import Runner
+from holdfast.aio import Runner, Step, Steps
 from holdfast.clock import Clock
 from holdfast.codec import encode_json
 from holdfast.context import Context, detached
 from holdfast.duration import Duration
-from holdfast.engine import Engine, open_engine, verbs
+from holdfast.engine import Engine, flows, open_engine, verbs
 from holdfast.engine.script import Script
 from holdfast.errors import InvalidArguments, InvalidInput, UnknownTask
 from holdfast.events import Event, EventKind, Listener, Listeners
+from holdfast.flow import Workflow
 from holdfast.health import Health, read_health
 from holdfast.ids import new_id
 from holdfast.job import Job, NewJob
@@ -30,7 +31,8 @@ from holdfast.registry import make_task
 from holdfast.retry import BackoffLike
 from holdfast.schedules import Schedules
 from holdfast.settings import make_settings
-from holdfast.task import UNSET, Hook, Options, Task, Unset
+from holdfast.task import UNSET, Call, Hook, Options, Task, Then, Unset, Using
+from holdfast.workflows import Workflows
 
 if TYPE_CHECKING:
     from holdfast.worker import Worker
@@ -104,6 +106,7 @@ class Holdfast:
         self.queues = Queues(self.runner)
         self.limits = Limits(self.runner)
         self.schedules = Schedules(self.runner)
+        self.workflows = Workflows(self.runner, self.settings.retention)
 
     @property
     def clock(self) -> Clock:
@@ -132,6 +135,7 @@ class Holdfast:
         discard_on: Errors | None = None,
         on_success: Hook | None = None,
         on_failure: Hook | None = None,
+        then: Task[Any, Any] | Using[Any] | Then | None = None,
         on_lost: Literal["strict", "relaxed"] = "strict",
         process: bool = False,
         retention: Mapping[str, Duration] | None = None,
@@ -227,6 +231,57 @@ class Holdfast:
         queues = {job.queue for job in jobs} if options.notify else ()
         return verbs.insert(self.engine.dialect, jobs, hint=queues)
 
+    # workflows
+
+    def workflow(self, name: str = "workflow", *, tx: Any = None, notify: bool = True) -> Workflow:
+        """Jobs that wait for other jobs: `with app.workflow() as flow: ...`; all of them are inserted
+        at its end, in one transaction."""
+        return Workflow(self, name, tx=tx, notify=notify)
+
+    def chain(self, *calls: Call, name: str = "chain", tx: Any = None) -> Workflow:
+        """Jobs that run one after the other: `app.chain(scan.call(...), tile.call(...))`."""
+        with self.workflow(name, tx=tx) as flow:
+            return flow.chain(calls)
+
+    async def achain(self, *calls: Call, name: str = "chain", tx: Any = None) -> Workflow:
+        async with self.workflow(name, tx=tx) as flow:
+            return flow.chain(calls)
+
+    def batch(
+        self,
+        calls: Sequence[Call],
+        *,
+        name: str = "batch",
+        on_completed: Call | None = None,
+        on_failed: Call | None = None,
+        on_finished: Call | None = None,
+        tx: Any = None,
+    ) -> Workflow:
+        """Jobs that run at the same time, and what follows when all completed, one failed, all are
+        finished."""
+        follow = {"on_completed": on_completed, "on_failed": on_failed, "on_finished": on_finished}
+        with self.workflow(name, tx=tx) as flow:
+            return flow.batch(calls, **follow)
+
+    async def abatch(
+        self, calls: Sequence[Call], *, name: str = "batch", tx: Any = None, **callbacks: Call
+    ) -> Workflow:
+        async with self.workflow(name, tx=tx) as flow:
+            return flow.batch(calls, **callbacks)
+
+    def start(self, flow: Workflow, jobs: Sequence[NewJob]) -> list[Job]:
+        """What a workflow calls at the end of its `with`."""
+
+        def insert(jobs: Sequence[NewJob]) -> list[Job]:
+            return self.runner.go(_starting(self.engine, flow, jobs), flow.tx)
+
+        return (wrap_enqueue(self.middleware, insert) if self.middleware else insert)(jobs)
+
+    async def astart(self, flow: Workflow, jobs: Sequence[NewJob]) -> list[Job]:
+        if flow.tx is None:
+            return await self.runner.hop(lambda: self.start(flow, jobs))
+        return await self.runner.ago(_starting(self.engine, flow, jobs), flow.tx)
+
     def find_task(self, name: str) -> Task[Any, Any]:
         try:
             return self.tasks[name]
@@ -303,6 +358,14 @@ class Holdfast:
 
     def __repr__(self) -> str:
         return f"<Holdfast {len(self.tasks)} tasks>"  # never the URL: it may hold a password
+
+
+def _starting(engine: Engine, flow: Workflow, jobs: Sequence[NewJob]) -> Steps[list[Job]]:
+    queues = {job.queue for job in jobs if not job.waits} if flow.notify else set()
+    made: list[Job] = yield Step(
+        lambda: flows.start(engine.dialect, flow.id, flow.name, jobs, hint=queues)
+    )
+    return made
 
 
 def _known(options: Mapping[str, Any]) -> Mapping[str, Any]:

@@ -4,6 +4,7 @@ A context never writes by itself: progress is handed to whoever runs the job, an
 waits for the finish. Only `complete` writes, on the caller's own transaction.
 """
 
+import json
 import logging
 import math
 import shutil
@@ -16,13 +17,14 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from holdfast import outcome
-from holdfast.aio import Runner
+from holdfast.aio import Runner, Step, Steps
 from holdfast.codec import clean
 from holdfast.duration import Duration
-from holdfast.engine import finishing
+from holdfast.engine import Parent, finishing, flows
 from holdfast.engine.dialect import wake
 from holdfast.engine.script import Script
 from holdfast.errors import InvalidInput, LostClaim
+from holdfast.flow import Running
 from holdfast.ids import new_id
 from holdfast.job import Job, NewJob, Status
 from holdfast.outcome import Applied, Finish
@@ -59,6 +61,7 @@ class Context:
         self._workdir: Path | None = None
         self._log: logging.LoggerAdapter[logging.Logger] | None = None
         self.next_at: datetime | float | None = None  #: a moment, or seconds from the end
+        self._results: dict[str, Any] | None = None
         self.enqueued: list[NewJob] = []  #: so far; inserted with the finish, or not at all
         self.saw_stop = False  #: the handler knows that it shall stop
         self.completion: Finish | None = None  #: written on a transaction of the handler's
@@ -99,10 +102,11 @@ class Context:
         self._port.progress(min(max(float(percent), 0.0), 100.0), text)
 
     def enqueue(self, task: "Task[Any, Any] | Using[Any]", /, *args: Any, **kwargs: Any) -> str:
-        """Add a job together with this one's completion, or not at all; its id."""
+        """Add a job together with this one's completion, or not at all; its id. Priority and entity
+        are those of this one, unless they are given."""
         if not isinstance(task, Task | Using):
             raise InvalidInput(f"ctx.enqueue was given {task!r}: give a task, or task.using(...)")
-        job = task.new_job(args, kwargs)
+        job = task.new_job(args, kwargs, self.job)
         if isinstance(task, Using) and task.options.tx is not None:
             raise InvalidInput(
                 "ctx.enqueue: tx= is not for it; use task.using(tx=...).enqueue(...)"
@@ -111,6 +115,34 @@ class Context:
             raise InvalidInput("ctx.enqueue: on_conflict='raise' could undo this job's completion")
         self.enqueued.append(job)
         return job.id
+
+    # the workflow that it belongs to
+
+    @property
+    def workflow(self) -> Running:
+        """Its workflow: `ctx.workflow.add(...)`."""
+        if self.job.workflow_id is None:
+            raise InvalidInput("ctx.workflow: this job belongs to no workflow; see app.workflow()")
+        return Running(self.job, self.enqueued.append)
+
+    @property
+    def results(self) -> dict[str, Any]:
+        """What the jobs returned that this one waited for, by their names, in the order of `after=`;
+        None of those that did not complete. Read at the first use; in `async def` use `aresults`."""
+        if self._results is None:
+            self._results = {} if self._is_alone else self._attached().go(_results(self.job.id))
+        return self._results
+
+    async def aresults(self) -> dict[str, Any]:
+        if self._results is None:
+            runner = self._runner
+            found = {} if self._is_alone or not runner else await runner.ago(_results(self.job.id))
+            self._results = found
+        return self._results
+
+    @property
+    def _is_alone(self) -> bool:
+        return self.job.workflow_id is None
 
     def next_run(self, *, at: datetime | None = None, after: Duration | None = None) -> None:
         """Of a recurring job: when it runs next, if this run succeeds; the last word counts."""
@@ -170,7 +202,8 @@ class Context:
 
     def _completed(self, result: Any) -> Finish:
         text = None if result is None else self._task.result.encode(result)
-        ended = outcome.Returned(text, tuple(self.enqueued), self.next_at)
+        follow = self._task.following(self.job, result)
+        ended = outcome.Returned(text, (*self.enqueued, *follow), self.next_at)
         return outcome.decide(self.job, ended, self._task.policy, self._port.now())
 
 
@@ -183,6 +216,17 @@ def _write(runner: Runner, finish: Finish) -> Script[None]:
             "to another worker, cancelled or deleted; roll your transaction back"
         )
     yield from wake(job.queue for job in finish.enqueue)
+
+
+def _results(id: str) -> Steps[dict[str, Any]]:
+    found: list[Parent] = yield Step(lambda: flows.parents(id, results=True), write=False)
+    results: dict[str, Any] = {}
+    for parent in found:
+        name = parent.node or parent.id
+        same = sum(other.partition("#")[0] == name for other in results)
+        text = parent.result
+        results[f"{name}#{same + 1}" if same else name] = None if text is None else json.loads(text)
+    return results
 
 
 class _Log(logging.LoggerAdapter[logging.Logger]):

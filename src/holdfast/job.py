@@ -15,6 +15,7 @@ from holdfast.value import value
 
 Json = Any  #: what JSON can say: None, bool, int, float, str, lists and dicts of these
 OnConflict = Literal["existing", "replace", "raise", "debounce"]
+OnParentFailure = Literal["cancel", "continue", "hold"]
 
 
 class Status(StrEnum):
@@ -27,6 +28,8 @@ class Status(StrEnum):
     FAILED = "failed"  #: for good: attempts spent, or a permanent error
     CANCELLED = "cancelled"
 
+
+CALLBACK = "@"  #: begins the names of jobs that run when a workflow has come to something
 
 FINISHED = frozenset({Status.COMPLETED, Status.FAILED, Status.CANCELLED})
 UNFINISHED = frozenset(Status) - FINISHED
@@ -56,12 +59,16 @@ TRANSITIONS: Mapping[str, Transition] = {
     # by workers, where a limit with keys is full
     "park": Transition(frozenset({Status.PENDING}), Status.BLOCKED),
     "unpark": Transition(frozenset({Status.BLOCKED}), Status.PENDING),
+    # by workers, where those that a job waits for have ended
+    "free": Transition(frozenset({Status.BLOCKED}), Status.PENDING),
+    "drop": Transition(frozenset({Status.BLOCKED}), Status.CANCELLED),
     # by applications and operators; a running job is asked to stop, and stays until it has
     "cancel": Transition(WAITING, Status.CANCELLED),
     "request_cancel": Transition(frozenset({Status.RUNNING}), Status.RUNNING),
     "retry": Transition(
         FINISHED | {Status.SCHEDULED, Status.RETRYING, Status.PENDING}, Status.PENDING
     ),
+    "reopen": Transition(frozenset({Status.FAILED, Status.CANCELLED}), Status.BLOCKED),
     "debounce": Transition(WAITING - {Status.BLOCKED}, Status.SCHEDULED),
     "request_rerun": Transition(frozenset({Status.RUNNING}), Status.RUNNING),
     "delete": Transition(frozenset(Status), None),
@@ -115,6 +122,8 @@ class Job:
     last_run_at: datetime | None = None
     last_error: str | None = None
     consecutive_failures: int = 0
+    workflow_id: str | None = None
+    node: str | None = None  #: its name in the workflow
     body: Body | None = None  #: absent in lists
     created: bool = False  #: told to the enqueuer: True: inserted; False: the key was live already
 
@@ -154,6 +163,13 @@ class Claim(NamedTuple):
     claim_no: int
 
 
+class Edge(NamedTuple):
+    """A job waits for another."""
+
+    parent: str  #: its id
+    policy: OnParentFailure = "cancel"
+
+
 @value
 class NewJob:
     """A job to insert: checked and encoded, so that an engine needs no rule of its own."""
@@ -174,11 +190,24 @@ class NewJob:
     schedule: str | None = None  #: JSON text: it is a recurring job
     expires: float | None = None  #: seconds from now: not begun by then, it is cancelled
     aging: float | None = None  #: seconds of waiting that count as much as one step of priority
+    workflow_id: str | None = None
+    node: str | None = None  #: its name in the workflow
+    after: tuple[Edge, ...] = ()  #: whom it waits for
 
     @property
     def special(self) -> bool:
         """It has what few jobs have."""
-        return not (self.schedule is None and self.expires is None and self.aging is None)
+        return not (
+            self.schedule is None
+            and self.expires is None
+            and self.aging is None
+            and self.workflow_id is None
+        )
+
+    @property
+    def waits(self) -> bool:
+        """It is not to run until its workflow says so."""
+        return bool(self.after) or (self.node is not None and self.node.startswith(CALLBACK))
 
     def copy(self, *, id: str, payload: str) -> "NewJob":
         """Another job of the same kind. (`dataclasses.replace` takes four times as long.)"""

@@ -62,6 +62,7 @@ class Finish:
     enqueue: tuple[NewJob, ...] = ()  #: inserted together with this finish, or not at all
     recur: Recur | None = None
     limit_key: str | None = None  #: that has room for another then
+    workflow_id: str | None = None  #: whose other jobs may have waited for this one
 
     @property
     def is_run_of_recurring(self) -> bool:
@@ -85,6 +86,7 @@ def _finish(job: Job, outcome: Outcome, **fields: Any) -> Finish:
         worker_id=job.worker_id,
         started_at=job.started_at,
         limit_key=job.limit_key,
+        workflow_id=job.workflow_id,
         **fields,
     )
 
@@ -104,6 +106,7 @@ def completed(
         keep=keep,
         enqueue=enqueue,
         limit_key=job.limit_key,
+        workflow_id=job.workflow_id,
     )
 
 

@@ -12,7 +12,7 @@ from holdfast.outcome import Policy
 from holdfast.recurrence import make_schedule
 from holdfast.retry import backoff
 from holdfast.settings import Settings, keep_times
-from holdfast.task import UNSET, Conduct, Host, Kind, Options, Task
+from holdfast.task import UNSET, Conduct, Host, Kind, Options, Task, Using
 
 OPTIONS = frozenset(
     {
@@ -26,6 +26,7 @@ OPTIONS = frozenset(
         "on_success",
         "on_failure",
         "on_lost",
+        "then",
         "process",
         "retention",
         "concurrency",
@@ -132,7 +133,17 @@ def _conduct(
         strict=on_lost == "strict",
         on_success=_hook(name, "on_success", options),
         on_failure=_hook(name, "on_failure", options),
+        then=_then(name, options.get("then")),
     )
+
+
+def _then(name: str, given: Any) -> Any:
+    if given is not None and not isinstance(given, Task | Using) and not callable(given):
+        raise InvalidInput(
+            f"task {name!r}: then={given!r}: give a task, task.using(...), or a function of the job "
+            "and its result"
+        )
+    return given
 
 
 def _kind(name: str, handler: Callable[..., Any], process: bool) -> Kind:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from enum import Enum
-from typing import Any, Generic, Literal, ParamSpec, Protocol, TypeVar, get_args
+from typing import Any, Generic, Literal, NamedTuple, ParamSpec, Protocol, TypeVar, get_args
 
 from holdfast import names
 from holdfast.clock import Clock
@@ -16,7 +16,7 @@ from holdfast.codec import Arguments, Result
 from holdfast.duration import Duration, seconds
 from holdfast.errors import InvalidInput
 from holdfast.ids import new_id
-from holdfast.job import Job, NewJob, OnConflict
+from holdfast.job import Job, NewJob, OnConflict, OnParentFailure
 from holdfast.limits import Limit, Rule, make_rule
 from holdfast.outcome import Policy
 from holdfast.recurrence import Missed, Schedule, first_run, make_schedule, spread, to_json
@@ -50,6 +50,9 @@ class Options:
     max_attempts: int | None = None
     timeout: Duration | Unset | None = UNSET  #: None: no timeout
     expires: Duration | None = None  #: not begun by then, it is cancelled
+    after: Sequence[Any] | None = None  #: in a workflow: whom it waits for
+    on_parent_failure: OnParentFailure = "cancel"
+    node: str | None = None  #: its name in the workflow
     every: Duration | None = None  #: from here on: for schedule(), of recurring jobs
     cron: str | None = None
     timezone: str | None = None
@@ -164,6 +167,7 @@ class Conduct:
     strict: bool = True  #: stop it when the database cannot be reached, before others may take it
     on_success: Hook | None = None
     on_failure: Hook | None = None
+    then: Any = None  #: a task, one with options, or a function of the job and its result
 
 
 class Using(Recurring, Generic[P]):
@@ -235,17 +239,41 @@ class Using(Recurring, Generic[P]):
             pattern, schedule=to_json(plan), run_at=first, on_conflict="existing", expires=None
         )
 
-    def new_job(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> NewJob:
-        """The job that this call would add."""
+    def call(self, *args: P.args, **kwargs: P.kwargs) -> "Call":
+        """This call, to be made later: for `then=`, `app.chain` and `app.batch`."""
+        self.task.arguments.encode(args, kwargs)  # what does not fit is refused here
+        return Call(self, args, kwargs)
+
+    def new_job(
+        self, args: tuple[Any, ...], kwargs: Mapping[str, Any], heir_of: Job | None = None
+    ) -> NewJob:
+        """The job that this call would add. `heir_of`: priority and entity are those of another job,
+        unless they are given."""
         payload = self.task.arguments.encode(args, kwargs)
-        if self._pattern is None and self.options.recurs:
+        if self._pattern is None:  # the options are the same for all its jobs: checked once
+            self._pattern = self._checked()
+        job = self._pattern.copy(id=new_id(), payload=payload)
+        if heir_of is None:
+            return job
+        if self.options.priority is None and not self.task.defaults.priority:
+            job = dataclasses.replace(job, priority=heir_of.priority)
+        if job.entity_type is None and heir_of.entity is not None:
+            kind, id = names.entity(heir_of.entity)
+            job = dataclasses.replace(job, entity_type=kind, entity_id=id)
+        return job
+
+    def _checked(self) -> NewJob:
+        if self.options.recurs:
             raise InvalidInput(
                 f"{', '.join(RECURRING)} are for schedule(), which makes a recurring job; enqueue() "
                 "takes delay= or run_at="
             )
-        if self._pattern is None:  # the options are the same for all its jobs: checked once
-            self._pattern = self.options.new_job(self.task.name, "", self.task.defaults, "")
-        return self._pattern.copy(id=new_id(), payload=payload)
+        if self.options.after is not None or self.options.node is not None:
+            raise InvalidInput(
+                "after= and node= are for jobs of a workflow: 'with app.workflow() as flow: "
+                "flow.add(task.using(after=[...]), ...)'"
+            )
+        return self.options.new_job(self.task.name, "", self.task.defaults, "")
 
     def _jobs(self, calls: Iterable[Mapping[str, Any]]) -> list[NewJob]:
         if self.options.key is not None:
@@ -260,6 +288,20 @@ class Using(Recurring, Generic[P]):
                 )
             jobs.append(self.new_job((), call))
         return jobs
+
+
+class Call(NamedTuple):
+    """A task, or one with options, and arguments that fit."""
+
+    task: Using[Any]
+    args: tuple[Any, ...]
+    kwargs: Mapping[str, Any]
+
+    def new_job(self, heir_of: Job | None = None) -> NewJob:
+        return self.task.new_job(self.args, self.kwargs, heir_of)
+
+
+Then = Callable[[Job, Any], Any]  #: a job and its result: a Call, several, or None
 
 
 class Task(Generic[P, R]):
@@ -298,16 +340,40 @@ class Task(Generic[P, R]):
             return self.handler(self.host.detached(self), *args, **kwargs)
         return self.handler(*args, **kwargs)
 
-    def new_job(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> NewJob:
+    def new_job(
+        self, args: tuple[Any, ...], kwargs: Mapping[str, Any], heir_of: Job | None = None
+    ) -> NewJob:
         """The job that this call would add."""
-        return self._using.new_job(args, kwargs)
+        return self._using.new_job(args, kwargs, heir_of)
+
+    def call(self, *args: P.args, **kwargs: P.kwargs) -> Call:
+        """This call, to be made later: for `then=`, `app.chain` and `app.batch`."""
+        return self._using.call(*args, **kwargs)
+
+    def following(self, job: Job, result: Any) -> list[NewJob]:
+        """What `then=` asks for after a run with this result."""
+        then = self.conduct.then
+        if then is None:
+            return []
+        if isinstance(then, Task | Using):
+            return [_following(self, then, job, result)]
+        asked = then(job, result)
+        calls = [] if asked is None else [asked] if isinstance(asked, Call) else list(asked)
+        for call in calls:
+            if not isinstance(call, Call):
+                raise InvalidInput(
+                    f"then= of task {self.name!r} returned {call!r}: return task.call(...), several "
+                    "of them, or None"
+                )
+        return [call.new_job(job) for call in calls]
 
     def __repr__(self) -> str:
         return f"<Task {self.name}{self.arguments.signature}>"
 
     def using(self, **options: Any) -> Using[P]:
         """This task with options: queue, priority, delay, run_at, key, on_conflict, entity,
-        max_attempts, timeout, expires, tx, notify; and for `schedule()` every, cron, timezone, start,
+        max_attempts, timeout, expires, tx, notify; in a workflow after,
+        on_parent_failure, node; for `schedule()` every, cron, timezone, start,
         missed, jitter, backoff."""
         return self._using.using(**options)
 
@@ -324,6 +390,20 @@ class Task(Generic[P, R]):
 
     async def aenqueue_many(self, calls: Iterable[Mapping[str, Any]]) -> list[Job]:
         return await self._using.aenqueue_many(calls)
+
+
+def _following(
+    task: Task[Any, Any], then: Task[Any, Any] | Using[Any], job: Job, result: Any
+) -> NewJob:
+    """A task alone: it is given the result, if that is a mapping of arguments, and if there is none the
+    arguments of the job itself."""
+    arguments = job.payload if result is None else result
+    if not isinstance(arguments, Mapping):
+        raise InvalidInput(
+            f"then= of task {task.name!r}: the result {result!r} is no mapping of arguments for the "
+            "next task: return a dict, or give then= a function of the job and the result"
+        )
+    return then.new_job((), arguments, job)
 
 
 def _changed(options: Options, changes: Mapping[str, Any]) -> Options:

@@ -1,6 +1,8 @@
 """The state machine: every verb against every status, on both engines, as `TRANSITIONS` says."""
 
+import json
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -8,11 +10,13 @@ from holdfast import outcome
 from holdfast.clock import FakeClock
 from holdfast.engine import Engine, Seen, limiting
 from holdfast.engine.script import Run, Script
+from holdfast.ids import new_id
 from holdfast.job import TRANSITIONS, Job, Status
 from holdfast.outcome import Outcome, Policy
 from tests.support.jobs import WORKER, claim, execute, in_status, new
 
 HOUR = 3600.0
+WORKFLOW = new_id()
 HOURLY = '{"every":3600.0}'
 POLICY = Policy(backoff=lambda attempts: 60.0, keep=dict.fromkeys(Status, 60.0))
 FINISHES = {
@@ -49,24 +53,39 @@ def apply(engine: Engine, clock: FakeClock, verb: str, job: Job) -> None:
         case "delete":
             engine.delete([job.id])
         case "park":
-            asked = [{"id": job.id, "limit_key": "k"}]
+            asked: list[dict[str, Any]] = [{"id": job.id, "limit_key": "k"}]
             engine.run(lambda: _write("park", engine, asked), write=True)
         case "unpark":
             engine.run(lambda: limiting.unpark(engine.dialect, {"k": 1}), write=True)
+        case "free":
+            ids = json.dumps([job.id])
+            engine.run(lambda: _once("free", engine, ids=ids), write=True)
+        case "drop":
+            asked = [{"now": engine.dialect.now(), "id": job.id, "error": "no", "keep": 60_000_000}]
+            engine.run(lambda: _write("drop", engine, asked), write=True)
+        case "reopen":
+            engine.run(lambda: _once("reopen", engine, workflow=WORKFLOW), write=True)
         case "debounce" | "request_rerun":
             engine.insert([new(key="k", on_conflict="debounce", delay=60.0, payload="{}")])
         case _:
             engine.finish([FINISHES[Outcome(verb)](job)])
 
 
-def _write(statement: str, engine: Engine, batch: list[dict[str, str]]) -> Script[None]:
+def _write(statement: str, engine: Engine, batch: list[dict[str, Any]]) -> Script[None]:
     yield Run(statement, {"now": engine.dialect.now()}, batch, tell="id")
+
+
+def _once(statement: str, engine: Engine, **params: str) -> Script[None]:
+    yield Run(statement, {"now": engine.dialect.now(), **params})
 
 
 def prepare(engine: Engine, verb: str, job: Job) -> None:
     """What a verb needs to concern it at all, whatever its status."""
     if verb == "unpark":
         execute(engine, "UPDATE {jobs} SET limit_key = 'k' WHERE id = :id", id=job.id)
+    if verb == "reopen":  # a job of a workflow that waits for another
+        sql = "UPDATE {jobs} SET workflow_id = :workflow, node = '@failed' WHERE id = :id"
+        execute(engine, sql, id=job.id, workflow=WORKFLOW)
     if verb == "recurred":
         sql = "UPDATE {jobs} SET schedule = :schedule WHERE id = :id"
         execute(engine, sql, id=job.id, schedule=HOURLY)
@@ -111,4 +130,4 @@ def expected(verb: str, status: Status) -> object:
 def test_the_table_leaves_no_way_out_of_a_final_status_but_an_operators() -> None:
     for verb, (sources, _) in TRANSITIONS.items():
         if sources & {Status.COMPLETED, Status.FAILED, Status.CANCELLED}:
-            assert verb in {"retry", "delete", "prune"}
+            assert verb in {"retry", "delete", "prune", "reopen"}

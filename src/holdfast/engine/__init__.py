@@ -21,12 +21,14 @@ from holdfast.engine.values import (
     Held,
     LimitInfo,
     Page,
+    Parent,
     Promoted,
     QueueInfo,
     Report,
     Seen,
     Swept,
     WorkerInfo,
+    WorkflowInfo,
 )
 from holdfast.errors import InvalidURL
 from holdfast.job import Attempt, Claim, Job, NewJob, Status
@@ -43,6 +45,7 @@ __all__ = [
     "Inspector",
     "LimitInfo",
     "Page",
+    "Parent",
     "Promoted",
     "QueueInfo",
     "Report",
@@ -51,6 +54,7 @@ __all__ = [
     "Transaction",
     "Wakeups",
     "WorkerInfo",
+    "WorkflowInfo",
     "open_engine",
 ]
 
@@ -188,6 +192,14 @@ class Engine(Inspector, Protocol):
     def repair(self, limit: int) -> int:
         """Put back in line what waits for a key that has room, though nobody has said so; how many. A
         look at some keys, the next ones at the next call."""
+
+    def advance(self, limit: int) -> int:
+        """Draw the consequences of what has ended, or was added, in workflows, some at a time; how many
+        jobs may run now, or are cancelled. (`finish` does so for the jobs that it ends.)"""
+
+    def find_orphans(self, limit: int) -> None:
+        """Look again at jobs that wait for one whose row is gone, some at a time; and forget workflows
+        of which nothing is left."""
 
     def prune_keys(self, limit: int) -> None:
         """Forget some of the keys that nobody uses."""

@@ -5,19 +5,13 @@ An engine adds its connections: `run` (a transaction of our own, repeated where 
 """
 
 import os
-import time
-from abc import abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Sequence
+from contextlib import suppress
 from datetime import datetime, timedelta
-from functools import partial
-from typing import Any
 
 from holdfast.clock import Clock
 from holdfast.engine import (
-    NO_RULES,
     Beat,
-    Engine,
-    Fetched,
     Filter,
     Held,
     LimitInfo,
@@ -28,14 +22,14 @@ from holdfast.engine import (
     Seen,
     Swept,
     WorkerInfo,
-    claims,
     finishing,
+    flows,
     inspection,
     limiting,
     liveness,
     verbs,
 )
-from holdfast.engine.dialect import Dialect
+from holdfast.engine.fetching import Fetching
 from holdfast.engine.script import Script, T
 from holdfast.errors import (
     AppClosed,
@@ -47,37 +41,27 @@ from holdfast.errors import (
 )
 from holdfast.ids import floor_id
 from holdfast.job import FINISHED, Attempt, Claim, Job, Status
-from holdfast.limits import QUEUE, Declared, Rule
+from holdfast.limits import Declared
 from holdfast.outcome import WEEK, Applied, Finish, Outcome
 
 DEAD_WORKERS_KEPT = 86400.0
-SCAN = 1000  # jobs that a claim under limits looks at, at the most
-_CROWDS = 2.0  # seconds between two looks whether a queue has got a limit
 
 
-class BaseEngine(Engine):
+class BaseEngine(Fetching):
     """The verbs. See `Engine` for what each promises."""
 
-    dialect: Dialect
-
     def __init__(self, clock: Clock) -> None:
+        super().__init__()
         self.clock = clock
         self._pid = os.getpid()
         self._closed = False
         self._pruned_to: dict[Status, str] = {}
-        self._crowded: set[str] = set()  # queues with limits of their own
-        self._crowds_at = 0.0
-        self._flowing: set[str] = set()  # queues whose last claim took jobs under limits
-        self._scan: dict[str, int] = {}
         self._repaired_to = self._keys_pruned_to = ""
-        self._beginning: dict[str, Any] = {}
+        self._orphans_to = inspection.FIRST_ID
 
     def run_vital(self, script: Callable[[], Script[T]]) -> T:
         """Run a write that must not wait behind others of this process: a sign of life."""
         return self.run(script, write=True)
-
-    @abstractmethod
-    def run(self, script: Callable[[], Script[T]], *, write: bool) -> T: ...
 
     def check_usable(self) -> None:
         """Connections must not cross a fork: both sides would write on one socket or lock."""
@@ -89,121 +73,21 @@ class BaseEngine(Engine):
                 f"{os.getpid()}: make it (or use it for the first time) in the child"
             )
 
-    def claim(self, queue: str, limit: int, *, worker: str, types: Sequence[str]) -> list[Job]:
-        wanted = [{"type": type, "limit": limit} for type in types]
-        return self.run(
-            lambda: claims.claim(self.dialect, queue, limit, worker, wanted), write=True
-        )
-
-    def fetch(
-        self,
-        queue: str,
-        limit: int,
-        *,
-        worker: str,
-        types: Sequence[str],
-        rules: Mapping[str, Rule] = NO_RULES,
-    ) -> Fetched:
-        mine = {type: rules[type] for type in types if type in rules}
-        crowded = queue in self._crowded
-        found = Fetched([], False)
-        if not crowded:
-            if mine:
-                found = self._fetch_mixed(queue, limit, worker, types, mine)
-            else:
-                found = self._fetch(queue, limit, worker, types)
-            crowded = not found.jobs and not found.more and self._is_crowded(queue)
-        if crowded:
-            found = self._fetch_limited(queue, limit, worker, types, mine, crowded=True)
-        return found
-
-    def _fetch_mixed(
-        self,
-        queue: str,
-        limit: int,
-        worker: str,
-        types: Sequence[str],
-        rules: Mapping[str, Rule],
-    ) -> Fetched:
-        """Some types have limits. While none of those can run, the others are claimed as if there were
-        none: to hold a limit costs a transaction of several statements."""
-        if self.dialect.claims_in_one and queue not in self._flowing:
-            ahead = self.run(lambda: claims.foresee(self.dialect, queue, rules), write=False)
-            if not ahead.is_open:
-                free = [type for type in types if type not in rules]
-                found = self._fetch(queue, limit, worker, free) if free else Fetched([], False)
-                return Fetched(found.jobs, found.more, ahead.due)
-        found = self._fetch_limited(queue, limit, worker, types, rules, crowded=False)
-        flows = any(job.limited for job in found.jobs)
-        (self._flowing.add if flows else self._flowing.discard)(queue)
-        return found
-
-    def _fetch_others(self, queue: str, limit: int, worker: str, types: Sequence[str]) -> Fetched:
-        """Somebody holds a limit and does not go on: what has none need not wait for that."""
-        jobs = self._fetch(queue, limit, worker, types).jobs if types else []
-        return Fetched(jobs, more=bool(jobs), due=0.1)
-
-    def _fetch_limited(
-        self,
-        queue: str,
-        limit: int,
-        worker: str,
-        types: Sequence[str],
-        rules: Mapping[str, Rule],
-        *,
-        crowded: bool,
-    ) -> Fetched:
-        wanted = [{"type": type, **self._beginning} for type in types]
-        scan = self._scan.get(queue, 0)
-        try:
-            limited = self.run(
-                lambda: claims.claim_limited(
-                    self.dialect, queue, limit, worker, wanted, rules, scan=scan, crowded=crowded
-                ),
-                write=True,
-            )
-        except DatabaseBusy:
-            if not self.dialect.claims_in_one:
-                raise  # the whole database is held, and not a key
-            others = [type for type in types if type not in rules and not crowded]
-            return self._fetch_others(queue, limit, worker, others)
-        if limited.full and self.dialect.claims_in_one:
-            self._look_again(limited.full)
-        (self._crowded.add if limited.crowded else self._crowded.discard)(queue)
-        self._scan[queue] = min(SCAN, max(100, 4 * scan)) if limited.parked else scan // 2
-        return Fetched(limited.jobs, limited.more, limited.due)
-
-    def _look_again(self, full: set[str]) -> None:
-        """What ended while these were parked could not see them yet: whoever commits later of the two,
-        a finish or a claim, finds what the other has done."""
-        found = self.run(lambda: limiting.peek(self.dialect, full, "keyed"), write=False)
-        self._release({key: room.left for key, room in found.items() if room.left})
-
-    def _release(self, freed: Mapping[str, int]) -> None:
-        """Let others run under these keys. Nothing is held for it, unless somebody waits."""
-        waited_for = self.run(lambda: limiting.awaited(freed), write=False) if freed else {}
-        if waited_for:
-            self.run(lambda: limiting.release(self.dialect, waited_for), write=True)
-
-    def _fetch(self, queue: str, limit: int, worker: str, types: Sequence[str]) -> Fetched:
-        """Without limits."""
-        jobs = self.claim(queue, limit, worker=worker, types=types)
-        return Fetched(jobs, more=len(jobs) >= limit)
-
-    def _is_crowded(self, queue: str) -> bool:
-        """A queue with a limit of its own gives nothing to who does not ask for it: looked at now and
-        then, when a claim was in vain."""
-        now = time.monotonic()
-        if now < self._crowds_at:
-            return False
-        self._crowds_at = now + _CROWDS
-        name = QUEUE + queue
-        script = partial(limiting.rooms, self.dialect, [name], "whole")
-        return name in self.run(script, write=True)
-
     def finish(self, finishes: Sequence[Finish]) -> dict[Claim, Applied]:
         if not finishes:
             return {}
+        results = self._finish_all(finishes)
+        self._advance(
+            {
+                finish.workflow_id
+                for finish in finishes
+                if finish.workflow_id is not None
+                and results[Claim(finish.id, finish.claim_no)] is Applied.APPLIED
+            }
+        )
+        return results
+
+    def _finish_all(self, finishes: Sequence[Finish]) -> dict[Claim, Applied]:
         try:
             return self._finish(finishes)
         except (DatabaseBusy, DatabaseUnavailable):
@@ -236,8 +120,26 @@ class BaseEngine(Engine):
                 keep=finish.keep,
                 recur=finish.recur,
                 limit_key=finish.limit_key,
+                workflow_id=finish.workflow_id,
             )
             return self._finish([minimal])
+
+    def _advance(self, workflows: Collection[str]) -> None:
+        """What follows from these ends. If it cannot be done now, the next look does it."""
+        if workflows:
+            with suppress(DatabaseBusy, DatabaseUnavailable):
+                self.run(lambda: flows.advance(self.dialect, workflows), write=True)
+
+    def advance(self, limit: int) -> int:
+        stirred = self.run(lambda: flows.stirred(limit), write=False)
+        if not stirred:
+            return 0
+        done = self.run(lambda: flows.advance(self.dialect, stirred), write=True)
+        return done.freed + done.dropped
+
+    def find_orphans(self, limit: int) -> None:
+        self._orphans_to = self.run(lambda: flows.orphans(self._orphans_to, limit), write=True)
+        self.run(lambda: flows.prune(self.dialect, limit), write=True)
 
     def hint(self, queues: frozenset[str]) -> None:
         """Where a commit does not tell others by itself, an engine does."""
@@ -250,18 +152,6 @@ class BaseEngine(Engine):
 
     def next_due(self) -> float | None:
         return self.run(lambda: verbs.next_due(self.dialect), write=False)
-
-    def claim_suspect(
-        self,
-        queues: Sequence[str],
-        *,
-        worker: str,
-        types: Sequence[str],
-        rules: Mapping[str, Rule] = NO_RULES,
-    ) -> list[Job]:
-        return self.run(
-            lambda: claims.claim_suspect(self.dialect, queues, worker, types, rules), write=True
-        )
 
     def declare(self, limits: Sequence[Declared]) -> None:
         self.run(lambda: limiting.declare(self.dialect, limits), write=True)

@@ -17,7 +17,8 @@ from holdfast.limits import QUEUE, Admitted, Candidate, Room, Rule, admit
 CLAIMED = (
     "id, type, queue, priority, rank, key, entity_type, entity_id, attempts, max_attempts, crashes,"
     " claim_no, timeout, created_at, run_at, error, cancel_requested, verdict, expires_at, schedule,"
-    " due_at, last_run_at, last_error, consecutive_failures, limit_key"
+    " due_at, last_run_at, last_error, consecutive_failures, limit_key,"
+    " workflow_id, node"
 )
 _STARTED = CLAIMED.count(",") + 1  # where a claim in one statement tells when it began
 FAIR = 100  # jobs that are looked at, at least, where keys take turns
@@ -351,6 +352,8 @@ def _job(
         last_run_at=None if row[21] is None else moment(row[21]),
         last_error=row[22],
         consecutive_failures=row[23],
+        workflow_id=row[25],
+        node=row[26],
         limit_key=limit_key,
         limited=limited,
         body=Body(row[-1]),

@@ -15,7 +15,7 @@ COLUMNS = (
     " crashes, claim_no, worker_id, timeout, created_at, updated_at, run_at, started_at,"
     " completed_at, keep_until, error, progress, message, cancel_requested, verdict, expires_at,"
     " limit_key, schedule, enabled, disabled_because, due_at, last_run_at, last_error,"
-    " consecutive_failures"
+    " consecutive_failures, workflow_id, node"
 )
 _WIDTH = COLUMNS.count(",") + 1
 LAST_ID = "ffffffff-ffff-ffff-ffff-ffffffffffff"
@@ -71,6 +71,8 @@ def columns_to_job(dialect: Reader, row: Row, body: Body | None = None) -> Job:
         last_run_at=None if row[32] is None else moment(row[32]),
         last_error=row[33],
         consecutive_failures=row[34],
+        workflow_id=row[35],
+        node=row[36],
         body=Body(row[_WIDTH], row[_WIDTH + 1]) if len(row) > _WIDTH else body,
     )
 

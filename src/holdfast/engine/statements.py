@@ -15,7 +15,13 @@ from importlib import resources
 from holdfast.errors import HoldfastError
 from holdfast.job import FINISHED, TRANSITIONS, UNFINISHED, WAITING, Status
 
-FILES = ("statements.sql", "limits.sql", "schedules.sql")
+FILES = ("statements.sql", "limits.sql", "schedules.sql", "workflows.sql")
+# A job of a workflow that has ended, or waits for others, and was not looked at since. (An index is
+# found by the same words.)
+_UNSEEN = (
+    "status IN ('blocked', 'completed', 'failed', 'cancelled')"
+    " AND (status <> 'blocked' OR limit_key IS NULL) AND COALESCE(seen, '') <> status"
+)
 _NAME = re.compile(r"^-- name: ([a-z_]+)$", re.MULTILINE)
 _OPTIONAL = re.compile(r"^(.*?)\s*--\? (\w+)$")
 _PARAMETER = re.compile(r"(?<![:\w]):([a-z_]+)\b")
@@ -98,7 +104,7 @@ def parse(sql: str) -> Command:
 
 def fill(text: str, words: Mapping[str, str]) -> str:
     """Put the lists of statuses and the engine's own words (its schema, its clock) into SQL text."""
-    known = {**_status_lists(), **words}
+    known = {**_status_lists(), "unseen": _UNSEEN, **words}
     return re.sub(r"\{([a-z_]+)\}", lambda match: known[match[1]], text)
 
 

@@ -2,9 +2,9 @@
 
 from dataclasses import dataclass
 from datetime import datetime
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-from holdfast.job import Job, Status
+from holdfast.job import FINISHED, Job, Status
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -113,3 +113,37 @@ class Finding(NamedTuple):
     level: str  #: "ok", "warn" or "fail"
     subject: str
     text: str  #: what it is, and what to do about it
+
+
+class Parent(NamedTuple):
+    """A job that another waits for, or waited for."""
+
+    id: str
+    policy: str
+    outcome: str | None  #: None: it is still waited for
+    node: str | None
+    type: str | None  #: None: its row is gone
+    status: str | None
+    result: Any = None  #: JSON text, where it was asked for
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorkflowInfo:
+    """A workflow: jobs that wait for other jobs."""
+
+    id: str
+    name: str
+    status: Status  #: running, completed, failed or cancelled
+    created_at: datetime
+    finished_at: datetime | None
+    counts: dict[Status, int]  #: of its jobs, callbacks left out
+
+    @property
+    def total(self) -> int:
+        return sum(self.counts.values())
+
+    @property
+    def progress(self) -> float:
+        """How much of it is finished, from 0 to 100."""
+        done = sum(number for status, number in self.counts.items() if status in FINISHED)
+        return 100.0 * done / self.total if self.total else 0.0

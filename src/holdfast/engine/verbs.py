@@ -38,6 +38,7 @@ def _insert(dialect: Dialect, jobs: Sequence[NewJob], hint: frozenset[str]) -> S
     if dialect.hints_by_the_way and len(hint) == 1:
         params, options = {"now": now, "hint": next(iter(hint))}, options | {"hint"}
     reply = yield Run("insert", params, rows, options)
+    yield from _edges(jobs)
     if reply.changed == len(jobs):
         yield from _payloads(dialect, rows)
         return _inserted(dialect, jobs, now, reply)
@@ -91,6 +92,17 @@ def _settle(dialect: Dialect, job: NewJob) -> Script[Job]:
     )
 
 
+def _edges(jobs: Sequence[NewJob]) -> Script[None]:
+    """Whom they wait for. (A job of a workflow has no key, so that it was inserted, or was before.)"""
+    rows = [
+        {"child_id": job.id, "parent_id": parent, "place": place, "policy": policy}
+        for job in jobs
+        for place, (parent, policy) in enumerate(job.after)
+    ]
+    if rows:
+        yield Run("insert_edges", {}, rows)
+
+
 def _payloads(dialect: Dialect, rows: Sequence[dict[str, Any]]) -> Script[None]:
     if dialect.bodies_apart and rows:
         yield Run("insert_payloads", {}, rows)
@@ -114,6 +126,9 @@ def new_row(dialect: Dialect, job: NewJob, now: Any) -> dict[str, Any]:
         "schedule": job.schedule,
         "expires": None if job.expires is None else round(job.expires * MICRO),
         "aging": None if job.aging is None else round(job.aging * MICRO),
+        "workflow_id": job.workflow_id,
+        "node": job.node,
+        "waits": job.waits,
     }
 
 
@@ -141,11 +156,7 @@ def new_to_job(dialect: Dialect, job: NewJob, status: Any, now: Any, run_at: Any
         id=job.id,
         type=job.type,
         queue=job.queue,
-        status=Status(status)
-        if status
-        else Status.SCHEDULED
-        if due > created_at
-        else Status.PENDING,
+        status=Status(status) if status else _first(job, due, created_at),
         priority=job.priority,
         rank=_rank(job, due),
         key=job.key,
@@ -170,9 +181,17 @@ def new_to_job(dialect: Dialect, job: NewJob, status: Any, now: Any, run_at: Any
         expires_at=None if job.expires is None else created_at + timedelta(seconds=job.expires),
         schedule=job.schedule,
         due_at=None if job.schedule is None else due,
+        workflow_id=job.workflow_id,
+        node=job.node,
         body=Body(job.payload),
         created=True,
     )
+
+
+def _first(job: NewJob, due: datetime, now: datetime) -> Status:
+    if job.waits:
+        return Status.BLOCKED
+    return Status.SCHEDULED if due > now else Status.PENDING
 
 
 def _rank(job: NewJob, due: datetime) -> int:

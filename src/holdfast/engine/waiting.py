@@ -1,13 +1,18 @@
 """Which limit holds a job back, and where it stands in line: derived when somebody asks, from a few
 bounded looks."""
 
+from collections.abc import Sequence
+
+from holdfast.engine import flows
 from holdfast.engine.dialect import Dialect
 from holdfast.engine.limiting import listing, peek
 from holdfast.engine.script import Run, Script
+from holdfast.engine.values import Parent
 from holdfast.job import Job, Status
 from holdfast.limits import QUEUE, Room
 
 CAP = 10_000
+_NAMED = 5  # jobs that another waits for, told by name
 
 
 def held_back(dialect: Dialect, job: Job) -> Script[str | None]:
@@ -15,6 +20,8 @@ def held_back(dialect: Dialect, job: Job) -> Script[str | None]:
     if job.status is Status.BLOCKED and job.limit_key is not None:
         found = yield from peek(dialect, [job.limit_key], "keyed")
         return (yield from _full(dialect, job, job.limit_key, found.get(job.limit_key)))
+    if job.status is Status.BLOCKED:
+        return _parents((yield from flows.parents(job.id)))
     if job.status is not Status.PENDING:
         return None
     limits = yield from listing(1)
@@ -24,6 +31,24 @@ def held_back(dialect: Dialect, job: Job) -> Script[str | None]:
         if not room.left:
             return (yield from _full(dialect, job, name, room))
     return None
+
+
+def _parents(parents: Sequence[Parent]) -> str | None:
+    """Of a job of a workflow."""
+    waiting = [parent for parent in parents if parent.outcome is None]
+    if not waiting:
+        return "waits for its workflow"
+    for parent in waiting:
+        if parent.status in (None, Status.FAILED, Status.CANCELLED) and parent.policy == "hold":
+            what = "was deleted" if parent.status is None else parent.status
+            return (
+                f"held: {parent.node or parent.id}, which it waits for, {what}; retry that one, or "
+                "release this one"
+            )
+    names = ", ".join(f"{parent.node} ({parent.status})" for parent in waiting[:_NAMED])
+    more = f" and {len(waiting) - _NAMED} more" if len(waiting) > _NAMED else ""
+    jobs = "1 job" if len(waiting) == 1 else f"{len(waiting)} jobs"
+    return f"waits for {jobs}: {names}{more}"
 
 
 def _full(dialect: Dialect, job: Job, name: str, room: Room | None) -> Script[str]:

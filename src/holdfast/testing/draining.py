@@ -114,6 +114,7 @@ class _Drain:
     def take(self) -> Execution | None:
         self._engine.beat(self._id, "{}")
         self._engine.promote(RUNS)
+        self._engine.advance(RUNS)
         job = self._claim()
         if job is None:
             return None

@@ -63,9 +63,11 @@ def returned(execution: Execution, value: Any) -> Ended:
         return Returned(execution.context.completion.result)
     try:
         text = None if value is None else execution.task.result.encode(value)
+        follow = execution.task.following(execution.job, value)
     except Exception as problem:
         return judge(problem, execution.task.policy)
     enqueued = tuple(execution.context.enqueued) if execution.has_context else ()
+    enqueued += tuple(follow)
     asked = execution.context.next_at if execution.has_context else None
     return Returned(text, enqueued, asked)
 

@@ -18,7 +18,9 @@ logger = logging.getLogger("holdfast.worker")
 Tick = Callable[[], float]
 PRUNED = 500  # at a time
 KEYS = 1000  # of limits, looked at at a time
+WORKFLOWS = 100  # looked at at a time
 _EVERY = 60.0
+_ADVANCE = 2.0
 _REPAIR = 5.0
 
 
@@ -76,6 +78,7 @@ class Housekeeping:
             "pruning": self.prune,
             "sweeping": self.sweep,
             "repairing": self.repair,
+            "advancing": self.advance,
             "forgetting": self.forget,
         }
 
@@ -94,8 +97,14 @@ class Housekeeping:
             logger.info("%d jobs may run again: their limits have room", moved)
         return _REPAIR
 
+    def advance(self) -> float:
+        """Consequences that nobody has drawn: of a job that was cancelled, or whose worker died."""
+        self._counts["advanced"] += self._engine.advance(WORKFLOWS)
+        return _ADVANCE
+
     def forget(self) -> float:
         self._engine.prune_keys(KEYS)
+        self._engine.find_orphans(KEYS)
         return _EVERY
 
     def sweep(self) -> float:

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from datetime import datetime
 from typing import Any
 
-from holdfast.job import Body, Job, NewJob, Status
+from holdfast.job import Body, Edge, Job, NewJob, Status
 from holdfast.outcome import Ended, Raised, Returned, Snoozed
 
 _TIMES = (
@@ -99,4 +99,5 @@ def _pack_new(job: NewJob) -> dict[str, Any]:
 
 def _unpack_new(fields: dict[str, Any]) -> NewJob:
     run_at = fields["run_at"]
-    return NewJob(**{**fields, "run_at": run_at and datetime.fromisoformat(run_at)})
+    after = tuple(Edge(*edge) for edge in fields["after"])
+    return NewJob(**{**fields, "run_at": run_at and datetime.fromisoformat(run_at), "after": after})

@@ -95,8 +95,8 @@ class PostgresEngine(Examined):
         words = {
             "schema": schema,
             "now": "COALESCE(:now::text::timestamptz, statement_timestamp())",
-            "columns": "id::text" + COLUMNS.removeprefix("id"),
-            "claimed": qualified(CLAIMED).replace("jobs.id", "jobs.id::text", 1),
+            "columns": _as_text(COLUMNS),
+            "claimed": _as_text(qualified(CLAIMED)),
         }
         self._words: Mapping[str, str] = words
         self._statements = Statements(PACKAGE, words)
@@ -384,3 +384,8 @@ class PostgresEngine(Examined):
         subscriber = PostgresWakeups(connect, self.schema, self._subscribers.remove)
         self._subscribers.append(subscriber)
         return subscriber
+
+
+def _as_text(columns: str) -> str:
+    """Ids are text to everybody but the database."""
+    return re.sub(r"(^|\b)((jobs\.)?(workflow_)?id)\b", r"\2::text", columns)

@@ -8,11 +8,13 @@
 WITH made AS (                                                                                          --? hint
 INSERT INTO {schema}.jobs
        (id, type, queue, status, priority, rank, key, entity_type, entity_id,
-        schedule, due_at, expires_at,                                                                   --? special
+        schedule, due_at, expires_at, workflow_id, node,                                                --? special
         max_attempts, timeout, created_at, updated_at, run_at, payload)
 SELECT id, type, queue,
-       CASE WHEN COALESCE(run_at, {now} + delay * interval '1 microsecond') > {now} THEN 'scheduled' ELSE 'pending' END,
-       priority,
+       CASE WHEN waits THEN 'blocked' ELSE                                                              --? special
+       CASE WHEN COALESCE(run_at, {now} + delay * interval '1 microsecond') > {now} THEN 'scheduled' ELSE 'pending' END
+       END                                                                                              --? special
+       , priority,
        -priority,                                                                                       --? plain
        CASE WHEN aging IS NULL THEN -priority                                                           --? special
             ELSE (extract(epoch FROM COALESCE(run_at, {now} + delay * interval '1 microsecond')) * 1000000)::bigint --? special
@@ -20,17 +22,19 @@ SELECT id, type, queue,
        key, entity_type, entity_id,
        schedule,                                                                                        --? special
        CASE WHEN schedule IS NOT NULL THEN COALESCE(run_at, {now} + delay * interval '1 microsecond') END, --? special
-       {now} + expires * interval '1 microsecond',                                                      --? special
+       {now} + expires * interval '1 microsecond', workflow_id, node,                                   --? special
        max_attempts, timeout, {now}, {now}, COALESCE(run_at, {now} + delay * interval '1 microsecond'), payload::json
   FROM json_to_recordset(:batch::json)                                                                  --? many
     AS new (id uuid, type text, queue text, priority bigint, key text, entity_type text, entity_id text, --? many
-            schedule text, aging bigint, expires bigint,                                                --? many
+            schedule text, aging bigint, expires bigint, workflow_id uuid, node text, waits boolean,    --? many
             max_attempts integer, timeout double precision, run_at timestamptz, delay bigint, payload text) --? many
   FROM (VALUES (:id::text::uuid, :type::text, :queue::text, :priority::bigint, :key::text,              --? one
                 :entity_type::text, :entity_id::text, :schedule::text, :aging::bigint, :expires::bigint, --? one
+                :workflow_id::text::uuid, :node::text, :waits::boolean,                                 --? one
                 :max_attempts::integer, :timeout::double precision, :run_at::text::timestamptz,         --? one
                 :delay::bigint, :payload::text))                                                        --? one
     AS new (id, type, queue, priority, key, entity_type, entity_id, schedule, aging, expires,           --? one
+            workflow_id, node, waits,                                                                   --? one
             max_attempts, timeout, run_at, delay, payload)                                              --? one
 ON CONFLICT DO NOTHING
 RETURNING id::text, status, created_at, run_at
@@ -569,6 +573,7 @@ UPDATE {schema}.jobs
        progress = NULL,
        message = NULL,
        cancel_requested = false,
+       seen = NULL,
        result = NULL,
        updated_at = {now}
  WHERE id = ANY(ARRAY(SELECT id FROM asked WHERE place = 1 OR key IS NULL))

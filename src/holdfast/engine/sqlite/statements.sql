@@ -7,17 +7,19 @@
 -- Add jobs; one whose id is there, or whose key is live, is left out.
 INSERT INTO holdfast_jobs
        (id, type, queue, status, priority, rank, key, entity_type, entity_id,
-        schedule, due_at, expires_at,                                           --? special
+        schedule, due_at, expires_at, workflow_id, node,                        --? special
         max_attempts, timeout, created_at, updated_at, run_at)
 VALUES (:id, :type, :queue,
-        CASE WHEN COALESCE(:run_at, {now} + :delay) > {now} THEN 'scheduled' ELSE 'pending' END,
+        CASE WHEN COALESCE(:run_at, {now} + :delay) > {now} THEN 'scheduled' ELSE 'pending' END, --? plain
+        CASE WHEN :waits THEN 'blocked'                                         --? special
+             WHEN COALESCE(:run_at, {now} + :delay) > {now} THEN 'scheduled' ELSE 'pending' END, --? special
         :priority,
         -:priority,                                                             --? plain
         CASE WHEN :aging IS NULL THEN -:priority ELSE COALESCE(:run_at, {now} + :delay) - :priority * :aging END, --? special
         :key, :entity_type, :entity_id,
         :schedule,                                                              --? special
         CASE WHEN :schedule IS NOT NULL THEN COALESCE(:run_at, {now} + :delay) END, --? special
-        {now} + :expires,                                                       --? special
+        {now} + :expires, :workflow_id, :node,                                  --? special
         :max_attempts, :timeout, {now}, {now}, COALESCE(:run_at, {now} + :delay))
 ON CONFLICT DO NOTHING;
 
@@ -413,6 +415,7 @@ UPDATE holdfast_jobs
        progress = NULL,
        message = NULL,
        cancel_requested = 0,
+       seen = NULL,
        updated_at = {now}
  WHERE id = :job_id
    AND status IN ({retry})

@@ -42,6 +42,9 @@ CREATE TABLE {schema}.jobs (
     last_run_at      timestamptz,
     last_error       text,
     consecutive_failures integer NOT NULL DEFAULT 0,
+    workflow_id      uuid,
+    node             text,
+    seen             text,
     payload          json        NOT NULL,
     result           json
 ) WITH (
@@ -84,6 +87,10 @@ CREATE UNIQUE INDEX jobs_key ON {schema}.jobs (type, key) WHERE key IS NOT NULL 
 
 CREATE INDEX jobs_entity ON {schema}.jobs (entity_type, entity_id, id) WHERE entity_type IS NOT NULL;
 
+-- The jobs of a workflow; and those of them of which the consequences are to be drawn.
+CREATE INDEX jobs_workflow ON {schema}.jobs (workflow_id, status, id) WHERE workflow_id IS NOT NULL;
+CREATE INDEX jobs_unseen ON {schema}.jobs (workflow_id, id) WHERE workflow_id IS NOT NULL AND {unseen};
+
 CREATE TABLE {schema}.attempts (
     job_id      uuid        NOT NULL REFERENCES {schema}.jobs (id) ON DELETE CASCADE,
     claim_no    bigint      NOT NULL,
@@ -96,6 +103,30 @@ CREATE TABLE {schema}.attempts (
     trace       text,
     PRIMARY KEY (job_id, claim_no)
 );
+
+-- Jobs that wait for other jobs. Its row is held while somebody draws the consequences of what has ended.
+CREATE TABLE {schema}.workflows (
+    id          uuid        NOT NULL PRIMARY KEY,
+    name        text        NOT NULL,
+    status      text        NOT NULL DEFAULT 'running',
+    created_at  timestamptz NOT NULL,
+    finished_at timestamptz
+) WITH (fillfactor = 70);
+
+CREATE INDEX workflows_finished ON {schema}.workflows (finished_at) WHERE finished_at IS NOT NULL;
+
+-- The outcome is that of the parent, once it matters no more.
+CREATE TABLE {schema}.edges (
+    child_id  uuid    NOT NULL REFERENCES {schema}.jobs (id) ON DELETE CASCADE,
+    parent_id uuid    NOT NULL,
+    place     integer NOT NULL,
+    policy    text    NOT NULL,
+    outcome   text,
+    PRIMARY KEY (child_id, parent_id)
+);
+
+CREATE INDEX edges_parent ON {schema}.edges (parent_id);
+CREATE INDEX edges_open ON {schema}.edges (child_id) WHERE outcome IS NULL;
 
 -- Few rows, updated often: without room on the page and quick vacuums they would slow every claim.
 CREATE TABLE {schema}.workers (

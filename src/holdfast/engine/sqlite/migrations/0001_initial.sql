@@ -41,7 +41,10 @@ CREATE TABLE holdfast_jobs (
     due_at           INTEGER,
     last_run_at      INTEGER,
     last_error       TEXT,
-    consecutive_failures INTEGER NOT NULL DEFAULT 0
+    consecutive_failures INTEGER NOT NULL DEFAULT 0,
+    workflow_id      TEXT,
+    node             TEXT,
+    seen             TEXT
 ) WITHOUT ROWID;
 
 -- What a claim walks: one type of one queue, in the order of running; those that must run alone are not on the way.
@@ -75,6 +78,10 @@ CREATE UNIQUE INDEX holdfast_jobs_key ON holdfast_jobs (type, key) WHERE key IS 
 
 CREATE INDEX holdfast_jobs_entity ON holdfast_jobs (entity_type, entity_id, id) WHERE entity_type IS NOT NULL;
 
+-- The jobs of a workflow; and those of them of which the consequences are to be drawn.
+CREATE INDEX holdfast_jobs_workflow ON holdfast_jobs (workflow_id, status, id) WHERE workflow_id IS NOT NULL;
+CREATE INDEX holdfast_jobs_unseen ON holdfast_jobs (workflow_id, id) WHERE workflow_id IS NOT NULL AND {unseen};
+
 -- Apart from the row, and from each other: SQLite writes a row anew when any of it changes.
 CREATE TABLE holdfast_payloads (
     job_id  TEXT NOT NULL PRIMARY KEY,
@@ -105,7 +112,32 @@ BEGIN
     DELETE FROM holdfast_payloads WHERE job_id = OLD.id;
     DELETE FROM holdfast_results WHERE job_id = OLD.id;
     DELETE FROM holdfast_attempts WHERE job_id = OLD.id;
+    DELETE FROM holdfast_edges WHERE child_id = OLD.id;
 END;
+
+-- Jobs that wait for other jobs. Its row is held while somebody draws the consequences of what has ended.
+CREATE TABLE holdfast_workflows (
+    id          TEXT    NOT NULL PRIMARY KEY,
+    name        TEXT    NOT NULL,
+    status      TEXT    NOT NULL DEFAULT 'running',
+    created_at  INTEGER NOT NULL,
+    finished_at INTEGER
+) WITHOUT ROWID;
+
+CREATE INDEX holdfast_workflows_finished ON holdfast_workflows (finished_at) WHERE finished_at IS NOT NULL;
+
+-- The outcome is that of the parent, once it matters no more.
+CREATE TABLE holdfast_edges (
+    child_id  TEXT    NOT NULL,
+    parent_id TEXT    NOT NULL,
+    place     INTEGER NOT NULL,
+    policy    TEXT    NOT NULL,
+    outcome   TEXT,
+    PRIMARY KEY (child_id, parent_id)
+) WITHOUT ROWID;
+
+CREATE INDEX holdfast_edges_parent ON holdfast_edges (parent_id);
+CREATE INDEX holdfast_edges_open ON holdfast_edges (child_id) WHERE outcome IS NULL;
 
 CREATE TABLE holdfast_workers (
     id         TEXT    NOT NULL PRIMARY KEY,

@@ -1,0 +1,87 @@
+"""Two last parents that end in overlapping transactions: one of them frees their child. On PostgreSQL,
+where that can happen; on SQLite writers take turns."""
+
+import threading
+
+import pytest
+
+from holdfast import outcome
+from holdfast.engine import Engine, flows
+from holdfast.ids import new_id
+from holdfast.job import Edge, Job, Status
+from tests.conformance.test_interleaved_limits import Other, interrupted
+from tests.conftest import Database
+from tests.support.jobs import new
+
+pytestmark = pytest.mark.parametrize("database", ["postgres"], indirect=True)
+
+RACES = 500
+
+
+class Fork:
+    """Workflows of two parents and their child; the parents run."""
+
+    def __init__(self, database: Database) -> None:
+        self.database = database
+        self.engines = [database.engine(), database.engine()]
+        for engine in self.engines:
+            engine.beat("w", "{}")
+
+    def make(self) -> tuple[list[Job], str]:
+        engine, workflow = self.engines[0], new_id()
+        parents = [new("step", workflow_id=workflow, node=name) for name in "ab"]
+        after = tuple(Edge(parent.id) for parent in parents)
+        child = new("step", workflow_id=workflow, node="c", after=after)
+        jobs = [*parents, child]
+        engine.run(lambda: flows.start(engine.dialect, workflow, "w", jobs), write=True)
+        claimed = engine.fetch("default", 2, worker="w", types=["step"]).jobs
+        assert {job.id for job in claimed} == {job.id for job in parents}
+        return claimed, child.id
+
+    def end(self, engine: Engine, job: Job) -> None:
+        engine.finish([outcome.completed(job, keep=60.0)])
+
+    def free(self, child: str) -> None:
+        """It may run; and is taken out of the way."""
+        engine = self.engines[0]
+        assert engine.get([child])[0].status is Status.PENDING
+        engine.cancel([child], keep=60.0)
+
+
+@pytest.fixture
+def fork(database: Database) -> Fork:
+    return Fork(database)
+
+
+def test_at_every_statement(fork: Fork) -> None:
+    happened = 0
+    for at in range(50):
+        (one, two), child = fork.make()
+        first, second = fork.engines
+        other = Other(fork.database, lambda: fork.end(second, two))  # noqa: B023 - used at once
+        with interrupted(first, {at: other.happen}):
+            fork.end(first, one)
+        if not other.end():
+            fork.end(second, two)
+            break
+        happened += 1
+        fork.free(child)
+    assert happened >= 5
+
+
+def test_in_many_races(fork: Fork) -> None:
+    for _ in range(RACES):
+        jobs, child = fork.make()
+        barrier = threading.Barrier(2)
+
+        def finish(engine: Engine, job: Job, barrier: threading.Barrier = barrier) -> None:
+            barrier.wait()
+            fork.end(engine, job)
+
+        pairs = zip(fork.engines, jobs, strict=True)
+        threads = [threading.Thread(target=finish, args=pair) for pair in pairs]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        fork.free(child)
