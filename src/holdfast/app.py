@@ -25,13 +25,14 @@ from holdfast.job import Job, NewJob
 from holdfast.jobs import Jobs
 from holdfast.limits import Limit, check_shared
 from holdfast.middleware import Middleware, wrap_enqueue
+from holdfast.options import UNSET, Options, Unset
 from holdfast.queues import Limits, Queues, Stats, read_stats
 from holdfast.recurrence import Missed
 from holdfast.registry import make_task
 from holdfast.retry import BackoffLike
 from holdfast.schedules import Schedules
 from holdfast.settings import make_settings
-from holdfast.task import UNSET, Call, Hook, Options, Task, Then, Unset, Using
+from holdfast.task import Call, Hook, Task, Then, Using
 from holdfast.workflows import Workflows
 
 if TYPE_CHECKING:
@@ -264,10 +265,18 @@ class Holdfast:
             return flow.batch(calls, **follow)
 
     async def abatch(
-        self, calls: Sequence[Call], *, name: str = "batch", tx: Any = None, **callbacks: Call
+        self,
+        calls: Sequence[Call],
+        *,
+        name: str = "batch",
+        on_completed: Call | None = None,
+        on_failed: Call | None = None,
+        on_finished: Call | None = None,
+        tx: Any = None,
     ) -> Workflow:
+        follow = {"on_completed": on_completed, "on_failed": on_failed, "on_finished": on_finished}
         async with self.workflow(name, tx=tx) as flow:
-            return flow.batch(calls, **callbacks)
+            return flow.batch(calls, **follow)
 
     def start(self, flow: Workflow, jobs: Sequence[NewJob]) -> list[Job]:
         """What a workflow calls at the end of its `with`."""

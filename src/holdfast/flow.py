@@ -14,7 +14,8 @@ from holdfast import graph, names
 from holdfast.errors import InvalidInput
 from holdfast.ids import new_id, parse_id
 from holdfast.job import CALLBACK, Edge, Job, NewJob, OnParentFailure
-from holdfast.task import Call, Options, Task, Using
+from holdfast.options import Options
+from holdfast.task import Call, Task, Using
 
 AnyTask = Task[Any, Any] | Using[Any]
 

@@ -8,11 +8,12 @@ from typing import Any
 from holdfast.context import Context
 from holdfast.errors import InvalidArguments, InvalidInput
 from holdfast.limits import Limit
+from holdfast.options import UNSET, Options
 from holdfast.outcome import Policy
 from holdfast.recurrence import make_schedule
 from holdfast.retry import backoff
 from holdfast.settings import Settings, keep_times
-from holdfast.task import UNSET, Conduct, Host, Kind, Options, Task, Using
+from holdfast.task import Conduct, Host, Kind, Task, Using
 
 OPTIONS = frozenset(
     {

@@ -137,7 +137,16 @@ def test_every_verb_has_its_async_twin_with_the_same_signature(face: type) -> No
         if not name.startswith("_")
     }
     only_sync = {"using", "new_job", "task", "find_task", "detached", "worker", "on"}
-    only_sync |= {"lifespan", "migrate", "close", "recurring", "forget"}
+    only_sync |= {
+        "call",
+        "following",
+        "workflow",
+        "lifespan",
+        "migrate",
+        "close",
+        "recurring",
+        "forget",
+    }
     only_sync |= {"list"} if face is Schedules else set()
     twins = {f"a{name}": name for name in verbs if f"a{name}" in verbs}
     twins |= {"async_": "sync"} if "sync" in verbs else {}  # "async" is a word of Python

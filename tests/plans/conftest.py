@@ -12,6 +12,7 @@ import psycopg
 import pytest
 
 from holdfast.engine import open_engine
+from tests.plans import workflow_cases  # noqa: F401 - its cases
 from tests.plans.cases import CASES, Case
 from tests.plans.explained import Explained
 from tests.plans.postgres_probe import Explain, Kept, Params, PostgresProbe, ProbeConnection
@@ -61,7 +62,7 @@ def postgres_worlds(server: PostgresServer) -> Iterator[PostgresWorlds]:
         make_tables(url, schema)
         with psycopg.connect(url, autocommit=True) as connection:
             fill_postgres(connection, schema, world)
-            for table in ("jobs", "attempts", "workers"):
+            for table in ("jobs", "attempts", "workers", "edges", "workflows"):
                 connection.execute(f"VACUUM (ANALYZE) {schema}.{table}")
     yield worlds
     server.drop_database(url.rpartition("/")[2])
@@ -72,7 +73,16 @@ def make_tables(url: str, schema: str) -> None:
     with contextlib.closing(open_engine(url, schema=schema, auto_migrate=True)) as engine:
         engine.migrate()
     with psycopg.connect(url, autocommit=True) as connection:
-        for table in ("jobs", "attempts", "workers", "queues", "keys", "limits"):
+        for table in (
+            "jobs",
+            "attempts",
+            "workers",
+            "queues",
+            "keys",
+            "limits",
+            "edges",
+            "workflows",
+        ):
             connection.execute(f"ALTER TABLE {schema}.{table} SET (autovacuum_enabled = false)")
 
 

@@ -18,9 +18,10 @@ from tests.plans.cases import Case
 from tests.plans.explained import Explained, Spied
 from tests.plans.world import World
 
-GROWING = ("jobs", "attempts")
+GROWING = ("jobs", "attempts", "edges")
 EXPLAIN = "EXPLAIN (FORMAT JSON) "
 ANALYZE = "EXPLAIN (ANALYZE, BUFFERS, TIMING OFF, FORMAT JSON) "
+_PRIMARY = {"pkey": "id", "attempts_pkey": "attempts", "edges_pkey": "edges"}
 _PLACE = re.compile(r"%\((\w+)\)s")
 
 Params = Mapping[str, Any]
@@ -173,7 +174,7 @@ def read_plan(name: str, options: frozenset[str], sql: str, top: dict[str, Any])
         )
         if index.startswith(GROWING):
             short = index.removeprefix("jobs_")
-            found.indexes.add({"pkey": "id", "attempts_pkey": "attempts"}.get(short, short))
+            found.indexes.add(_PRIMARY.get(short, short))
         if kind == "Seq Scan" and table in GROWING:
             found.scans.append(table)
         if kind.endswith("Scan") and (table in GROWING or index.startswith(GROWING)):

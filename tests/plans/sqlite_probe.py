@@ -22,11 +22,16 @@ SORTS = {
     "search": "a page; what runs",
     "search_edge": "what runs",
     "queues": "the names of queues",
+    "tally": "the jobs of a page of workflows",
+    "parents": "whom one job waits for",
+    "edges": "whom some jobs wait for",
+    "workflows": "a page",
 }
 # Walked from their first entry: the first is due next, or to be run alone; what runs is little.
 SCANNED = ("holdfast_jobs_due", "holdfast_jobs_held", "holdfast_jobs_suspect")
 # The jobs, and their other names in statements.sql.
 JOBS = ("holdfast_jobs", "jobs", "head", "held", "live", "beside")
+EDGES = ("holdfast_edges", "edges")
 # What may be read whole: tables that stay small, parameters, and what a subquery has chosen.
 LITTLE = (
     *("holdfast_workers", "dead", "holdfast_queues", "kept", "json_each", "wanted", "CONSTANT"),
@@ -122,6 +127,10 @@ def read_lines(name: str, options: frozenset[str], sql: str, lines: list[str]) -
             found.scans.append(line)
         if primary and table in JOBS:
             found.indexes.add("id")
+        elif primary and table in EDGES:
+            found.indexes.add("edges")
+        elif index and index.startswith("holdfast_edges_"):
+            found.indexes.add(index.removeprefix("holdfast_"))
         elif index and index.startswith("holdfast_jobs_"):
             found.indexes.add(index.removeprefix("holdfast_jobs_"))
     return found

@@ -9,6 +9,7 @@ import pytest
 from holdfast.engine.sqlite.engine import PACKAGE, WORDS
 from holdfast.engine.statements import Statements
 from holdfast.job import Status
+from tests.plans import workflow_cases  # noqa: F401 - its cases
 from tests.plans.cases import CASES, Case
 from tests.plans.conftest import SMALL, Grown, PostgresWorlds, SqliteWorld
 from tests.plans.explained import growth, problems

@@ -5,6 +5,7 @@ that a walk of the primary key (newest first, or oldest first) meets the wrong r
 thousand before the first right one, while the statistics promise one in every dozen.
 """
 
+import re
 import sqlite3
 import time
 from collections.abc import Callable
@@ -25,12 +26,13 @@ FORGOTTEN = 100  # workers that died and hold nothing
 STEP = 2000  # milliseconds between the creation of two jobs: 1,200,000 of them are a month
 TIRED = 7  # the number, among the running, of a job that failed often
 MANY_ATTEMPTS = 55
+FLOW = 20  # jobs of one workflow
 KEYS = 20_000  # of one limit; jobs wait for some of them
 
 _COLUMNS = (
     "id, type, queue, status, priority, rank, key, entity_type, entity_id, attempts, max_attempts,"
     " claim_no, finish_no, worker_id, created_at, updated_at, run_at, started_at, completed_at,"
-    " keep_until, error, suspect, limit_name, limit_key, schedule"
+    " keep_until, error, suspect, limit_name, limit_key, schedule, workflow_id, node, seen"
 )
 _ENDED = "'k' || (i % 1000)"  # the keys of finished jobs return again and again
 
@@ -54,6 +56,7 @@ class Section:
     limit_name: str = "NULL"
     limit_key: str = "NULL"
     schedule: str = "NULL"
+    flows: bool = False  # twenty after each other are a workflow, of which all that ended is seen
 
 
 @dataclass(frozen=True)
@@ -90,8 +93,18 @@ class World:
         add("blocked", tenth // 2, limit_key="'lim=' || ((i - START) / 8 % 20000)")
         add("cancelled", self.size // 50, key=_ENDED, keep="86400000000")
         add("failed", self.size * 3 // 100, key=_ENDED, claims=2, keep="(i % 2) * 100000000000 - 1")
-        add("completed", self.size * 95 // 100, key=_ENDED, claims=1, keep="-1")
+        add("completed", self.size * 93 // 100, key=_ENDED, claims=1, keep="-1")
+        # Jobs that wait for the one before them, and others of which all have ended.
+        add("blocked", self.size // 50, key="NULL", flows=True)
+        add("failed", self.size // 100, key="NULL", claims=1, keep="86400000000", flows=True)
+        add("completed", self.size // 100, key="NULL", claims=1, keep="86400000000", flows=True)
         return sections
+
+    def flows(self, status: str, count: int) -> list[str]:
+        """The ids of workflows: of each, the first job is the namesake."""
+        [section] = [one for one in self.sections if one.flows and one.status == status]
+        first = -(-section.start // FLOW) * FLOW
+        return [self.id(first + number * FLOW) for number in range(count)]
 
     @property
     def total(self) -> int:
@@ -149,6 +162,8 @@ def _insert(section: Section, base: int, words: _Words, *, payload: bool) -> str
         "'E: no'" if section.status == "failed" else "NULL",
         *(section.suspect, section.limit_name),
         *(section.limit_key.replace("START", str(section.start)), section.schedule),
+        re.sub(r"\bi\b", f"(i - i % {FLOW})", words.id) if section.flows else "NULL",
+        *(("'n'", f"'{section.status}'") if section.flows else ("NULL", "NULL")),
     ]
     last = section.start + section.count - 1
     more, body = (", payload", ", '{{\"n\": 1}}'") if payload else ("", "")
@@ -226,6 +241,16 @@ def _fill_rest(execute: Callable[[str], object], world: World, prefix: str, now:
     execute(
         f"INSERT INTO {prefix}keys (key, name) VALUES "
         + ", ".join(f"('{key}', '{name}')" for key, name in keys)
+    )
+    flows = f"FROM {prefix}jobs WHERE workflow_id IS NOT NULL"
+    execute(
+        f"INSERT INTO {prefix}workflows (id, name, status, created_at, finished_at)"
+        f" SELECT workflow_id, 'w', MIN(status), {now}, {now} {flows} GROUP BY workflow_id"
+    )
+    execute(
+        f"INSERT INTO {prefix}edges (child_id, parent_id, place, policy, outcome)"
+        " SELECT id, workflow_id, 0, 'cancel', CASE WHEN status <> 'blocked' THEN status END"
+        f" {flows} AND id <> workflow_id"
     )
     workers = [
         *[(name, "NULL") for name in (*LIVE, *SILENT)],

@@ -313,11 +313,10 @@ def _job(
     worker: str,
     started: datetime,
     *,
-    bump: int,
+    bump: int,  # 1 if the row was read before it was made running
     limit_key: str | None = None,
     limited: bool = False,
 ) -> Job:
-    """`bump`: 1 if the row was read before it was made running."""
     moment = dialect.moment
     return Job(
         id=row[0],

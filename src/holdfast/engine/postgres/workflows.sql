@@ -18,7 +18,7 @@ ON CONFLICT DO NOTHING;
 SELECT id::text
   FROM {schema}.workflows
  WHERE id = ANY(ARRAY(SELECT json_array_elements_text(:workflows::json)::uuid))
- ORDER BY id
+ ORDER BY workflows.id
    FOR UPDATE;
 
 -- name: stirred
@@ -60,26 +60,23 @@ UPDATE {schema}.jobs
    AND jobs.status = new.status;
 
 -- name: settle
--- Those that ended are waited for no more; unless the one who waits is held when they fail.
+-- Those that ended are waited for no more; unless the one who waits is held when they fail. (Not "IS NULL", which an
+-- index of all that wait for anybody would offer to find.)
 UPDATE {schema}.edges
-   SET outcome = COALESCE(ended.status, 'gone')
-  FROM (SELECT waits.child_id, waits.parent_id, parent.status
-          FROM {schema}.edges AS waits
-          JOIN {schema}.jobs AS parent ON parent.id = waits.parent_id                                   --? ended
-          LEFT JOIN {schema}.jobs AS parent ON parent.id = waits.parent_id                              --? added
-         WHERE waits.parent_id = ANY(ARRAY(SELECT json_array_elements_text(:ids::json)::uuid))          --? ended
-         WHERE waits.child_id = ANY(ARRAY(SELECT json_array_elements_text(:ids::json)::uuid))           --? added
-           AND waits.outcome IS NULL
-           AND (parent.status = 'completed' OR (waits.policy <> 'hold' AND COALESCE(parent.status, 'cancelled') IN ({finished})))
-       ) AS ended
- WHERE edges.child_id = ended.child_id
-   AND edges.parent_id = ended.parent_id
-RETURNING edges.child_id::text, edges.parent_id::text, edges.policy, edges.outcome;
+   SET outcome = COALESCE((SELECT status FROM {schema}.jobs WHERE id = parent_id), 'gone')
+ WHERE parent_id = ANY(ARRAY(SELECT json_array_elements_text(:ids::json)::uuid))                        --? ended
+ WHERE child_id = ANY(ARRAY(SELECT json_array_elements_text(:ids::json)::uuid))                         --? added
+   AND COALESCE(outcome, '') = ''
+   AND EXISTS (SELECT 1 FROM {schema}.jobs WHERE id = parent_id)                                        --? ended
+   AND COALESCE((SELECT status FROM {schema}.jobs WHERE id = parent_id), 'cancelled') IN ({finished})
+   AND (policy <> 'hold' OR (SELECT status FROM {schema}.jobs WHERE id = parent_id) = 'completed')
+RETURNING child_id::text, parent_id::text, policy, outcome;
 
 -- name: free
 -- Those for whom nobody is left to wait may run.
 UPDATE {schema}.jobs
    SET status = CASE WHEN run_at > {now} THEN 'scheduled' ELSE 'pending' END,
+       run_at = GREATEST(run_at, {now}),
        updated_at = {now}
  WHERE id = ANY(ARRAY(SELECT json_array_elements_text(:ids::json)::uuid))
    AND COALESCE(status, '') IN ({free})
@@ -105,11 +102,14 @@ UPDATE {schema}.jobs
 -- How workflows stand: is a job unfinished, has one failed, was one cancelled? Callbacks (@) do not count.
 SELECT id::text, status,
        EXISTS (SELECT 1 FROM {schema}.jobs
-                WHERE workflow_id = workflows.id AND workflow_id IS NOT NULL AND jobs.status IN ({unfinished}) AND left(node, 1) <> '@'),
+                WHERE workflow_id = workflows.id AND workflow_id IS NOT NULL AND jobs.status IN ({unfinished}) AND left(node, 1) <> '@'
+                ORDER BY workflow_id, jobs.status, jobs.id LIMIT 1 OFFSET 0),
        EXISTS (SELECT 1 FROM {schema}.jobs
-                WHERE workflow_id = workflows.id AND workflow_id IS NOT NULL AND jobs.status = 'failed' AND left(node, 1) <> '@'),
+                WHERE workflow_id = workflows.id AND workflow_id IS NOT NULL AND jobs.status = 'failed' AND left(node, 1) <> '@'
+                ORDER BY workflow_id, jobs.status, jobs.id LIMIT 1 OFFSET 0),
        EXISTS (SELECT 1 FROM {schema}.jobs
-                WHERE workflow_id = workflows.id AND workflow_id IS NOT NULL AND jobs.status = 'cancelled' AND left(node, 1) <> '@')
+                WHERE workflow_id = workflows.id AND workflow_id IS NOT NULL AND jobs.status = 'cancelled' AND left(node, 1) <> '@'
+                ORDER BY workflow_id, jobs.status, jobs.id LIMIT 1 OFFSET 0)
   FROM {schema}.workflows
  WHERE id = ANY(ARRAY(SELECT json_array_elements_text(:workflows::json)::uuid));
 
@@ -119,7 +119,7 @@ SELECT jobs.id::text, jobs.workflow_id::text, jobs.node
   FROM json_array_elements_text(:workflows::json) AS wanted (id)
  CROSS JOIN LATERAL (SELECT id, workflow_id, node
                        FROM {schema}.jobs
-                      WHERE workflow_id = wanted.id::uuid AND workflow_id IS NOT NULL AND status = 'blocked'
+                      WHERE workflow_id = wanted.id::uuid AND workflow_id IS NOT NULL AND status = (SELECT 'blocked'::text)
                         AND limit_key IS NULL AND left(node, 1) = '@'
                       ORDER BY workflow_id, status, id OFFSET 0) AS jobs;
 
@@ -156,7 +156,7 @@ UPDATE {schema}.edges
 UPDATE {schema}.edges
    SET outcome = 'released'
  WHERE child_id = :id::text::uuid
-   AND outcome IS NULL
+   AND COALESCE(outcome, '') = ''
    AND COALESCE((SELECT status FROM {schema}.jobs WHERE jobs.id = edges.parent_id), 'failed') IN ('failed', 'cancelled')
 RETURNING parent_id::text;
 UPDATE {schema}.jobs
@@ -179,7 +179,7 @@ SELECT id::text, name, status, created_at, finished_at
   FROM {schema}.workflows
  WHERE id < :before::text::uuid                                                                         --? page
  WHERE id = ANY(ARRAY(SELECT json_array_elements_text(:workflows::json)::uuid))                         --? some
- ORDER BY id DESC
+ ORDER BY workflows.id DESC
  LIMIT :limit::int;
 
 -- name: tally
@@ -227,7 +227,7 @@ SELECT max(child_id::text), count(*),
 UPDATE {schema}.jobs
    SET seen = NULL
  WHERE id = ANY(ARRAY(SELECT json_array_elements_text(:ids::json)::uuid))
-   AND status = 'blocked';
+   AND COALESCE(status, '') = 'blocked';
 
 -- name: prune_workflows
 -- Forget workflows that ended some time ago and of which no job is left.

@@ -68,6 +68,7 @@ RETURNING child_id, parent_id, policy, outcome;
 -- Those for whom nobody is left to wait may run.
 UPDATE holdfast_jobs
    SET status = CASE WHEN run_at > {now} THEN 'scheduled' ELSE 'pending' END,
+       run_at = MAX(run_at, {now}),
        updated_at = {now}
  WHERE id IN (SELECT value FROM json_each(:ids))
    AND status IN ({free})
