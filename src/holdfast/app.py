@@ -6,7 +6,17 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from functools import partial
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Concatenate, Literal, ParamSpec, Protocol, TypeVar, overload
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    Concatenate,
+    Literal,
+    ParamSpec,
+    Protocol,
+    TypeVar,
+    Unpack,
+    overload,
+)
 
 from holdfast import names
 from holdfast.aio import Runner, Step, Steps
@@ -19,18 +29,19 @@ from holdfast.engine.script import Script
 from holdfast.errors import InvalidArguments, InvalidInput, UnknownTask
 from holdfast.events import Event, EventKind, Listener, Listeners
 from holdfast.flow import Workflow
-from holdfast.health import Health, read_health
+from holdfast.health import Health, HealthLimits, read_health
 from holdfast.ids import new_id
 from holdfast.job import Job, NewJob
 from holdfast.jobs import Jobs
 from holdfast.limits import Limit, check_shared
 from holdfast.middleware import Middleware, wrap_enqueue
-from holdfast.queues import Limits, Queues, Stats, read_stats
+from holdfast.queues import Limits, Queues
 from holdfast.recurrence import Missed
 from holdfast.registry import make_task
 from holdfast.retry import BackoffLike
 from holdfast.schedules import Schedules
-from holdfast.settings import make_settings
+from holdfast.settings import make_settings, thresholds
+from holdfast.stats import Stats, read_stats
 from holdfast.task import UNSET, Call, Hook, Options, Task, Then, Unset, Using
 from holdfast.workflows import Workflows
 
@@ -79,6 +90,8 @@ class Holdfast:
         heartbeat: Duration | None = None,
         workdir: str | Path | None = None,
         aging: Duration | None = None,
+        health: Mapping[str, Any] | None = None,
+        app_version: str | None = None,
         middleware: Sequence[Middleware] = (),
         clock: Clock | None = None,
     ) -> None:
@@ -97,6 +110,8 @@ class Holdfast:
             heartbeat=heartbeat,
             workdir=workdir,
             aging=aging,
+            health=health,
+            app_version=app_version,
         )
         self.middleware = tuple(middleware)
         self.tasks: dict[str, Task[Any, Any]] = {}
@@ -322,20 +337,23 @@ class Holdfast:
 
     # the rest
 
-    def stats(self) -> Stats:
-        """Counts by status and queue, each up to a cap: cheap, whatever the size of the table."""
-        return self.runner.go(read_stats(self.engine))
+    def stats(self, *, window: Duration = "1h") -> Stats:
+        """What there is now, by status and queue, each counted up to a cap; and what was done in the
+        last hour (`window`, at most a day), by task, by queue, and by the minute. Cheap, whatever
+        the size of the table."""
+        return read_stats(self.engine, window, self.tasks)
 
-    async def astats(self) -> Stats:
-        return await self.runner.ago(read_stats(self.engine))
+    async def astats(self, *, window: Duration = "1h") -> Stats:
+        return await self.runner.hop(lambda: self.stats(window=window))
 
-    def health(self, *, max_age: Duration | None = None) -> Health:
-        """Is work being done? `health.ok`, and `health.problems` with what to do about each.
-        `max_age`: how long a job may have been due. A database out of reach is a problem, too."""
-        return read_health(self.engine, max_age)
+    def health(self, **limits: Unpack[HealthLimits]) -> Health:
+        """Is work being done? `health.ok`, `health.problems` with what to do about each, and
+        `health.checks`. What is given goes before `Holdfast(health=...)`. A database out of reach is
+        a problem, too."""
+        return read_health(self.engine, thresholds(limits, self.settings.health))
 
-    async def ahealth(self, *, max_age: Duration | None = None) -> Health:
-        return await self.runner.hop(lambda: read_health(self.engine, max_age))
+    async def ahealth(self, **limits: Unpack[HealthLimits]) -> Health:
+        return await self.runner.hop(lambda: self.health(**limits))
 
     def migrate(self) -> list[str]:
         """Bring the tables up to this release; the names of the migrations applied."""

@@ -72,7 +72,7 @@ def make_tables(url: str, schema: str) -> None:
     with contextlib.closing(open_engine(url, schema=schema, auto_migrate=True)) as engine:
         engine.migrate()
     with psycopg.connect(url, autocommit=True) as connection:
-        for table in ("jobs", "attempts", "workers", "queues", "keys", "limits"):
+        for table in ("jobs", "attempts", "workers", "queues", "keys", "limits", "rollups"):
             connection.execute(f"ALTER TABLE {schema}.{table} SET (autovacuum_enabled = false)")
 
 

@@ -22,6 +22,8 @@ SORTS = {
     "search": "a page; what runs",
     "search_edge": "what runs",
     "queues": "the names of queues",
+    "totals": "the roll-ups of a window, by task",
+    "shares": "the roll-ups of a window, by worker",
 }
 # Walked from their first entry: the first is due next, or to be run alone; what runs is little.
 SCANNED = ("holdfast_jobs_due", "holdfast_jobs_held", "holdfast_jobs_suspect")
