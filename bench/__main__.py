@@ -10,7 +10,7 @@ from typing import TypeVar
 from rich.console import Console
 from rich.table import Table
 
-from bench import cases, limit_cases, postgres_cases, sqlite_cases, worker_cases
+from bench import cases, figure_cases, limit_cases, postgres_cases, sqlite_cases, worker_cases
 from bench.cases import Case
 from bench.measure import FULL, QUICK, Pace, Row
 from bench.places import PostgresPlace, SqlitePlace, open_postgres, open_sqlite
@@ -59,6 +59,7 @@ def measure(
         of_sqlite: list[Case[SqlitePlace]] = [
             *cases.shared(),
             *limit_cases.of_limits(),
+            *figure_cases.of_figures(),
             *sqlite_cases.only_sqlite(),
             *worker_cases.of_workers(),
         ]
@@ -67,6 +68,7 @@ def measure(
         of_postgres: list[Case[PostgresPlace]] = [
             *cases.shared(),
             *limit_cases.of_limits(),
+            *figure_cases.of_figures(),
             *postgres_cases.only_postgres(),
             *worker_cases.of_workers(),
         ]

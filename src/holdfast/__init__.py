@@ -26,12 +26,14 @@ from holdfast.errors import (
     UsedAfterFork,
 )
 from holdfast.events import Event
+from holdfast.health import Health
 from holdfast.job import Attempt, Job, Status
 from holdfast.limits import Limit
+from holdfast.metrics import Figures
 from holdfast.middleware import Middleware
 from holdfast.outcome import Discard, Retry, Snooze
-from holdfast.queues import Stats
 from holdfast.retry import Backoff
+from holdfast.stats import Stats
 from holdfast.task import Task
 
 __all__ = [
@@ -45,6 +47,8 @@ __all__ = [
     "DatabaseUnavailable",
     "Discard",
     "Event",
+    "Figures",
+    "Health",
     "Holdfast",
     "HoldfastError",
     "InvalidArguments",

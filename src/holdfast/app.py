@@ -6,34 +6,44 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from functools import partial
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Concatenate, Literal, ParamSpec, Protocol, TypeVar, overload
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    Concatenate,
+    Literal,
+    ParamSpec,
+    Protocol,
+    TypeVar,
+    Unpack,
+    overload,
+)
 
 from holdfast import names
-from holdfast.aio import Runner, Step, Steps
+from holdfast.aio import Runner
 from holdfast.clock import Clock
 from holdfast.codec import encode_json
 from holdfast.context import Context, detached
 from holdfast.duration import Duration
-from holdfast.engine import Engine, flows, open_engine, verbs
+from holdfast.engine import Engine, open_engine, verbs
 from holdfast.engine.script import Script
 from holdfast.errors import InvalidArguments, InvalidInput, UnknownTask
 from holdfast.events import Event, EventKind, Listener, Listeners
-from holdfast.flow import Workflow
-from holdfast.health import Health, read_health
+from holdfast.health import Health, HealthLimits, read_health
 from holdfast.ids import new_id
 from holdfast.job import Job, NewJob
 from holdfast.jobs import Jobs
 from holdfast.limits import Limit, check_shared
 from holdfast.middleware import Middleware, wrap_enqueue
 from holdfast.options import UNSET, Options, Unset
-from holdfast.queues import Limits, Queues, Stats, read_stats
+from holdfast.queues import Limits, Queues
 from holdfast.recurrence import Missed
 from holdfast.registry import make_task
 from holdfast.retry import BackoffLike
 from holdfast.schedules import Schedules
-from holdfast.settings import make_settings
-from holdfast.task import Call, Hook, Task, Then, Using
-from holdfast.workflows import Workflows
+from holdfast.settings import make_settings, thresholds
+from holdfast.stats import Stats, read_stats
+from holdfast.task import Hook, Task, Then, Using
+from holdfast.workflows import Composing, Workflows
 
 if TYPE_CHECKING:
     from holdfast.worker import Worker
@@ -56,7 +66,7 @@ class Decorator(Protocol):
     def __call__(self, handler: Callable[P, R], /) -> Task[P, R]: ...
 
 
-class Holdfast:
+class Holdfast(Composing):
     """Durable jobs in one database.
 
     >>> app = Holdfast("sqlite:///jobs.db")   # default: $HOLDFAST_URL, then sqlite:///holdfast.db
@@ -80,6 +90,8 @@ class Holdfast:
         heartbeat: Duration | None = None,
         workdir: str | Path | None = None,
         aging: Duration | None = None,
+        health: Mapping[str, Any] | None = None,
+        app_version: str | None = None,
         middleware: Sequence[Middleware] = (),
         clock: Clock | None = None,
     ) -> None:
@@ -98,6 +110,8 @@ class Holdfast:
             heartbeat=heartbeat,
             workdir=workdir,
             aging=aging,
+            health=health,
+            app_version=app_version,
         )
         self.middleware = tuple(middleware)
         self.tasks: dict[str, Task[Any, Any]] = {}
@@ -232,65 +246,6 @@ class Holdfast:
         queues = {job.queue for job in jobs} if options.notify else ()
         return verbs.insert(self.engine.dialect, jobs, hint=queues)
 
-    # workflows
-
-    def workflow(self, name: str = "workflow", *, tx: Any = None, notify: bool = True) -> Workflow:
-        """Jobs that wait for other jobs: `with app.workflow() as flow: ...`; all of them are inserted
-        at its end, in one transaction."""
-        return Workflow(self, name, tx=tx, notify=notify)
-
-    def chain(self, *calls: Call, name: str = "chain", tx: Any = None) -> Workflow:
-        """Jobs that run one after the other: `app.chain(scan.call(...), tile.call(...))`."""
-        with self.workflow(name, tx=tx) as flow:
-            return flow.chain(calls)
-
-    async def achain(self, *calls: Call, name: str = "chain", tx: Any = None) -> Workflow:
-        async with self.workflow(name, tx=tx) as flow:
-            return flow.chain(calls)
-
-    def batch(
-        self,
-        calls: Sequence[Call],
-        *,
-        name: str = "batch",
-        on_completed: Call | None = None,
-        on_failed: Call | None = None,
-        on_finished: Call | None = None,
-        tx: Any = None,
-    ) -> Workflow:
-        """Jobs that run at the same time, and what follows when all completed, one failed, all are
-        finished."""
-        follow = {"on_completed": on_completed, "on_failed": on_failed, "on_finished": on_finished}
-        with self.workflow(name, tx=tx) as flow:
-            return flow.batch(calls, **follow)
-
-    async def abatch(
-        self,
-        calls: Sequence[Call],
-        *,
-        name: str = "batch",
-        on_completed: Call | None = None,
-        on_failed: Call | None = None,
-        on_finished: Call | None = None,
-        tx: Any = None,
-    ) -> Workflow:
-        follow = {"on_completed": on_completed, "on_failed": on_failed, "on_finished": on_finished}
-        async with self.workflow(name, tx=tx) as flow:
-            return flow.batch(calls, **follow)
-
-    def start(self, flow: Workflow, jobs: Sequence[NewJob]) -> list[Job]:
-        """What a workflow calls at the end of its `with`."""
-
-        def insert(jobs: Sequence[NewJob]) -> list[Job]:
-            return self.runner.go(_starting(self.engine, flow, jobs), flow.tx)
-
-        return (wrap_enqueue(self.middleware, insert) if self.middleware else insert)(jobs)
-
-    async def astart(self, flow: Workflow, jobs: Sequence[NewJob]) -> list[Job]:
-        if flow.tx is None:
-            return await self.runner.hop(lambda: self.start(flow, jobs))
-        return await self.runner.ago(_starting(self.engine, flow, jobs), flow.tx)
-
     def find_task(self, name: str) -> Task[Any, Any]:
         try:
             return self.tasks[name]
@@ -331,20 +286,23 @@ class Holdfast:
 
     # the rest
 
-    def stats(self) -> Stats:
-        """Counts by status and queue, each up to a cap: cheap, whatever the size of the table."""
-        return self.runner.go(read_stats(self.engine))
+    def stats(self, *, window: Duration = "1h") -> Stats:
+        """What there is now, by status and queue, each counted up to a cap; and what was done in the
+        last hour (`window`, at most a day), by task, by queue, and by the minute. Cheap, whatever
+        the size of the table."""
+        return read_stats(self.engine, window, self.tasks)
 
-    async def astats(self) -> Stats:
-        return await self.runner.ago(read_stats(self.engine))
+    async def astats(self, *, window: Duration = "1h") -> Stats:
+        return await self.runner.hop(lambda: self.stats(window=window))
 
-    def health(self, *, max_age: Duration | None = None) -> Health:
-        """Is work being done? `health.ok`, and `health.problems` with what to do about each.
-        `max_age`: how long a job may have been due. A database out of reach is a problem, too."""
-        return read_health(self.engine, max_age)
+    def health(self, **limits: Unpack[HealthLimits]) -> Health:
+        """Is work being done? `health.ok`, `health.problems` with what to do about each, and
+        `health.checks`. What is given goes before `Holdfast(health=...)`. A database out of reach is
+        a problem, too."""
+        return read_health(self.engine, thresholds(limits, self.settings.health))
 
-    async def ahealth(self, *, max_age: Duration | None = None) -> Health:
-        return await self.runner.hop(lambda: read_health(self.engine, max_age))
+    async def ahealth(self, **limits: Unpack[HealthLimits]) -> Health:
+        return await self.runner.hop(lambda: self.health(**limits))
 
     def migrate(self) -> list[str]:
         """Bring the tables up to this release; the names of the migrations applied."""
@@ -367,14 +325,6 @@ class Holdfast:
 
     def __repr__(self) -> str:
         return f"<Holdfast {len(self.tasks)} tasks>"  # never the URL: it may hold a password
-
-
-def _starting(engine: Engine, flow: Workflow, jobs: Sequence[NewJob]) -> Steps[list[Job]]:
-    queues = {job.queue for job in jobs if not job.waits} if flow.notify else set()
-    made: list[Job] = yield Step(
-        lambda: flows.start(engine.dialect, flow.id, flow.name, jobs, hint=queues)
-    )
-    return made
 
 
 def _known(options: Mapping[str, Any]) -> Mapping[str, Any]:

@@ -1,21 +1,35 @@
 """`app.health()`: is work being done, and if not, why; and why a single job waits.
 
-It reads what workers tell of themselves and what is pending, at a cost that does not grow with the
-table. Whoever is told that something is wrong is told what to do.
+It reads what workers tell of themselves, what is pending and what was done lately, at a cost that does
+not grow with the table. Whoever is told that something is wrong is told what to do.
 """
 
-import json
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
+from typing import TypedDict
 
-from holdfast.duration import Duration, seconds
-from holdfast.engine import Engine, QueueInfo, WorkerInfo, waiting
+from holdfast.checks import Check, Facts, run_checks, unserved
+from holdfast.duration import Duration
+from holdfast.engine import Engine, QueueInfo, waiting
 from holdfast.errors import DatabaseError
+from holdfast.fleet import WorkerView, read_workers
 from holdfast.job import Job, Status
+from holdfast.metrics import since
+from holdfast.settings import Thresholds
 
-SILENCE = 15.0  # seconds without a sign of life, after which a worker does not count
 CAP = 10_000
+
+
+class HealthLimits(TypedDict, total=False):
+    """What may be given to `app.health()`, instead of what `Holdfast(health=...)` says."""
+
+    max_age: Duration | None  #: how long a job may have been due; None: however long
+    stall: Duration | None  #: how soon something must end while work waits; None: no matter
+    failure_rate: float  #: of finished jobs: fewer may have failed; 0.05
+    window: Duration  #: that rates and shares are taken over, from 1m to 24h
+    expected_workers: int | None  #: that should live
+    spread: float  #: of an equal share, that each worker of a queue should do; 0.25
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -25,6 +39,7 @@ class Health:
     ok: bool
     problems: list[str]
     warnings: list[str] = field(default_factory=list)
+    checks: list[Check] = field(default_factory=list)  #: each question, with what was measured
     jobs: dict[Status, int] = field(default_factory=dict)  #: by status, each counted up to 10,000
     workers: int = 0  #: that live
     oldest_pending: float | None = None  #: seconds that the longest waiting job has been due
@@ -36,201 +51,55 @@ class Health:
     silent_workers: list[str] = field(default_factory=list)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class WorkerJob:
-    id: str
-    type: str
-    stuck: bool
+def read_health(engine: Engine, limits: Thresholds) -> Health:
+    """All checks. A database that cannot be used is a finding, not an exception."""
+    try:
+        return judge(_facts(engine, limits), limits)
+    except DatabaseError as problem:
+        return unreachable(str(problem))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class WorkerView:
-    """A worker, as it tells of itself. What it does not tell is None or empty."""
-
-    id: str
-    state: str  #: live, draining, silent, left or dead
-    host: str | None
-    pid: int | None
-    queues: list[str]
-    tasks: list[str] | None  #: the names that it knows
-    slots: int | None
-    running: int | None
-    jobs: list[WorkerJob]  #: some of those that it runs
-    started_at: datetime
-    beat_at: datetime
-    beat_age: float  #: seconds
-    left_at: datetime | None
-    died_at: datetime | None
-
-    @property
-    def alive(self) -> bool:
-        return self.state in ("live", "draining")
-
-    def serves(self, queue: str) -> bool:
-        return self.state == "live" and (not self.queues or queue in self.queues)
-
-    def knows(self, type: str) -> bool:
-        return self.tasks is None or type in self.tasks
+def unreachable(problem: str) -> Health:
+    """Nothing can be told but that."""
+    check = Check(name="database", ok=False, detail=problem)
+    return Health(ok=False, problems=[problem], checks=[check])
 
 
-def view(worker: WorkerInfo, now: datetime) -> WorkerView:
-    """What a worker's row says, at this moment."""
-    told = json.loads(worker.info)
-    age = max(0.0, (now - worker.beat_at).total_seconds())
-    return WorkerView(
-        id=worker.id,
-        state=_state(worker, age, bool(told.get("draining"))),
-        host=told.get("host"),
-        pid=told.get("pid"),
-        queues=list(told.get("queues", [])),
-        tasks=told.get("tasks"),
-        slots=told.get("slots"),
-        running=told.get("running"),
-        jobs=[
-            WorkerJob(id=job["id"], type=job["type"], stuck=bool(job.get("stuck")))
-            for job in told.get("jobs", [])
-        ],
-        started_at=worker.started_at,
-        beat_at=worker.beat_at,
-        beat_age=age,
-        left_at=worker.left_at,
-        died_at=worker.died_at,
+def _facts(engine: Engine, limits: Thresholds) -> Facts:
+    now = engine.now()
+    overdue = engine.overdue()
+    due = [*engine.backlog(), *([] if overdue is None else [overdue])]
+    longest = max(limits.window, (limits.stall or 0.0) + 60)
+    return Facts(
+        now=now,
+        jobs=engine.counts(cap=CAP),
+        workers=read_workers(engine),
+        queues=engine.queues(cap=CAP),
+        waiting=[(queue, type, max(0.0, (now - at).total_seconds())) for queue, type, at in due],
+        points=engine.series(since(now, longest)),
+        shares=engine.shares(since(now, limits.window)),
     )
 
 
-def _state(worker: WorkerInfo, age: float, draining: bool) -> str:
-    if worker.died_at is not None:
-        return "left" if worker.left_at is not None else "dead"
-    if worker.left_at is not None:
-        return "left"
-    if age > SILENCE:
-        return "silent"
-    return "draining" if draining else "live"
-
-
-def read_workers(engine: Engine) -> list[WorkerView]:
-    """Every worker that is remembered, dead ones too."""
-    now = engine.now()
-    return [view(worker, now) for worker in engine.workers()]
-
-
-def read_health(engine: Engine, max_age: Duration | None = None) -> Health:
-    """All checks. A database that cannot be used is a finding, not an exception."""
-    limit = None if max_age is None else seconds(max_age, what="max_age")
-    try:
-        return _judge(
-            engine.counts(cap=CAP),
-            read_workers(engine),
-            engine.queues(cap=CAP),
-            engine.backlog(),
-            engine.now(),
-            limit,
-        )
-    except DatabaseError as problem:
-        return Health(ok=False, problems=[str(problem)])
-
-
-def _judge(
-    jobs: dict[Status, int],
-    workers: Sequence[WorkerView],
-    queues: Sequence[QueueInfo],
-    backlog: Sequence[tuple[str, str, datetime]],
-    now: datetime,
-    max_age: float | None,
-) -> Health:
-    alive = [worker for worker in workers if worker.alive]
-    waiting = [(queue, type, (now - due).total_seconds()) for queue, type, due in backlog]
-    oldest = max((age for *_, age in waiting), default=None)
-    unserved = list(dict.fromkeys(_unserved(waiting, workers)))
-    problems = [
-        *_idle(jobs, alive),
-        *([text for _, text in unserved] if alive else []),
-        *_too_old(waiting, max_age),
-        *_paused(queues, waiting=True),
-        *_stuck(alive),
-        *_silent(workers),
-    ]
+def judge(facts: Facts, limits: Thresholds) -> Health:
+    """What the facts mean."""
+    verdicts = run_checks(facts, limits)
+    problems = [text for check, texts in verdicts if not check.warning for text in texts]
+    unknown = unserved(facts.waiting, facts.workers)
+    reached = Check(name="database", ok=True, detail="it answers")
     return Health(
         ok=not problems,
         problems=problems,
-        warnings=_paused(queues, waiting=False),
-        jobs=jobs,
-        workers=len(alive),
-        oldest_pending=None if oldest is None else max(0.0, oldest),
-        unknown_types=sorted({type for type, _ in unserved if type is not None}),
-        paused_queues=[queue.name for queue in queues if queue.paused_at is not None],
-        stuck_jobs=[job.id for worker in alive for job in worker.jobs if job.stuck],
-        silent_workers=[worker.id for worker in workers if worker.state == "silent"],
+        warnings=[text for check, texts in verdicts if check.warning for text in texts],
+        checks=[reached, *(check for check, _ in verdicts)],
+        jobs=facts.jobs,
+        workers=len(facts.alive),
+        oldest_pending=max((age for *_, age in facts.waiting), default=None),
+        unknown_types=sorted({type for type, _ in unknown if type is not None}),
+        paused_queues=[queue.name for queue in facts.queues if queue.paused_at is not None],
+        stuck_jobs=[job.id for worker in facts.alive for job in worker.jobs if job.stuck],
+        silent_workers=[worker.id for worker in facts.workers if worker.state == "silent"],
     )
-
-
-def _idle(jobs: dict[Status, int], alive: Sequence[WorkerView]) -> Iterator[str]:
-    pending, running = jobs[Status.PENDING], jobs[Status.RUNNING]
-    if not alive and (pending or running):
-        yield (
-            f"no worker lives, while {pending} jobs are pending and {running} running: start one "
-            "with 'holdfast worker MODULE:APP'"
-        )
-
-
-def _unserved(
-    waiting: Iterable[tuple[str, str, float]], workers: Sequence[WorkerView]
-) -> Iterator[tuple[str | None, str]]:
-    """The type that nobody knows (None: its queue is the trouble), and what to say."""
-    for queue, type, _ in waiting:
-        serving = [worker for worker in workers if worker.serves(queue)]
-        if not serving:
-            yield None, f"no live worker serves queue {queue!r}: start one with '-q {queue}'"
-        elif not any(worker.knows(type) for worker in serving):
-            yield (
-                type,
-                f"no live worker knows task {type!r} (queue {queue!r}): start a worker whose "
-                "application registers it, or cancel its jobs",
-            )
-
-
-def _too_old(waiting: Iterable[tuple[str, str, float]], max_age: float | None) -> Iterator[str]:
-    if max_age is None:
-        return
-    oldest: dict[tuple[str, str], float] = {}
-    for queue, type, age in waiting:
-        if age > max_age:
-            oldest[queue, type] = max(age, oldest.get((queue, type), 0.0))
-    for (queue, type), age in oldest.items():
-        yield (
-            f"a job of task {type!r} in queue {queue!r} has been due for {age:.0f} s, over the limit "
-            f"of {max_age:g} s: add workers or slots, or look at what holds them up"
-        )
-
-
-def _paused(queues: Iterable[QueueInfo], *, waiting: bool) -> list[str]:
-    return [
-        f"queue {queue.name!r} is paused since {queue.paused_at:%Y-%m-%d %H:%M} UTC"
-        + (f" with {queue.depth} jobs pending" if queue.depth else "")
-        + f": 'holdfast queues resume {queue.name}' lets it go on"
-        for queue in queues
-        if queue.paused_at is not None and bool(queue.depth) is waiting
-    ]
-
-
-def _stuck(alive: Iterable[WorkerView]) -> Iterator[str]:
-    for worker in alive:
-        for job in worker.jobs:
-            if job.stuck:
-                yield (
-                    f"job {job.id} ({job.type}) is past its timeout and does not return in worker "
-                    f"{worker.id}: a thread cannot be killed; run it under 'holdfast worker', or make "
-                    "it look at ctx.cancelled"
-                )
-
-
-def _silent(workers: Iterable[WorkerView]) -> Iterator[str]:
-    for worker in workers:
-        if worker.state == "silent":
-            yield (
-                f"worker {worker.id} has been silent for {worker.beat_age:.0f} s: it hangs, was "
-                "killed, or cannot reach the database; any other worker gives back what it holds"
-            )
 
 
 def why_it_waits(engine: Engine, job: Job) -> list[str]:
@@ -282,8 +151,8 @@ def _why_pending(job: Job, queues: Iterable[QueueInfo], workers: Sequence[Worker
     ]
     if not any(worker.alive for worker in workers):
         return [*reasons, "no worker lives: start one with 'holdfast worker MODULE:APP'"]
-    if unserved := [text for _, text in _unserved([(job.queue, job.type, 0.0)], workers)]:
-        return [*reasons, *unserved]
+    if nobody := [text for _, text in unserved([(job.queue, job.type, 0.0)], workers)]:
+        return [*reasons, *nobody]
     if reasons:
         return reasons
     able = [worker for worker in workers if worker.serves(job.queue) and worker.knows(job.type)]

@@ -1,33 +1,21 @@
-"""`app.queues`, `app.limits` and `app.stats()`: the lanes, what holds jobs back, and the numbers of the
-whole."""
+"""`app.queues` and `app.limits`: the lanes, and what holds jobs back."""
 
 import builtins
-from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
 from holdfast import names
 from holdfast.aio import Runner, Step, Steps
 from holdfast.duration import Duration, seconds
-from holdfast.engine import Engine, Filter, LimitInfo, QueueInfo, inspection, limiting, verbs
+from holdfast.engine import Filter, LimitInfo, QueueInfo, inspection, limiting, verbs
 from holdfast.engine.script import Script
 from holdfast.errors import InvalidInput, UnknownLimit
-from holdfast.job import WAITING, Status
+from holdfast.job import WAITING
 from holdfast.limits import QUEUE, Rate, parse_rate
 
 CAP = 10_000
 _PURGED = 500  # jobs that one transaction removes
 Listed = list[QueueInfo]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Stats:
-    """Numbers that are cheap at any size: each is counted up to `cap`."""
-
-    jobs: dict[Status, int]
-    queues: list[QueueInfo]
-    workers: int  #: not declared dead
-    cap: int = CAP
 
 
 class Queues:
@@ -202,12 +190,3 @@ class Limits:
 def _numbers(concurrency: int | None, rate: str | None) -> tuple[int | None, Rate | None]:
     most = None if concurrency is None else names.integer(concurrency, "concurrency", 0, 2**31 - 1)
     return most, None if rate is None else parse_rate(rate)
-
-
-def read_stats(engine: Engine) -> Steps[Stats]:
-    dialect = engine.dialect
-    jobs = yield Step(lambda: inspection.counts(dialect, CAP), write=False)
-    queues = yield Step(lambda: inspection.queues(dialect, CAP), write=False)
-    workers = yield Step(lambda: inspection.workers(dialect), write=False)
-    alive = sum(worker.died_at is None for worker in workers)
-    return Stats(jobs=jobs, queues=queues, workers=alive)

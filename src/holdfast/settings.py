@@ -11,11 +11,32 @@ from holdfast import names
 from holdfast.duration import Duration, seconds
 from holdfast.errors import InvalidInput
 from holdfast.job import FINISHED, Status
+from holdfast.metrics import KEPT
 from holdfast.retry import Backoff, BackoffLike, backoff
 from holdfast.value import value
 
 T = TypeVar("T")
 RETENTION: Mapping[str, Duration] = {"completed": "7d", "failed": "30d", "cancelled": "7d"}
+HEALTH: Mapping[str, Any] = {
+    "max_age": "1h",
+    "stall": "10m",
+    "failure_rate": 0.05,
+    "window": "1h",
+    "expected_workers": None,
+    "spread": 0.25,
+}
+
+
+@value
+class Thresholds:
+    """What `app.health()` goes by."""
+
+    max_age: float | None  #: seconds that a job may have been due; None: however long
+    stall: float | None  #: seconds in which something must end while work waits; None: no matter
+    failure_rate: float  #: of finished jobs: fewer may have failed
+    window: float  #: seconds that rates and shares are taken over
+    expected_workers: int | None  #: that should live; None: one, if there is work
+    spread: float  #: of an equal share of a queue's jobs, that each of its workers should do
 
 
 @value
@@ -28,6 +49,8 @@ class Settings:
     heartbeat: float
     workdir: Path
     aging: float | None  #: seconds of waiting that count as much as one step of priority
+    health: Thresholds
+    app_version: str | None  #: of the application's code, as its author counts
 
 
 def make_settings(
@@ -40,6 +63,8 @@ def make_settings(
     heartbeat: Duration | None = None,
     workdir: str | Path | None = None,
     aging: Duration | None = None,
+    health: Mapping[str, Any] | None = None,
+    app_version: str | None = None,
 ) -> Settings:
     return Settings(
         max_attempts=_integer(max_attempts),
@@ -54,7 +79,52 @@ def make_settings(
             or Path(tempfile.gettempdir()) / f"holdfast-{os.getuid()}"
         ).absolute(),
         aging=_aging(aging),
+        health=thresholds(health or {}),
+        app_version=app_version or _given("app_version"),
     )
+
+
+def thresholds(given: Mapping[str, Any], base: Thresholds | None = None) -> Thresholds:
+    """These, for the rest those of `base`, the environment or the defaults."""
+    if unknown := set(given) - set(HEALTH):
+        raise InvalidInput(
+            f"health={dict(given)!r}: {', '.join(sorted(map(str, unknown)))} is no threshold; there "
+            f"are {', '.join(HEALTH)}"
+        )
+
+    def told(name: str) -> Any:
+        if name in given:
+            return given[name]
+        if base is not None:
+            return getattr(base, name)
+        text = _given(f"health_{name}")
+        return HEALTH[name] if text is None else None if text == "none" else _number(text)
+
+    workers, window = told("expected_workers"), seconds(told("window"), what="window")
+    if not 60 <= window <= KEPT:
+        raise InvalidInput(f"window={told('window')!r}: give a duration from 1m to 24h")
+    if isinstance(workers, float) and workers.is_integer():
+        workers = int(workers)  # by the environment
+    return Thresholds(
+        max_age=_optional(told("max_age"), "max_age"),
+        stall=_optional(told("stall"), "stall"),
+        failure_rate=_part(told("failure_rate"), "failure_rate"),
+        window=window,
+        expected_workers=(
+            None if workers is None else names.integer(workers, "expected_workers", 0, 2**31 - 1)
+        ),
+        spread=_part(told("spread"), "spread"),
+    )
+
+
+def _optional(given: Any, name: str) -> float | None:
+    return None if given is None else seconds(given, what=name)
+
+
+def _part(given: Any, name: str) -> float:
+    if isinstance(given, bool) or not isinstance(given, int | float) or not 0 <= given <= 1:
+        raise InvalidInput(f"{name}={given!r}: give a number from 0 to 1")
+    return float(given)
 
 
 def _aging(given: Duration | None) -> float | None:

@@ -1,16 +1,19 @@
-"""`app.workflows`: look at workflows, and change what happens to them."""
+"""`app.workflow()`, `chain` and `batch`; and `app.workflows`: look at them, and change what happens."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any
 from uuid import UUID
 
 from holdfast.aio import Runner, Step, Steps
-from holdfast.engine import Parent, WorkflowInfo, flows
+from holdfast.engine import Engine, Parent, WorkflowInfo, flows
 from holdfast.engine.inspection import LAST_ID, get
 from holdfast.errors import InvalidTransition, JobNotFound
+from holdfast.flow import Workflow
 from holdfast.ids import parse_id
-from holdfast.job import CALLBACK, Job, Status
+from holdfast.job import CALLBACK, Job, NewJob, Status
+from holdfast.middleware import Middleware, wrap_enqueue
+from holdfast.task import Call
 
 # A method is named `list`.
 _Infos = list[WorkflowInfo]
@@ -126,3 +129,76 @@ class Workflows:
             raise InvalidTransition(
                 f"job {known} ({found[0].status}) is not held by a failed job of its workflow"
             )
+
+
+class Composing:
+    """What the application offers to write workflows down."""
+
+    engine: Engine
+    runner: Runner
+    middleware: tuple[Middleware, ...]
+
+    def workflow(self, name: str = "workflow", *, tx: Any = None, notify: bool = True) -> Workflow:
+        """Jobs that wait for other jobs: `with app.workflow() as flow: ...`; all of them are inserted
+        at its end, in one transaction."""
+        return Workflow(self, name, tx=tx, notify=notify)
+
+    def chain(self, *calls: Call, name: str = "chain", tx: Any = None) -> Workflow:
+        """Jobs that run one after the other: `app.chain(scan.call(...), tile.call(...))`."""
+        with self.workflow(name, tx=tx) as flow:
+            return flow.chain(calls)
+
+    async def achain(self, *calls: Call, name: str = "chain", tx: Any = None) -> Workflow:
+        async with self.workflow(name, tx=tx) as flow:
+            return flow.chain(calls)
+
+    def batch(
+        self,
+        calls: Sequence[Call],
+        *,
+        name: str = "batch",
+        on_completed: Call | None = None,
+        on_failed: Call | None = None,
+        on_finished: Call | None = None,
+        tx: Any = None,
+    ) -> Workflow:
+        """Jobs that run at the same time, and what follows when all completed, one failed, all are
+        finished."""
+        follow = {"on_completed": on_completed, "on_failed": on_failed, "on_finished": on_finished}
+        with self.workflow(name, tx=tx) as flow:
+            return flow.batch(calls, **follow)
+
+    async def abatch(
+        self,
+        calls: Sequence[Call],
+        *,
+        name: str = "batch",
+        on_completed: Call | None = None,
+        on_failed: Call | None = None,
+        on_finished: Call | None = None,
+        tx: Any = None,
+    ) -> Workflow:
+        follow = {"on_completed": on_completed, "on_failed": on_failed, "on_finished": on_finished}
+        async with self.workflow(name, tx=tx) as flow:
+            return flow.batch(calls, **follow)
+
+    def start(self, flow: Workflow, jobs: Sequence[NewJob]) -> list[Job]:
+        """What a workflow calls at the end of its `with`."""
+
+        def insert(jobs: Sequence[NewJob]) -> list[Job]:
+            return self.runner.go(_starting(self.engine, flow, jobs), flow.tx)
+
+        return (wrap_enqueue(self.middleware, insert) if self.middleware else insert)(jobs)
+
+    async def astart(self, flow: Workflow, jobs: Sequence[NewJob]) -> list[Job]:
+        if flow.tx is None:
+            return await self.runner.hop(lambda: self.start(flow, jobs))
+        return await self.runner.ago(_starting(self.engine, flow, jobs), flow.tx)
+
+
+def _starting(engine: Engine, flow: Workflow, jobs: Sequence[NewJob]) -> Steps[list[Job]]:
+    queues = {job.queue for job in jobs if not job.waits} if flow.notify else set()
+    made: list[Job] = yield Step(
+        lambda: flows.start(engine.dialect, flow.id, flow.name, jobs, hint=queues)
+    )
+    return made

@@ -105,10 +105,18 @@ def test_a_job_is_as_old_as_its_due_time(app: Holdfast, clock: FakeClock):
     insert(app.engine, delay=3600.0)
     clock.advance(3700)
     live(app.engine)
-    assert app.health(max_age="1m").ok  # scheduled, not pending
-    app.engine.promote(10)
-    assert app.health(max_age="5m").ok
-    assert app.health().oldest_pending == 100.0
+    for _ in range(2):  # once as scheduled, which nobody has made pending
+        assert "has been due for 100 s" in problem(app.health(max_age="1m"))
+        assert app.health(max_age="5m").ok
+        assert app.health().oldest_pending == 100.0
+        app.engine.promote(10)
+
+
+def test_a_due_job_that_nobody_makes_pending(app: Holdfast, clock: FakeClock):
+    insert(app.engine, delay=60.0)
+    assert app.health().ok
+    clock.advance(61)
+    assert "no worker lives" in problem(app.health())
 
 
 def test_paused_queues(app: Holdfast):
@@ -210,9 +218,12 @@ def test_the_command(command: Command, now: Engine):
     assert sick.code == 1
     told = sick.json
     assert list(told) == [
-        *("ok", "problems", "warnings", "jobs", "workers", "oldest_pending", "unknown_types"),
-        *("paused_queues", "stuck_jobs", "silent_workers"),
+        *("ok", "problems", "warnings", "checks", "jobs", "workers", "oldest_pending"),
+        *("unknown_types", "paused_queues", "stuck_jobs", "silent_workers"),
     ]
+    names = ["name", "ok", "detail", "measured", "threshold", "warning"]
+    assert [list(check) for check in told["checks"]] == [names] * 12
+    assert [check["name"] for check in told["checks"] if not check["ok"]] == ["workers"]
     assert (told["ok"], told["jobs"]["pending"], len(told["problems"])) == (False, 1, 1)
     assert command("health").out.startswith("problem  no worker lives")
 
@@ -226,6 +237,10 @@ def test_the_commands_limit(command: Command, now: Engine, limit: str):
     assert command("health", "--max-age", limit).code == 1
     assert command("health", HOLDFAST_HEALTH_MAX_AGE=limit).code == 1
     assert command("health", "--max-age", "soon").code == 2
+    assert command("health", "--max-age", "none", HOLDFAST_HEALTH_MAX_AGE=limit).code == 0
+    assert command("health", "--stall", "1m").code == 1
+    assert command("health", "--expected-workers", "2").code == 1
+    assert command("health", "--failure-rate", "7").code == 2
 
 
 @pytest.mark.parametrize("url", ["sqlite:///none.db", "postgresql://127.0.0.1:1/x"])
@@ -237,4 +252,5 @@ def test_the_command_about_an_absent_database(
     absent = local("health", "--json", HOLDFAST_URL=url)
     assert absent.code == 1
     assert absent.json["ok"] is False
+    assert [check["name"] for check in absent.json["checks"]] == ["database"]
     assert sorted(local.cwd.iterdir()) == files

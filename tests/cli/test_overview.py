@@ -7,6 +7,7 @@ from typing import Any
 from holdfast.clock import FakeClock
 from holdfast.engine import Engine, Seen
 from holdfast.job import Status
+from holdfast.metrics import Rollup, minute_of
 from tests.cli.command import Command
 from tests.support.jobs import in_status, insert
 
@@ -48,7 +49,10 @@ def test_stats(command: Command, now: Engine):
     insert(now)
     in_status(now, Status.SCHEDULED, queue="media")
     told = command("stats", "--json").json
-    assert list(told) == ["jobs", "queues", "workers", "cap"]
+    assert list(told) == [
+        *("jobs", "queues", "workers", "cap", "oldest_pending", "waiting", "window", "figures"),
+        *("by_task", "by_queue", "series"),
+    ]
     assert list(told["jobs"]) == [status.value for status in Status]
     assert (told["jobs"]["pending"], told["jobs"]["failed"], told["jobs"]["scheduled"]) == (1, 1, 1)
     assert [(queue["name"], queue["depth"]) for queue in told["queues"]] == [("default", 1)]
@@ -56,6 +60,26 @@ def test_stats(command: Command, now: Engine):
     text = command("stats").out
     assert ["failed", "1"] in [line.split() for line in text.splitlines()]
     assert text.endswith("workers: 1\n")
+
+
+def test_figures(command: Command, now: Engine):
+    minute = minute_of(datetime.now(UTC))
+    done = Rollup(minute, "send", "default", "w", completed=19, failed=1, wait=2.0, run=40.0)
+    for _ in range(20):
+        done.waits.add(0.1)
+        done.runs.add(2.0)
+    now.roll_up([done])
+    told = command("stats", "--json", "--window", "5m").json
+    assert told["figures"] == told["by_task"]["send"] == told["by_queue"]["default"]
+    assert (told["figures"]["finished"], told["figures"]["failure_rate"]) == (20, 0.05)
+    assert (told["figures"]["per_minute"], told["window"]) == (4.0, 300.0)
+    assert told["figures"]["run"]["average"] == 2.0
+    assert len(told["series"]) == 5
+    assert sum(point["completed"] for point in told["series"]) == 19
+    [line] = [line for line in command("stats").out.splitlines() if line.startswith("send")]
+    words = line.split()
+    assert (words[:6], words[-1]) == (["send", "19", "1", "0", "5.0%", "0.3"], "1.9s")
+    assert command("stats", "--window", "25h").code == 2
 
 
 def workers(command: Command, *options: str) -> list[Any]:
@@ -68,7 +92,7 @@ def test_workers(command: Command, now: Engine):
     [told] = workers(command)
     assert list(told) == [
         *("id", "state", "host", "pid", "queues", "tasks", "slots", "running", "jobs"),
-        *("started_at", "beat_at", "beat_age", "left_at", "died_at"),
+        *("started_at", "beat_at", "beat_age", "left_at", "died_at", "version", "app_version"),
     ]
     assert (told["id"], told["state"], told["host"], told["pid"]) == (
         *("alpha-42-x", "live", "alpha", 42),

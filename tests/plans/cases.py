@@ -13,6 +13,7 @@ from holdfast.errors import KeyConflict
 from holdfast.ids import new_id
 from holdfast.job import Claim, Job, NewJob, Status
 from holdfast.limits import Limit, Rule, make_rule
+from holdfast.metrics import Rollup, minute_of
 from holdfast.outcome import Finish, Outcome, Recur
 from tests.plans.world import (
     DEAD,
@@ -76,6 +77,12 @@ INDEXES: dict[str, set[str]] = {
     "move_schedule": {"id"},
     "schedules": {"recurring"},
     "recurring_types": {"recurring"},
+    "roll_up": set(),
+    "prune_rollups": set(),
+    "series": set(),
+    "totals": set(),
+    "shares": set(),
+    "overdue": {"due"},
     "suspects": {"suspect"},
     "complete": {"id"},
     "finish": {"id"},
@@ -508,6 +515,34 @@ def _recur(engine: Engine, world: World) -> None:
     finish.recur = Recur(world.now, world.now)  # type: ignore[misc]
     finish.outcome = Outcome.RECURRED  # type: ignore[misc]
     engine.finish([finish])
+
+
+# figures
+
+
+@case("roll_up")
+def _roll_up(engine: Engine, world: World) -> None:
+    minute = minute_of(world.now)
+    engine.roll_up([Rollup(minute, type, "default", LIVE[0], completed=1) for type in TYPES])
+    engine.roll_up([Rollup(minute, TYPES[0], "default", LIVE[0], completed=2)])
+
+
+@case("prune_rollups", rows=10 * len(TYPES) * len(LIVE))
+def _prune_rollups(engine: Engine, world: World) -> None:
+    assert engine.prune_rollups() == len(TYPES) * len(LIVE)
+
+
+@case("series totals shares", rows=80 * len(TYPES) * len(LIVE))
+def _figures(engine: Engine, world: World) -> None:
+    hour = minute_of(world.hours_ago(1))
+    assert len(engine.series(hour)) == len(engine.series(hour, type="t0", queue="default")) == 60
+    assert len(engine.totals(hour)) == len(TYPES)
+    assert len(engine.shares(hour)) == len(LIVE)
+
+
+@case("overdue", rows=10, needs="due")
+def _overdue(engine: Engine, world: World) -> None:
+    assert engine.overdue() is not None
 
 
 # applications and operators

@@ -80,6 +80,7 @@ def make_tables(url: str, schema: str) -> None:
             "queues",
             "keys",
             "limits",
+            "rollups",
             "edges",
             "workflows",
         ):

@@ -26,6 +26,8 @@ SORTS = {
     "parents": "whom one job waits for",
     "edges": "whom some jobs wait for",
     "workflows": "a page",
+    "totals": "the roll-ups of a window, by task",
+    "shares": "the roll-ups of a window, by worker",
 }
 # Walked from their first entry: the first is due next, or to be run alone; what runs is little.
 SCANNED = ("holdfast_jobs_due", "holdfast_jobs_held", "holdfast_jobs_suspect")

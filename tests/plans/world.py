@@ -27,6 +27,7 @@ STEP = 2000  # milliseconds between the creation of two jobs: 1,200,000 of them 
 TIRED = 7  # the number, among the running, of a job that failed often
 MANY_ATTEMPTS = 55
 FLOW = 20  # jobs of one workflow
+MINUTES = 1500  # of roll-ups: a day, and some more
 KEYS = 20_000  # of one limit; jobs wait for some of them
 
 _COLUMNS = (
@@ -273,3 +274,19 @@ def _fill_rest(execute: Callable[[str], object], world: World, prefix: str, now:
         for number in range(MANY_ATTEMPTS)
     )
     execute(f"{attempts} VALUES {tired}")
+    _fill_rollups(execute, world, prefix)
+
+
+def _fill_rollups(execute: Callable[[str], object], world: World, prefix: str) -> None:
+    """A row of each task and worker for every minute, up to the one before the present one."""
+    moment = "{} * 1000000" if prefix == "holdfast_" else "to_timestamp({})"
+    figures = """5, 1, 0, 1, 1.5, 2.5, '{"3":7}', '{"9":7}'"""
+    latest = int(world.made_at) // 60
+    for start in range(0, MINUTES, 100):
+        rows = [
+            f"({moment.format((latest - ago) * 60)}, '{type}', 'default', '{worker}', {figures})"
+            for ago in range(start + 1, start + 101)
+            for type in TYPES
+            for worker in LIVE
+        ]
+        execute(f"INSERT INTO {prefix}rollups VALUES {', '.join(rows)}")

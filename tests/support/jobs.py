@@ -87,7 +87,16 @@ def force(engine: Engine, id: str, status: str) -> None:
 
 def execute(engine: Engine, sql: str, **params: Any) -> list[tuple[Any, ...]]:
     """Plain SQL on a connection of its own; `{jobs}`, `{workers}`... are the tables' names."""
-    tables = ("jobs", "workers", "queues", "attempts", "migrations", "payloads", "results")
+    tables = (
+        "jobs",
+        "workers",
+        "queues",
+        "attempts",
+        "migrations",
+        "payloads",
+        "results",
+        "rollups",
+    )
     if hasattr(engine, "path"):
         import sqlite3
 

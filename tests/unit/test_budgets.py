@@ -29,6 +29,8 @@ PUBLIC_NAMES = [
     "DatabaseUnavailable",
     "Discard",
     "Event",
+    "Figures",
+    "Health",
     "Holdfast",
     "HoldfastError",
     "InvalidArguments",

@@ -18,7 +18,7 @@ from holdfast.cli.bars import bar, counts_line
 from holdfast.cli.output import age, clean
 from holdfast.events import Event, EventKind
 from holdfast.job import Job
-from holdfast.queues import Stats
+from holdfast.stats import Stats
 
 SIDE_BY_SIDE = 110  # columns, from which on there is room for two panels in a row
 KEPT = 60  # ends that are remembered, and seconds that the throughput goes back

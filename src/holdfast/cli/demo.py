@@ -21,7 +21,7 @@ from holdfast.cli.output import Column, console, print_table
 from holdfast.errors import HoldfastError
 from holdfast.events import EventKind
 from holdfast.job import UNFINISHED
-from holdfast.queues import Stats
+from holdfast.stats import Stats
 
 FRAME = 0.25  # seconds between two pictures
 GRACE = 0.6  # seconds for what runs, when somebody wants to leave

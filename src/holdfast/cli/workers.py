@@ -16,7 +16,7 @@ from holdfast.cli.target import (
     UrlOption,
     opened,
 )
-from holdfast.health import WorkerView, read_workers
+from holdfast.fleet import WorkerView, read_workers
 
 _STYLES = {
     "live": "green",

@@ -33,6 +33,7 @@ from holdfast.engine.values import (
 from holdfast.errors import InvalidURL
 from holdfast.job import Attempt, Claim, Job, NewJob, Status
 from holdfast.limits import Declared, Rule
+from holdfast.metrics import Point, Rollup, Share, Total
 from holdfast.outcome import Applied, Finish
 
 __all__ = [
@@ -86,10 +87,24 @@ class Inspector(Protocol):
 
     def backlog(self, *, limit: int = 1000) -> list[tuple[str, str, datetime]]:
         """What is pending: each queue and type, with when the longest waiting one was due. (Once
-        for each priority that waits; a seek each, however many jobs there are.)"""
+        for each priority that waits, the 50 first and the last: a seek each, however many jobs.)"""
 
     def limits(self, *, cap: int = 10_000) -> list[LimitInfo]:
         """Every limit, with what runs under it and what waits for it, counted up to `cap`."""
+
+    def series(
+        self, since: datetime, *, type: str | None = None, queue: str | None = None
+    ) -> list[Point]:
+        """What ended in each minute from this one on; minutes in which nothing did are left out."""
+
+    def totals(self, since: datetime) -> list[Total]:
+        """The same by task and queue, with how long they waited and ran."""
+
+    def shares(self, since: datetime) -> list[Share]:
+        """How many jobs of each queue each worker finished."""
+
+    def overdue(self) -> tuple[str, str, datetime] | None:
+        """What should have been made pending the longest ago: queue, type, and when it was due."""
 
     def now(self) -> datetime:
         """The clock by which times in this database are written: ages are measured by it."""
@@ -230,6 +245,12 @@ class Engine(Inspector, Protocol):
     def prune(self, *, older_than: float, limit: int) -> int:
         """Delete finished jobs whose time is over, among those made over `older_than` seconds ago;
         how many went. A bounded look: call again while it returns `limit`."""
+
+    def roll_up(self, rollups: Sequence[Rollup]) -> None:
+        """Write what a worker did; a row that is there already is replaced."""
+
+    def prune_rollups(self) -> int:
+        """Forget the oldest minute of them, if its time is over; how many rows went."""
 
     def cancel(self, ids: Sequence[str], *, keep: float) -> list[str]:
         """Cancel what waits, ask what runs to stop; the ids that it concerned."""

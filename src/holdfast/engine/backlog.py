@@ -18,26 +18,38 @@ _STEPS = (
 )
 
 Row = tuple[Any, ...]
+RANKS = 50  # of one queue and type, and then the last: where jobs age, each has a rank of its own
+
+
+_LAST = (
+    "queue = :queue AND type = :type AND suspect = :suspect AND rank > :rank"
+    " ORDER BY rank DESC, run_at DESC, id DESC"
+)
 
 
 def steps(table: str) -> list[Command]:
+    """Those to the next kind, and the one to the last rank of a kind."""
     return [
         parse(
             f"SELECT queue, type, suspect, rank, run_at FROM {table}"  # noqa: S608 - a name of ours
             f" WHERE status = 'pending' AND {step} LIMIT 1"
         )
-        for step in _STEPS
+        for step in (*_STEPS, _LAST)
     ]
 
 
 def walk(table: str, ask: Callable[[Command, Mapping[str, Any]], Row | None]) -> Iterator[Row]:
     """Queue, type, suspect, rank, and when the longest waiting job of these was due. `ask` runs a
     command and gives its row."""
-    known = steps(table)
+    *known, last = steps(table)
+    ranks = 0
     after: dict[str, Any] = {"queue": "", "type": "", "suspect": False, "rank": 0}
     while True:
         row = next((row for step in known if (row := ask(step, after)) is not None), None)
         if row is None:
             return
         yield row
+        ranks = ranks + 1 if row[:3] == tuple(after.values())[:3] else 1
         after = dict(zip(after, row[:4], strict=True))
+        if ranks == RANKS and (row := ask(last, after)) is not None:
+            after["rank"] = row[3] - 1  # what waits there may have waited the longest

@@ -27,6 +27,7 @@ from holdfast.engine import (
     inspection,
     limiting,
     liveness,
+    metering,
     verbs,
 )
 from holdfast.engine.fetching import Fetching
@@ -42,6 +43,7 @@ from holdfast.errors import (
 from holdfast.ids import floor_id
 from holdfast.job import FINISHED, Attempt, Claim, Job, Status
 from holdfast.limits import Declared
+from holdfast.metrics import Point, Rollup, Share, Total
 from holdfast.outcome import WEEK, Applied, Finish, Outcome
 
 DEAD_WORKERS_KEPT = 86400.0
@@ -255,3 +257,26 @@ class BaseEngine(Fetching):
 
     def queues(self, *, cap: int = 10_000) -> list[QueueInfo]:
         return self.run(lambda: inspection.queues(self.dialect, cap), write=False)
+
+    # figures
+
+    def roll_up(self, rollups: Sequence[Rollup]) -> None:
+        if rollups:
+            self.run(lambda: metering.roll_up(self.dialect, rollups), write=True)
+
+    def prune_rollups(self) -> int:
+        return self.run(lambda: metering.prune(self.dialect), write=True)
+
+    def series(
+        self, since: datetime, *, type: str | None = None, queue: str | None = None
+    ) -> list[Point]:
+        return self.run(lambda: metering.series(self.dialect, since, type, queue), write=False)
+
+    def totals(self, since: datetime) -> list[Total]:
+        return self.run(lambda: metering.totals(self.dialect, since), write=False)
+
+    def shares(self, since: datetime) -> list[Share]:
+        return self.run(lambda: metering.shares(self.dialect, since), write=False)
+
+    def overdue(self) -> tuple[str, str, datetime] | None:
+        return self.run(lambda: metering.overdue(self.dialect), write=False)

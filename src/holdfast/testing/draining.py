@@ -23,6 +23,7 @@ from holdfast.worker.herald import Herald
 from holdfast.worker.hooks import Hooks, decided, hook_of
 from holdfast.worker.runner import AsyncRunner, run_here
 from holdfast.worker.slots import Lane
+from holdfast.worker.tally import Tally
 from holdfast.worker.threads import Threads
 
 RUNS = 1000  #: of one drain, until it is taken to go on for ever
@@ -92,7 +93,8 @@ class _Drain:
         self._engine = app.engine
         self._limit = limit
         self._hooks = hooks
-        self._herald = Herald(app.listeners, Counter())
+        self._tally = Tally(app.engine)
+        self._herald = Herald(app.listeners, Counter(), self._tally)
         self._witness = _Witness()
         self._id = f"drain-{os.getpid()}-{secrets.token_hex(4)}"
         self._rules = {name: task.rule for name, task in app.tasks.items() if task.rule}
@@ -110,6 +112,7 @@ class _Drain:
     ) -> None:
         self._engine.leave(self._id)
         self._engine.sweep([Seen(self._id, None)], limit=RUNS)
+        self._tally.close()
 
     def take(self) -> Execution | None:
         self._engine.beat(self._id, "{}")
@@ -168,7 +171,7 @@ class _Drain:
         while (done := self._engine.finish([finish])[execution.claim]) is Applied.BUSY:
             time.sleep(0.01)
         if done is Applied.APPLIED:
-            self._herald.finished(execution.job, finish)
+            self._herald.finished(execution, finish)
         self.ran += self._engine.get([execution.job.id]) or [execution.job]
 
 

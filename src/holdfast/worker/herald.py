@@ -1,4 +1,4 @@
-"""Tells what happened to jobs: to the log, and to the listeners of this process."""
+"""Tells what happened to jobs: to the log, to the tally, and to the listeners of this process."""
 
 import logging
 from collections import Counter
@@ -9,6 +9,7 @@ from holdfast.events import Event, EventKind, Listeners
 from holdfast.job import Job
 from holdfast.outcome import Finish, Outcome
 from holdfast.worker.execution import Execution
+from holdfast.worker.tally import Tally
 
 logger = logging.getLogger("holdfast.worker")
 
@@ -32,17 +33,20 @@ def _recurring(finish: Finish) -> EventKind:
 
 
 class Herald:
-    def __init__(self, listeners: Listeners, counts: Counter[str]) -> None:
+    def __init__(self, listeners: Listeners, counts: Counter[str], tally: Tally) -> None:
         self._listeners = listeners
         self._counts = counts
+        self._tally = tally
 
     def started(self, jobs: Sequence[Job]) -> None:
         if self._listeners.wants(EventKind.STARTED):
             for job in jobs:
                 self._listeners.tell(Event(kind=EventKind.STARTED, job=job))
 
-    def finished(self, job: Job, finish: Finish) -> None:
+    def finished(self, execution: Execution, finish: Finish) -> None:
         """A finish that was applied."""
+        job = execution.job
+        self._tally.count(job, finish, execution.now())
         if finish.error is not None:
             level = logging.ERROR if finish.outcome is Outcome.FAILED else logging.WARNING
             logger.log(level, "job %s (%s) %s: %s", job.id, job.type, finish.outcome, finish.error)

@@ -80,6 +80,7 @@ class Housekeeping:
             "repairing": self.repair,
             "advancing": self.advance,
             "forgetting": self.forget,
+            "clearing": self.clear,
         }
 
     def prune(self) -> float:
@@ -106,6 +107,10 @@ class Housekeeping:
         self._engine.prune_keys(KEYS)
         self._engine.find_orphans(KEYS)
         return _EVERY
+
+    def clear(self) -> float:
+        """Old figures, a minute of them at a time."""
+        return 0.05 if self._engine.prune_rollups() else _EVERY
 
     def sweep(self) -> float:
         swept = sweep_workdirs(self._workdir, self._living)

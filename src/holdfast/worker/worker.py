@@ -13,6 +13,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Sequence
+from importlib import metadata
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
@@ -35,6 +36,7 @@ from holdfast.worker.processes import ProcessRunner
 from holdfast.worker.runner import AsyncRunner, JobRunner, LoopThread, ThreadRunner
 from holdfast.worker.services import Housekeeping, Services
 from holdfast.worker.slots import Lane, Queues, make_lanes
+from holdfast.worker.tally import Tally
 from holdfast.worker.threads import Threads
 from holdfast.worker.watch import Timer, Watch
 
@@ -43,6 +45,7 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("holdfast.worker")
 
+_VERSION = metadata.version("holdfast")
 _MARGIN = 0.6  # heartbeats before others may declare us dead, at which we stop our work
 _LAST_WORDS = 0.5  # seconds for what was stopped at the end of the grace period to end
 
@@ -92,7 +95,8 @@ class Worker:
 
     def _assemble(self) -> None:
         engine, heartbeat = self.engine, self._settings.heartbeat
-        self._herald = Herald(self.app.listeners, self.counts)
+        self._tally = Tally(engine)
+        self._herald = Herald(self.app.listeners, self.counts, self._tally)
         self._finisher = Finisher(engine, self._written)
         self._dispatcher = Dispatcher(
             engine,
@@ -128,7 +132,7 @@ class Worker:
         house = Housekeeping(
             engine, keep=lambda: keep, workdir=self._settings.workdir, counts=self.counts
         )
-        self._services = Services(house.ticks())
+        self._services = Services({**house.ticks(), "tallying": self._tally.tick})
         self._hooks = Hooks(self.app.runner, self._the_loop, self._threads, self._finisher.put)
         middleware = self.app.middleware
         self._processes = ProcessRunner(self._ended, self._threads)
@@ -202,6 +206,8 @@ class Worker:
             {
                 "host": socket.gethostname(),
                 "pid": os.getpid(),
+                "version": _VERSION,
+                "app_version": self._settings.app_version,
                 "queues": sorted({lane.queue for lane in self._lanes}),
                 "heartbeat": self._settings.heartbeat,
                 "slots": sum(lane.size for lane in self._lanes),
@@ -267,7 +273,7 @@ class Worker:
                 if applied is Applied.APPLIED:
                     if delay := item.finish.delay or until(item.execution, item.finish):
                         self._dispatcher.expect(delay)
-                    self._herald.finished(item.execution.job, item.finish)
+                    self._herald.finished(item.execution, item.finish)
         if any(execution.job.limited for execution in done):
             self.engine.hint(frozenset({"*"}))
             self._dispatcher.room_made()
@@ -330,6 +336,7 @@ class Worker:
                 self.engine.leave(self.id)
                 if clean:
                     self.engine.sweep([Seen(self.id, None)], limit=1000)
+            self._tally.close()
         except HoldfastError as problem:
             logger.warning("the worker could not take its leave: %s", problem)
         self._threads.close(0.1)

@@ -173,3 +173,20 @@ CREATE TABLE {schema}.keys (
 
 CREATE INDEX keys_name ON {schema}.keys (name, key);
 CREATE INDEX keys_wake ON {schema}.keys (wake_at) WHERE wake_at IS NOT NULL;
+
+-- What each worker did of each task in each minute: counts, seconds in all, and histograms as JSON. Each row has one writer.
+CREATE TABLE {schema}.rollups (
+    minute    timestamptz      NOT NULL,
+    type      text             NOT NULL,
+    queue     text             NOT NULL,
+    worker_id text             NOT NULL,
+    completed bigint           NOT NULL,
+    failed    bigint           NOT NULL,
+    cancelled bigint           NOT NULL,
+    retried   bigint           NOT NULL,
+    wait      double precision NOT NULL,
+    run       double precision NOT NULL,
+    waits     text             NOT NULL,
+    runs      text             NOT NULL,
+    PRIMARY KEY (minute, type, queue, worker_id)
+) WITH (fillfactor = 70);

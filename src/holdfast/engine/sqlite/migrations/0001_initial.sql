@@ -183,3 +183,20 @@ CREATE TABLE holdfast_keys (
 
 CREATE INDEX holdfast_keys_name ON holdfast_keys (name, key);
 CREATE INDEX holdfast_keys_wake ON holdfast_keys (wake_at) WHERE wake_at IS NOT NULL;
+
+-- What each worker did of each task in each minute: counts, seconds in all, and histograms as JSON. Each row has one writer.
+CREATE TABLE holdfast_rollups (
+    minute    INTEGER NOT NULL,
+    type      TEXT    NOT NULL,
+    queue     TEXT    NOT NULL,
+    worker_id TEXT    NOT NULL,
+    completed INTEGER NOT NULL,
+    failed    INTEGER NOT NULL,
+    cancelled INTEGER NOT NULL,
+    retried   INTEGER NOT NULL,
+    wait      REAL    NOT NULL,
+    run       REAL    NOT NULL,
+    waits     TEXT    NOT NULL,
+    runs      TEXT    NOT NULL,
+    PRIMARY KEY (minute, type, queue, worker_id)
+) WITHOUT ROWID;
