@@ -32,6 +32,7 @@ NAMES = (
     "points",
     "limits",
     "recurring",
+    "chains",
 )
 
 

@@ -1,0 +1,144 @@
+"""Chains and workflows while workers are killed: one job for each link, none missing, none twice; and
+every job of every workflow comes to what a model says."""
+
+import random
+from collections import Counter
+from dataclasses import dataclass, field
+
+from holdfast import Holdfast
+from holdfast.flow import Node
+from holdfast.job import Job, Status
+from tests.crash.fleet import Fleet, fleet
+from tests.crash.scene import Proof, Scene, pause, statuses, until
+from tests.support.witness import check
+
+LONG = {
+    "chains": 3000,
+    "flows": 300,
+    "nodes": 30,
+    "kills": 100,
+    "apart": 1.0,
+    "heartbeat": 1.0,
+    "seed": 1,
+}
+ENGINES = ("sqlite", "postgres")
+LINKS = 5  # of a chain: as in `linked.py`
+POLICIES = ("cancel", "continue", "hold")
+
+
+@dataclass
+class Planned:
+    """A job of a workflow, and what must become of it."""
+
+    name: str
+    fails: bool
+    after: list[tuple["Planned", str]] = field(default_factory=list)
+
+    @property
+    def expected(self) -> str:
+        ends = [(parent.expected, policy) for parent, policy in self.after]
+        lost = [policy for end, policy in ends if end in ("failed", "cancelled")]
+        if "cancel" in lost:
+            return "cancelled"
+        if "hold" in lost or any(end == "blocked" for end, _ in ends):
+            return "blocked"
+        return "failed" if self.fails else "completed"
+
+
+def prove(
+    scene: Scene,
+    *,
+    chains: int,
+    flows: int,
+    nodes: int,
+    kills: int,
+    apart: float,
+    heartbeat: float,
+    seed: int,
+) -> Proof:
+    chance = random.Random(seed)
+    proof = Proof()
+    plans: dict[str, list[Planned]] = {}
+    options = {"processes": 2, "heartbeat": heartbeat, "app": "tests.crash.linked:app"}
+    with scene.app() as app, fleet(scene, **options) as workers:
+        task = app.task(name="node", max_attempts=1)(_node)
+        workers.start(2)
+        for number in range(kills):
+            for chain in range(chains * number // kills, chains * (number + 1) // kills):
+                app.enqueue(("link", "bound")[chain % 2], {"chain": chain, "number": 0})
+            for _ in range(flows * number // kills, flows * (number + 1) // kills):
+                plan = _plan(chance, nodes)
+                plans[_insert(app, task, plan)] = plan
+            _kill(workers, chance)
+            pause(chance.uniform(0.0, apart))
+        until(lambda: _settled(app, plans), 180, "every chain and workflow came to its end", 0.2)
+        jobs = list(app.jobs.search())
+        found = statuses(app)
+        linked = [app.jobs.get(job.id) for job in jobs if job.type != "node"]
+    proof.figures |= {"chains": chains, "workflows": flows, "kills": kills, "jobs": len(jobs)}
+    proof.figures["runs interrupted"] = len(scene.facts("start")) - len(
+        {fact.job for fact in scene.facts("start")}
+    )
+    proof.expect(proof.figures["runs interrupted"], "no kill hit a run: nothing was proved")
+    _check_chains(proof, linked, chains)
+    _check_flows(proof, jobs, plans)
+    proof.take(check(scene.facts(), list(found), found, finals=list(Status)))
+    return proof
+
+
+def _node(fails: bool) -> None:
+    """Runs elsewhere: see `linked.py`."""
+
+
+def _plan(chance: random.Random, most: int) -> list[Planned]:
+    plan: list[Planned] = []
+    for number in range(chance.randint(2, most)):
+        parents = chance.sample(plan, min(len(plan), chance.choice((0, 1, 1, 2, 3))))
+        after = [(parent, chance.choice(POLICIES)) for parent in parents]
+        plan.append(Planned(f"n{number}", chance.random() < 0.15, after))
+    return plan
+
+
+def _insert(app: Holdfast, task: object, plan: list[Planned]) -> str:
+    made: dict[str, Node] = {}
+    with app.workflow("random") as flow:
+        for one in plan:
+            after = [(made[parent.name], policy) for parent, policy in one.after]
+            made[one.name] = flow.add(
+                task.using(node=one.name, after=after),  # type: ignore[attr-defined]
+                fails=one.fails,
+            )
+    return flow.id
+
+
+def _kill(workers: Fleet, chance: random.Random) -> None:
+    until(workers.children, 60, "a child to kill")
+    workers.kill_child(chance.choice(workers.children()))
+
+
+def _settled(app: Holdfast, plans: dict[str, list[Planned]]) -> bool:
+    """Nothing can move any more but what is held."""
+    counts = app.stats().jobs
+    held = sum(one.expected == "blocked" for plan in plans.values() for one in plan)
+    idle = (Status.COMPLETED, Status.FAILED, Status.CANCELLED, Status.BLOCKED)
+    moving = sum(count for status, count in counts.items() if status not in idle)
+    return moving == 0 and counts[Status.BLOCKED] == held
+
+
+def _check_chains(proof: Proof, jobs: list[Job], chains: int) -> None:
+    links = Counter((job.payload["chain"], job.payload["number"]) for job in jobs)
+    wanted = {(chain, number) for chain in range(chains) for number in range(LINKS)}
+    proof.expect(links.keys() == wanted, f"links missing: {sorted(wanted - links.keys())[:3]}")
+    doubled = [link for link, count in links.items() if count > 1]
+    proof.expect(not doubled, f"links twice: {doubled[:3]}")
+    proof.expect(all(job.status == "completed" for job in jobs), "a link did not complete")
+
+
+def _check_flows(proof: Proof, jobs: list[Job], plans: dict[str, list[Planned]]) -> None:
+    found: dict[str, dict[str, str]] = {id: {} for id in plans}
+    for job in jobs:
+        if job.workflow_id is not None:
+            found[job.workflow_id][str(job.node)] = job.status.value
+    for id, plan in plans.items():
+        expected = {one.name: one.expected for one in plan}
+        proof.expect(found[id] == expected, f"workflow {id}: {found[id]} is not {expected}")
