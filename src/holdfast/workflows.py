@@ -10,6 +10,7 @@ from holdfast.engine import Engine, Parent, WorkflowInfo, flows
 from holdfast.engine.inspection import LAST_ID, get
 from holdfast.errors import InvalidTransition, JobNotFound
 from holdfast.flow import Workflow
+from holdfast.graph import Settled
 from holdfast.ids import parse_id
 from holdfast.job import CALLBACK, Job, NewJob, Status
 from holdfast.middleware import Middleware, wrap_enqueue
@@ -19,6 +20,7 @@ from holdfast.task import Call
 _Infos = list[WorkflowInfo]
 _Jobs = list[Job]
 _Parents = list[Parent]
+_Edges = list[Settled]
 
 
 class Workflows:
@@ -79,6 +81,18 @@ class Workflows:
     def _parents(self, id: str | UUID) -> Steps[_Parents]:
         known = parse_id(id)
         found: _Parents = yield Step(partial(flows.parents, known), write=False)
+        return found
+
+    def edges(self, id: str | UUID) -> _Edges:
+        """Who waits for whom in it; an outcome is "" while the parent is waited for."""
+        return self._runner.go(self._edges(id))
+
+    async def aedges(self, id: str | UUID) -> _Edges:
+        return await self._runner.ago(self._edges(id))
+
+    def _edges(self, id: str | UUID) -> Steps[_Edges]:
+        ids = [job.id for job in (yield from self._jobs(id))]
+        found: _Edges = yield Step(lambda: flows.edges(ids), write=False)
         return found
 
     # changing

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from holdfast import Holdfast
-from holdfast.cli.output import FIELDS, RECURRING
+from holdfast.cli.output import FIELDS, RECURRING, WORKFLOW
 from tests.cli.command import process
 
 MANUAL = (Path(__file__).resolve().parents[2] / "docs" / "command.md").read_text("utf-8")
@@ -35,6 +35,6 @@ def test_the_commands_run_as_they_are_written(tmp_path: Path):
         assert {job.type for job in app.jobs.search()} == {"send", "resize"}
 
 
-@pytest.mark.parametrize("name", [*FIELDS, *RECURRING])
+@pytest.mark.parametrize("name", [*FIELDS, *RECURRING, *WORKFLOW])
 def test_every_field_is_named(name: str):
     assert f"`{name}`" in MANUAL

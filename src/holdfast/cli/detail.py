@@ -78,6 +78,8 @@ def _fields(job: Job, now: datetime) -> Iterator[tuple[str, Text]]:
         yield "schedule", Text(words(job))
         yield "enabled", enabled(job)
         yield "failures", Text(f"{job.consecutive_failures} in a row")
+    if job.workflow_id is not None:
+        yield "workflow", Text(f"{job.workflow_id} ({clean(job.node)})")
     for name in _MOMENTS:
         moment: datetime | None = getattr(job, name)
         if moment is not None:

@@ -34,6 +34,7 @@ RECURRING = (  #: fields that only recurring jobs have
         "consecutive_failures",
     ),
 )
+WORKFLOW = ("workflow_id", "node")  #: fields that only jobs of a workflow have
 STYLES: Mapping[str, str] = {
     Status.BLOCKED: "magenta",
     Status.SCHEDULED: "blue",
@@ -65,6 +66,8 @@ def job_fields(job: Job) -> dict[str, Any]:
     if job.schedule is not None:
         fields |= {name: plain(getattr(job, name)) for name in RECURRING}
         fields["schedule"] = json.loads(job.schedule)
+    if job.workflow_id is not None:
+        fields |= {name: plain(getattr(job, name)) for name in WORKFLOW}
     return fields
 
 

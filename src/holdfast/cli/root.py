@@ -20,6 +20,7 @@ from holdfast.cli import (
     watch,
     worker,
     workers,
+    workflows,
 )
 from holdfast.errors import (
     DatabaseUnavailable,
@@ -106,6 +107,7 @@ jobs.commands.command("watch")(watch.watch)
 cli.add_typer(queues.commands, name="queues")
 cli.add_typer(limits.commands, name="limits")
 cli.add_typer(schedules.commands, name="schedules")
+cli.add_typer(workflows.commands, name="workflows")
 cli.command("workers")(workers.workers)
 cli.command("stats")(stats.stats)
 cli.command("health")(health.health)
