@@ -10,7 +10,15 @@ from typing import TypeVar
 from rich.console import Console
 from rich.table import Table
 
-from bench import cases, figure_cases, limit_cases, postgres_cases, sqlite_cases, worker_cases
+from bench import (
+    cases,
+    figure_cases,
+    history_cases,
+    limit_cases,
+    postgres_cases,
+    sqlite_cases,
+    worker_cases,
+)
 from bench.cases import Case
 from bench.measure import FULL, QUICK, Pace, Row
 from bench.places import PostgresPlace, SqlitePlace, open_postgres, open_sqlite
@@ -60,6 +68,7 @@ def measure(
             *cases.shared(),
             *limit_cases.of_limits(),
             *figure_cases.of_figures(),
+            *history_cases.of_history(),
             *sqlite_cases.only_sqlite(),
             *worker_cases.of_workers(),
         ]
@@ -69,6 +78,7 @@ def measure(
             *cases.shared(),
             *limit_cases.of_limits(),
             *figure_cases.of_figures(),
+            *history_cases.of_history(),
             *postgres_cases.only_postgres(),
             *worker_cases.of_workers(),
         ]

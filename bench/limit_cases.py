@@ -1,5 +1,6 @@
 """What limits cost: others, while a task is full; and a task that has room."""
 
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from typing import Any
@@ -29,6 +30,7 @@ class Crowd:
 
     def __init__(self, store: Ours, **limits: Mapping[str, Any]) -> None:
         self.app = store.app
+        self.waits: list[float] | None = None  #: milliseconds that claims took, if somebody asks
         self.tasks: dict[str, Task[..., None]] = {
             name: self.app.task(name=name, queue=QUEUE, **options)(handler)
             for name, options in limits.items()
@@ -47,9 +49,12 @@ class Crowd:
         return self.step(BATCH)
 
     def step(self, free: int) -> int:
+        begin = time.perf_counter()
         found = self.app.engine.fetch(
             QUEUE, free, worker=WORKER, types=list(self.tasks), rules=self._rules
         )
+        if self.waits is not None:
+            self.waits.append(1000 * (time.perf_counter() - begin))
         self.app.engine.finish([outcome.completed(job, RESULT, keep=KEEP) for job in found.jobs])
         return len(found.jobs)
 
