@@ -4,17 +4,20 @@ import contextlib
 from collections.abc import Iterator
 from typing import Any
 
+import psycopg
 import pytest
 
+from holdfast.engine import Filter
 from holdfast.engine.sqlite.engine import PACKAGE, WORDS
 from holdfast.engine.statements import Statements
 from holdfast.job import Status
 from tests.plans import workflow_cases  # noqa: F401 - its cases
-from tests.plans.cases import CASES, Case
-from tests.plans.conftest import SMALL, Grown, PostgresWorlds, SqliteWorld
+from tests.plans.cases import CASES, LIMIT, Case
+from tests.plans.conftest import SMALL, Grown, PostgresWorlds, SqliteWorld, make_tables
 from tests.plans.explained import growth, problems
 from tests.plans.postgres_probe import Explain, PostgresProbe, ProbeConnection, custom, generic
 from tests.plans.sqlite_probe import SqliteProbe
+from tests.plans.world import Alike, fill_postgres
 
 EVERY_CASE = pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
 MODES = [
@@ -75,6 +78,25 @@ def test_finish_goes_by_primary_key(mode: Any, grown: Grown, postgres_worlds: Po
     assert {one.name for one in finishes} == {"complete", "finish"}
     assert len(finishes) == 8
     assert [one.plan for one in finishes if one.indexes != {"id"}] == []
+
+
+@pytest.mark.parametrize("library", [True, False], ids=["library", "default"])
+def test_pages_where_all_jobs_are_alike(postgres_worlds: PostgresWorlds, library: bool):
+    """Statistics that know one status only promise that any index finds it at once."""
+    url, schema = postgres_worlds.url, f"alike_{library}".lower()
+    make_tables(url, schema)
+    with psycopg.connect(url, autocommit=True) as filling:
+        fill_postgres(filling, schema, Alike(SMALL))
+        filling.execute(f"VACUUM (ANALYZE) {schema}.jobs")
+    plan = generic if library else custom  # as sessions of a pooler do
+    with contextlib.closing(ProbeConnection.open(url, library=library)) as connection:
+        probe = PostgresProbe(connection, schema, plan)
+        connection.probe = probe
+        for wanted in (Filter(status=frozenset({Status.COMPLETED})), Filter(entity=("order", "3"))):
+            page = probe.search(wanted, limit=LIMIT)
+            probe.search(wanted, after=page.next, limit=LIMIT)
+    assert len(probe.explained) == 4
+    assert [one.says("rows") for one in probe.explained if one.rows > 2 * LIMIT or one.scans] == []
 
 
 LOSE = {

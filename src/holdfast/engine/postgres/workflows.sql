@@ -140,7 +140,7 @@ UPDATE {schema}.jobs
        limit_key = NULL, rerun_at = NULL, seen = NULL, updated_at = {now}
  WHERE id = ANY(ARRAY(SELECT id FROM {schema}.jobs
                        WHERE workflow_id = :workflow::text::uuid AND workflow_id IS NOT NULL AND status IN ({reopen})
-                       ORDER BY id
+                       ORDER BY workflow_id, status, id
                          FOR UPDATE))
    AND COALESCE(status, '') IN ({reopen})
 RETURNING id::text, queue, status;
