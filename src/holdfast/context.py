@@ -106,13 +106,8 @@ class Context:
         are those of this one, unless they are given."""
         if not isinstance(task, Task | Using):
             raise InvalidInput(f"ctx.enqueue was given {task!r}: give a task, or task.using(...)")
-        job = task.new_job(args, kwargs, self.job)
-        if isinstance(task, Using) and task.options.tx is not None:
-            raise InvalidInput(
-                "ctx.enqueue: tx= is not for it; use task.using(tx=...).enqueue(...)"
-            )
-        if job.on_conflict == "raise":
-            raise InvalidInput("ctx.enqueue: on_conflict='raise' could undo this job's completion")
+        using = task.using() if isinstance(task, Task) else task
+        job = using.follow(args, kwargs, self.job)
         self.enqueued.append(job)
         return job.id
 

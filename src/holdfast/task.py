@@ -150,6 +150,20 @@ class Using(Recurring, Generic[P]):
             job = dataclasses.replace(job, entity_type=kind, entity_id=id)
         return job
 
+    def follow(self, args: tuple[Any, ...], kwargs: Mapping[str, Any], job: Job) -> NewJob:
+        """The job that this call would add together with the completion of another."""
+        if self.options.tx is not None:
+            raise InvalidInput(
+                f"task {self.task.name!r}: tx= is not for what is added with a job's completion; use "
+                "task.using(tx=...).enqueue(...)"
+            )
+        if self.options.on_conflict == "raise":
+            raise InvalidInput(
+                f"task {self.task.name!r}: on_conflict='raise' could undo the completion of the job "
+                "that adds it"
+            )
+        return self.new_job(args, kwargs, job)
+
     def _checked(self) -> NewJob:
         if self.options.recurs:
             raise InvalidInput(
@@ -185,8 +199,8 @@ class Call(NamedTuple):
     args: tuple[Any, ...]
     kwargs: Mapping[str, Any]
 
-    def new_job(self, heir_of: Job | None = None) -> NewJob:
-        return self.task.new_job(self.args, self.kwargs, heir_of)
+    def follow(self, job: Job) -> NewJob:
+        return self.task.follow(self.args, self.kwargs, job)
 
 
 Then = Callable[[Job, Any], Any]  #: a job and its result: a Call, several, or None
@@ -253,7 +267,7 @@ class Task(Generic[P, R]):
                     f"then= of task {self.name!r} returned {call!r}: return task.call(...), several "
                     "of them, or None"
                 )
-        return [call.new_job(job) for call in calls]
+        return [call.follow(job) for call in calls]
 
     def __repr__(self) -> str:
         return f"<Task {self.name}{self.arguments.signature}>"
@@ -291,7 +305,7 @@ def _following(
             f"then= of task {task.name!r}: the result {result!r} is no mapping of arguments for the "
             "next task: return a dict, or give then= a function of the job and the result"
         )
-    return then.new_job((), arguments, job)
+    return (then.using() if isinstance(then, Task) else then).follow((), arguments, job)
 
 
 def _changed(options: Options, changes: Mapping[str, Any]) -> Options:

@@ -22,6 +22,7 @@ from holdfast.jobs import Jobs
 from holdfast.queues import Limits, Queues
 from holdfast.schedules import Schedules
 from holdfast.task import Task, Using
+from holdfast.workflows import Workflows
 from tests.support.jobs import claim
 
 
@@ -129,7 +130,9 @@ def test_async_twins(app: Holdfast, send: Task) -> None:
     asyncio.run(scenario())
 
 
-@pytest.mark.parametrize("face", [Jobs, Queues, Limits, Schedules, Task, Using, Holdfast])
+@pytest.mark.parametrize(
+    "face", [Jobs, Queues, Limits, Schedules, Workflows, Task, Using, Holdfast]
+)
 def test_every_verb_has_its_async_twin_with_the_same_signature(face: type) -> None:
     verbs = {
         name: member
@@ -137,16 +140,8 @@ def test_every_verb_has_its_async_twin_with_the_same_signature(face: type) -> No
         if not name.startswith("_")
     }
     only_sync = {"using", "new_job", "task", "find_task", "detached", "worker", "on"}
-    only_sync |= {
-        "call",
-        "following",
-        "workflow",
-        "lifespan",
-        "migrate",
-        "close",
-        "recurring",
-        "forget",
-    }
+    only_sync |= {"lifespan", "migrate", "close", "recurring", "forget"}
+    only_sync |= {"call", "follow", "following", "workflow"}
     only_sync |= {"list"} if face is Schedules else set()
     twins = {f"a{name}": name for name in verbs if f"a{name}" in verbs}
     twins |= {"async_": "sync"} if "sync" in verbs else {}  # "async" is a word of Python

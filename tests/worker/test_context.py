@@ -168,7 +168,7 @@ def test_what_a_failed_run_enqueued_never_exists(app: Holdfast) -> None:
 
 @pytest.mark.parametrize(
     ("options", "words"),
-    [({"key": "k", "on_conflict": "raise"}, "could undo"), ({"tx": object()}, "tx= is not for it")],
+    [({"key": "k", "on_conflict": "raise"}, "could undo"), ({"tx": object()}, "tx= is not for")],
 )
 def test_an_enqueue_that_could_undo_the_completion_is_refused(
     app: Holdfast, options: dict[str, Any], words: str
