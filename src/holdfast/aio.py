@@ -23,6 +23,7 @@ THREADS = 32  # as many enqueues share a commit
 class Step:
     script: Callable[[], Script[Any]]
     write: bool = True
+    catch: tuple[type[Exception], ...] = ()  #: errors that are answers, too
 
 
 Steps = Generator[Step, Any, T]
@@ -42,10 +43,13 @@ class Runner:
         try:
             step = next(steps)
             while True:
-                if transaction is None:
-                    answer = engine.run(step.script, write=step.write)
-                else:
-                    answer = transaction.run(step.script())
+                try:
+                    if transaction is None:
+                        answer = engine.run(step.script, write=step.write)
+                    else:
+                        answer = transaction.run(step.script())
+                except step.catch as problem:
+                    answer = problem
                 step = steps.send(answer)
         except StopIteration as end:
             result: T = end.value
@@ -59,7 +63,11 @@ class Runner:
         try:
             step = next(steps)
             while True:
-                step = steps.send(await transaction.arun(step.script()))
+                try:
+                    answer = await transaction.arun(step.script())
+                except step.catch as problem:
+                    answer = problem
+                step = steps.send(answer)
         except StopIteration as end:
             result: T = end.value
             return result

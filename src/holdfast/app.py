@@ -30,7 +30,7 @@ from holdfast.errors import InvalidArguments, InvalidInput, UnknownTask
 from holdfast.events import Event, EventKind, Listener, Listeners
 from holdfast.health import Health, HealthLimits, read_health
 from holdfast.ids import new_id
-from holdfast.job import Job, NewJob
+from holdfast.job import Job, NewJob, Status
 from holdfast.jobs import Jobs
 from holdfast.limits import Limit, check_shared
 from holdfast.middleware import Middleware, wrap_enqueue
@@ -117,7 +117,7 @@ class Holdfast(Composing):
         self.tasks: dict[str, Task[Any, Any]] = {}
         self.listeners = Listeners()
         self.runner = Runner(self.engine)
-        self.jobs = Jobs(self.runner, self.settings.retention)
+        self.jobs = Jobs(self.runner, keep=self._keep_cancelled, aging=self.settings.aging)
         self.queues = Queues(self.runner)
         self.limits = Limits(self.runner)
         self.schedules = Schedules(self.runner)
@@ -181,6 +181,11 @@ class Holdfast(Composing):
             )
         self.tasks[task.name] = task
         return task
+
+    def _keep_cancelled(self, type: str) -> float:
+        task = self.tasks.get(type)
+        kept = self.settings.retention if task is None else task.policy.keep
+        return kept[Status.CANCELLED]
 
     def detached(self, task: Task[Any, Any]) -> Context:
         return detached(task, self.engine.clock.now)

@@ -69,6 +69,8 @@ TRANSITIONS: Mapping[str, Transition] = {
         FINISHED | {Status.SCHEDULED, Status.RETRYING, Status.PENDING}, Status.PENDING
     ),
     "reopen": Transition(frozenset({Status.FAILED, Status.CANCELLED}), Status.BLOCKED),
+    "postpone": Transition(WAITING - {Status.RETRYING}, Status.SCHEDULED),
+    "hasten": Transition(WAITING - {Status.BLOCKED}, Status.PENDING),
     "debounce": Transition(WAITING - {Status.BLOCKED}, Status.SCHEDULED),
     "request_rerun": Transition(frozenset({Status.RUNNING}), Status.RUNNING),
     "delete": Transition(frozenset(Status), None),

@@ -1,17 +1,35 @@
 """`app.jobs`: look at jobs, and change what happens to them. By id, by filter, or by entity."""
 
-import json
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import (
+    AsyncIterator,
+    Callable,
+    Collection,
+    Iterable,
+    Iterator,
+    Mapping,
+    Sequence,
+)
 from datetime import datetime
 from functools import partial
-from typing import Any, overload
+from typing import Any
 from uuid import UUID
 
 from holdfast import names
 from holdfast.aio import Runner, Step, Steps
+from holdfast.changes import (
+    Changed,
+    Verb,
+    make_edit,
+    settle_cancel,
+    settle_delete,
+    settle_edit,
+    settle_retry,
+)
+from holdfast.duration import Duration
 from holdfast.engine import Filter, Page, inspection, verbs
 from holdfast.engine.script import Script
-from holdfast.errors import InvalidInput, InvalidTransition, JobNotFound, KeyConflict
+from holdfast.engine.values import Edit
+from holdfast.errors import InvalidInput, JobNotFound, KeyConflict
 from holdfast.health import why_it_waits
 from holdfast.ids import parse_id
 from holdfast.job import Attempt, Job, Status
@@ -20,8 +38,9 @@ PAGE = 100
 BATCH = 500  # jobs that one transaction changes, of all that match a filter
 COUNT_CAP = 100_000
 
-_Verb = Callable[[Sequence[str]], Script[list[str]]]
-_Changed = tuple[int, int, str | None]  # jobs seen, jobs changed, where to go on
+Progress = Callable[[Changed], object] | None
+_Act = Callable[[Sequence[Job], Collection[Status]], Script[list[str]]]
+_Batch = tuple[list[Job], list[str], str | None]  # jobs seen, ids changed, where to go on
 
 
 class Jobs:
@@ -30,10 +49,18 @@ class Jobs:
     `limit` bounds how many are searched or changed. Every verb but `search` and `count` also runs in a
     caller's transaction: `tx=`."""
 
-    def __init__(self, runner: Runner, retention: Mapping[Status, float]) -> None:
+    def __init__(
+        self, runner: Runner, *, keep: Callable[[str], float], aging: float | None
+    ) -> None:
+        """`keep`: how long cancelled jobs of a task are kept. `aging`: as the application is set."""
         self._runner = runner
         self._dialect = runner.engine.dialect
-        self._retention = retention
+        self._keep = keep
+        self._aging = aging
+
+    def on(self, runner: Runner) -> "Jobs":
+        """The same of another database."""
+        return Jobs(runner, keep=self._keep, aging=self._aging)
 
     # looking
 
@@ -130,113 +157,178 @@ class Jobs:
 
     # changing
 
-    @overload
-    def cancel(self, id: str | UUID, /, *, tx: Any = None) -> Job: ...
+    def cancel(self, id: str | UUID, *, tx: Any = None) -> Job:
+        """Cancel a job. One that runs is asked to stop (`job.cancel_requested`) and is cancelled when
+        it has."""
+        return self._runner.go(self._change(id, self._cancelling, settle_cancel), tx)
 
-    @overload
-    def cancel(self, id: None = None, /, *, tx: Any = None, **filter: Any) -> int: ...
+    async def acancel(self, id: str | UUID, *, tx: Any = None) -> Job:
+        return await self._runner.ago(self._change(id, self._cancelling, settle_cancel), tx)
 
-    def cancel(self, id: Any = None, /, *, tx: Any = None, **filter: Any) -> Any:
-        """Cancel a job, or all that match and how many it concerned. One that runs is asked to stop
-        (`job.cancel_requested`) and is cancelled when it has."""
-        return self._runner.go(self._change(id, filter, self._cancelling, _settle_cancel), tx)
-
-    async def acancel(self, id: Any = None, /, *, tx: Any = None, **filter: Any) -> Any:
-        return await self._runner.ago(
-            self._change(id, filter, self._cancelling, _settle_cancel), tx
-        )
-
-    @overload
-    def retry(self, id: str | UUID, /, *, tx: Any = None) -> Job: ...
-
-    @overload
-    def retry(self, id: None = None, /, *, tx: Any = None, **filter: Any) -> int: ...
-
-    def retry(self, id: Any = None, /, *, tx: Any = None, **filter: Any) -> Any:
+    def retry(self, id: str | UUID, *, tx: Any = None) -> Job:
         """Run a job again from the beginning: its attempts start at nought, its error is cleared.
         Refused while it runs, or when another live job holds its key."""
-        return self._runner.go(self._change(id, filter, self._retrying, _settle_retry), tx)
+        return self._runner.go(self._change(id, self._retrying, settle_retry), tx)
 
-    async def aretry(self, id: Any = None, /, *, tx: Any = None, **filter: Any) -> Any:
-        return await self._runner.ago(self._change(id, filter, self._retrying, _settle_retry), tx)
+    async def aretry(self, id: str | UUID, *, tx: Any = None) -> Job:
+        return await self._runner.ago(self._change(id, self._retrying, settle_retry), tx)
 
-    @overload
-    def delete(self, id: str | UUID, /, *, tx: Any = None) -> Job: ...
-
-    @overload
-    def delete(self, id: None = None, /, *, tx: Any = None, **filter: Any) -> int: ...
-
-    def delete(self, id: Any = None, /, *, tx: Any = None, **filter: Any) -> Any:
+    def delete(self, id: str | UUID, *, tx: Any = None) -> Job:
         """Remove a job, whatever it is doing; the job as it was. A run of it ends quietly."""
-        return self._runner.go(self._change(id, filter, self._deleting, _settle_delete), tx)
+        return self._runner.go(self._change(id, self._deleting, settle_delete), tx)
 
-    async def adelete(self, id: Any = None, /, *, tx: Any = None, **filter: Any) -> Any:
-        return await self._runner.ago(self._change(id, filter, self._deleting, _settle_delete), tx)
+    async def adelete(self, id: str | UUID, *, tx: Any = None) -> Job:
+        return await self._runner.ago(self._change(id, self._deleting, settle_delete), tx)
 
-    def _cancelling(self, ids: Sequence[str]) -> Script[list[str]]:
-        return verbs.cancel(self._dialect, ids, self._retention[Status.CANCELLED])
+    def edit(
+        self,
+        id: str | UUID,
+        *,
+        priority: int | None = None,
+        run_at: datetime | None = None,
+        delay: Duration | None = None,
+        queue: str | None = None,
+        tx: Any = None,
+    ) -> Job:
+        """Give a job that waits another priority, another time (a moment, or so long from now), or
+        move it to another queue. Refused once it runs or has finished."""
+        wanted = make_edit(priority, run_at, delay, queue, self._aging)
+        return self._runner.go(self._edit(id, wanted), tx)
 
-    def _retrying(self, ids: Sequence[str]) -> Script[list[str]]:
-        return verbs.retry(self._dialect, ids)
+    async def aedit(
+        self,
+        id: str | UUID,
+        *,
+        priority: int | None = None,
+        run_at: datetime | None = None,
+        delay: Duration | None = None,
+        queue: str | None = None,
+        tx: Any = None,
+    ) -> Job:
+        wanted = make_edit(priority, run_at, delay, queue, self._aging)
+        return await self._runner.ago(self._edit(id, wanted), tx)
 
-    def _deleting(self, ids: Sequence[str]) -> Script[list[str]]:
-        return verbs.delete(self._dialect, ids)
+    def _edit(self, id: str | UUID, wanted: Edit) -> Steps[Job]:
+        def editing(jobs: Sequence[Job], only: Collection[Status]) -> Script[list[str]]:
+            return verbs.edit(self._dialect, jobs[0].id, wanted)
+
+        return self._change(id, editing, partial(settle_edit, wanted=wanted))
+
+    def cancel_all(
+        self, *, everything: bool = False, progress: Progress = None, tx: Any = None, **filter: Any
+    ) -> Changed:
+        """Cancel all that match, in batches: each is a short transaction of its own, so that nobody
+        waits for a million rows. `progress` is called after each of them, with what was done so far.
+        Recurring jobs are spared, unless they run."""
+        return self._runner.go(self._all("cancel", filter, everything, progress), tx)
+
+    async def acancel_all(
+        self, *, everything: bool = False, progress: Progress = None, tx: Any = None, **filter: Any
+    ) -> Changed:
+        return await self._runner.ago(self._all("cancel", filter, everything, progress), tx)
+
+    def retry_all(
+        self, *, everything: bool = False, progress: Progress = None, tx: Any = None, **filter: Any
+    ) -> Changed:
+        """Run all that match again from the beginning, in batches as `cancel_all`. Skipped: what runs
+        or is blocked, what recurs (unless its entity or key is named), and what another live job holds
+        the key of."""
+        return self._runner.go(self._all("retry", filter, everything, progress), tx)
+
+    async def aretry_all(
+        self, *, everything: bool = False, progress: Progress = None, tx: Any = None, **filter: Any
+    ) -> Changed:
+        return await self._runner.ago(self._all("retry", filter, everything, progress), tx)
+
+    def delete_all(
+        self, *, everything: bool = False, progress: Progress = None, tx: Any = None, **filter: Any
+    ) -> Changed:
+        """Remove all that match, whatever they are doing, in batches as `cancel_all`. Recurring jobs
+        are spared, unless their entity or key is named."""
+        return self._runner.go(self._all("delete", filter, everything, progress), tx)
+
+    async def adelete_all(
+        self, *, everything: bool = False, progress: Progress = None, tx: Any = None, **filter: Any
+    ) -> Changed:
+        return await self._runner.ago(self._all("delete", filter, everything, progress), tx)
+
+    def _cancelling(self, jobs: Sequence[Job], only: Collection[Status]) -> Script[list[str]]:
+        keep = {job.id: self._keep(job.type) for job in jobs}
+        return verbs.cancel(self._dialect, list(keep), keep, only)
+
+    def _retrying(self, jobs: Sequence[Job], only: Collection[Status]) -> Script[list[str]]:
+        return verbs.retry(self._dialect, [job.id for job in jobs], only)
+
+    def _deleting(self, jobs: Sequence[Job], only: Collection[Status]) -> Script[list[str]]:
+        return verbs.delete(self._dialect, [job.id for job in jobs], only)
 
     def _change(
-        self,
-        id: str | UUID | None,
-        filter: Mapping[str, Any],
-        verb: _Verb,
-        settle: Callable[[Job, Job | None, bool], Job],
-    ) -> Steps[Any]:
-        wanted = dict(filter)
-        limit = _limit(wanted.pop("limit", None))
-        if id is not None:
-            if filter:
-                raise InvalidInput("give a job's id or a filter, not both")
-            return (yield from self._change_one(parse_id(id), verb, settle))
-        if not wanted:
-            raise InvalidInput(
-                "give a job's id, or a filter such as status='failed' or entity=('movie', 7): "
-                "without either it would concern every job"
-            )
-        return (yield from self._change_all(make_filter(**wanted), verb, limit))
-
-    def _change_one(
-        self, id: str, verb: _Verb, settle: Callable[[Job, Job | None, bool], Job]
+        self, id: str | UUID, act: _Act, settle: Callable[[Job, Job | None, bool], Job]
     ) -> Steps[Job]:
-        def script() -> Script[tuple[list[Job], list[str], list[Job]]]:
-            before = yield from inspection.get(self._dialect, [id])
-            changed = yield from verb([id])
-            after = yield from inspection.get(self._dialect, [id])
+        known = parse_id(id)
+
+        def script() -> Script[tuple[Job, list[str], list[Job]]]:
+            before = _only((yield from inspection.get(self._dialect, [known])), known)
+            changed = yield from act([before], ())
+            after = yield from inspection.get(self._dialect, [known])
             return before, changed, after
 
         before, changed, after = yield Step(script)
-        return settle(_only(before, id), after[0] if after else None, bool(changed))
+        return settle(before, after[0] if after else None, bool(changed))
 
-    def _change_all(self, filter: Filter, verb: _Verb, limit: int | None) -> Steps[int]:
-        """In batches, each a transaction of its own, so that nobody waits for a million rows. Recurring
-        jobs are spared, unless their entity or key is named: they are not what piles up."""
-        spare = filter.entity is None and filter.key is None and verb != self._cancelling
-        total = 0
-        after: str | None = None
-        while limit is None or limit > 0:
-            size = BATCH if limit is None else min(BATCH, limit)
-
-            def script(after: str | None = after, size: int = size) -> Script[_Changed]:
-                page = yield from inspection.search(self._dialect, filter, after, size)
-                wanted = [job.id for job in page.jobs if spare is False or job.schedule is None]
-                changed = yield from verb(wanted)
-                return len(page.jobs), len(changed), page.next
-
-            seen: int
-            changed: int
-            seen, changed, after = yield Step(script)
-            total += changed
-            limit = None if limit is None else limit - seen
+    def _all(
+        self, verb: Verb, given: Mapping[str, Any], everything: bool, progress: Progress
+    ) -> Steps[Changed]:
+        wanted = dict(given)
+        left = _limit(wanted.pop("limit", None))
+        if not wanted and not everything:
+            raise InvalidInput(
+                f"{verb}_all() without a filter would concern every job: give one, such as "
+                "status='failed' or entity=('movie', 7), or everything=True"
+            )
+        filter = make_filter(**wanted)
+        act: _Act = {
+            "cancel": self._cancelling,
+            "retry": self._retrying,
+            "delete": self._deleting,
+        }[verb]
+        spare = verb != "cancel" and filter.entity is None and filter.key is None
+        total, after = Changed(), None
+        while left is None or left > 0:
+            size = BATCH if left is None else min(BATCH, left)
+            step = partial(self._batch, filter, act, spare, after, size)
+            answer = yield Step(step, catch=(KeyConflict,))
+            if isinstance(answer, KeyConflict):  # an enqueue of the same key raced with a retry
+                answer = yield from self._one_by_one(filter, after, size, act, spare)
+            jobs, changed, after = answer
+            total = total.plus(jobs, changed, verb)
+            left = None if left is None else left - len(jobs)
+            if progress is not None:
+                progress(total)
             if after is None:
                 break
         return total
+
+    def _batch(
+        self, filter: Filter, act: _Act, spare: bool, after: str | None, size: int
+    ) -> Script[_Batch]:
+        page = yield from inspection.search(self._dialect, filter, after, size)
+        jobs = [job for job in page.jobs if not spare or job.schedule is None]
+        changed = (yield from act(jobs, filter.status)) if jobs else []
+        return page.jobs, changed, page.next
+
+    def _one_by_one(
+        self, filter: Filter, after: str | None, size: int, act: _Act, spare: bool
+    ) -> Steps[_Batch]:
+        page: Page = yield Step(
+            partial(inspection.search, self._dialect, filter, after, size), write=False
+        )
+        changed: list[str] = []
+        for job in page.jobs:
+            if not spare or job.schedule is None:
+                answer = yield Step(partial(act, [job], filter.status), catch=(KeyConflict,))
+                changed += [] if isinstance(answer, KeyConflict) else answer
+        return page.jobs, changed, page.next
 
 
 def make_filter(
@@ -278,33 +370,3 @@ def _only(found: Sequence[Job], id: str) -> Job:
     if not found:
         raise JobNotFound(f"no job has the id {id}: it was never made, or deleted, or pruned")
     return found[0]
-
-
-def _settle_cancel(before: Job, after: Job | None, changed: bool) -> Job:
-    if changed and after is not None:
-        return after
-    if before.status is Status.CANCELLED:
-        return before
-    if before.schedule is not None:
-        raise InvalidTransition(
-            f"job {before.id} recurs, and does not run now: app.schedules.disable() or delete() keeps "
-            "it from running again"
-        )
-    raise InvalidTransition(f"job {before.id} is {before.status}: it is too late to cancel it")
-
-
-def _settle_retry(before: Job, after: Job | None, changed: bool) -> Job:
-    if changed and after is not None:
-        return after
-    if before.status in (Status.RUNNING, Status.BLOCKED):
-        raise InvalidTransition(
-            f"job {before.id} is {before.status}: cancel it first, or wait until it has ended"
-        )
-    raise KeyConflict(
-        f"job {before.id} cannot run again: another live job of task {before.type!r} holds its key "
-        f"{json.dumps(before.key)}"
-    )
-
-
-def _settle_delete(before: Job, after: Job | None, changed: bool) -> Job:
-    return before

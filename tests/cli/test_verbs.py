@@ -55,7 +55,7 @@ def test_by_a_filter(command: Command, now: Engine):
     assert {status(now, id) for id in failed} == {"pending"}
     assert (status(now, done), status(now, other)) == ("completed", "failed")
     cancelled = command("jobs", "cancel", "--type", "send", "--limit", "2", "--yes", "--json")
-    assert cancelled.json == {"matched": 2, "cancelled": 2}
+    assert cancelled.json == {"matched": 2, "cancelled": 2, "skipped": {}}
     assert [status(now, id) for id in failed] == ["pending", "cancelled", "cancelled"]
     deleted = command("jobs", "delete", "--status", "completed,failed", "--yes")
     assert deleted.out == "deleted 2 of 2 jobs\n"
@@ -66,6 +66,46 @@ def test_another_status_can_be_retried(command: Command, now: Engine):
     done = in_status(now, Status.COMPLETED).id
     assert command("jobs", "retry", "--status", "completed", "--yes").code == 0
     assert status(now, done) == "pending"
+
+
+def test_all_of_them(command: Command, now: Engine):
+    held = in_status(now, Status.RUNNING)
+    insert(now)
+    in_status(now, Status.FAILED, type="other")
+    statuses = ["--status", "running,pending"]
+    retried = command("jobs", "retry", "--all", *statuses, "--yes")
+    assert retried.out == "retried 1 of 2 jobs; skipped: 1 running\n"
+    assert command("jobs", "retry", "--all", "--yes", "--json").json == {
+        "matched": 1,
+        "retried": 1,
+        "skipped": {},
+    }
+    assert command("jobs", "cancel", "--all", "--yes").out == "cancelled 3 of 3 jobs\n"
+    assert now.get([held.id])[0].cancel_requested
+    assert command("jobs", "delete", "--all", held.id).code == 2
+    assert command("jobs", "delete", "--all", "--yes").out == "deleted 3 of 3 jobs\n"
+
+
+def test_edit(command: Command, now: Engine):
+    job = insert(now)
+    edited = command("jobs", "edit", job.id, "--priority", "5", "--in", "10m", "--queue", "media")
+    assert edited.out.startswith(f"edited {job.id}: scheduled, queue media, priority 5, due 2")
+    told = command("jobs", "edit", job.id, "--at", "2030-01-31T12:00", "--json").json
+    assert (told["run_at"], told["priority"]) == ("2030-01-31T12:00:00.000000Z", 5)
+    assert command("jobs", "edit", job.id, "--in", "0").code == 0
+    assert status(now, job.id) == "pending"
+    held = in_status(now, Status.RUNNING)
+    refused = command("jobs", "edit", held.id, "--priority", "5")
+    assert (refused.code, "is running" in refused.err) == (1, True)
+
+
+@pytest.mark.parametrize(
+    "arguments", [[], ["--in", "5m", "--at", "2030-01-01"], ["--in", "soon"], ["--queue", "a b"]]
+)
+def test_what_to_edit_must_be_said(command: Command, now: Engine, arguments: list[str]):
+    job = insert(now)
+    assert command("jobs", "edit", job.id, *arguments).code == 2
+    assert now.get([job.id])[0].run_at == job.run_at
 
 
 @pytest.mark.parametrize("verb", ["retry", "cancel", "delete"])
@@ -95,6 +135,7 @@ def test_on_a_terminal_it_asks(
     asked = command.terminal("jobs", "delete", "--type", "send", typed=answer)
     assert "delete 3 jobs?" in asked.out
     assert asked.code == code
+    assert ("3/3" in asked.out) == (code == 0)  # the bar
     assert {status(now, id) for id in jobs} == {left}
 
 

@@ -116,7 +116,7 @@ def test_async_twins(app: Holdfast, send: Task) -> None:
         assert (await app.jobs.aget(one.id)).payload == {"to": "ann"}
         assert (await app.jobs.acancel(one.id)).status == "cancelled"
         assert (await app.jobs.aretry(one.id)).status == "pending"
-        assert await app.jobs.acancel(type="send") == 4
+        assert (await app.jobs.acancel_all(type="send")).changed == 4
         assert await app.jobs.acount(status="cancelled") == 4
         assert (await app.jobs.adelete(four.id)).id == four.id
         await app.queues.apause("mail")
@@ -201,18 +201,18 @@ def test_by_entity_and_by_filter(app: Holdfast, send: Task) -> None:
     for number in range(3):
         send.using(entity=("movie", number % 2)).enqueue("ann")
     send.enqueue("ben")
-    assert app.jobs.cancel(entity=("movie", 0)) == 2
+    assert app.jobs.cancel_all(entity=("movie", 0)).changed == 2
     assert app.jobs.count(status="cancelled") == 2
-    assert app.jobs.retry(status="cancelled") == 2
-    assert app.jobs.delete(entity=("movie", 1)) == 1
-    assert app.jobs.delete(type="send", queue="mail") == 3
+    assert app.jobs.retry_all(status="cancelled").changed == 2
+    assert app.jobs.delete_all(entity=("movie", 1)).changed == 1
+    assert app.jobs.delete_all(type="send", queue="mail").changed == 3
     assert app.jobs.count() == 0
 
 
 def test_a_filter_changes_more_than_one_batch(app: Holdfast, send: Task) -> None:
     send.enqueue_many({"to": str(n)} for n in range(1203))
-    assert app.jobs.cancel(type="send") == 1203
-    assert app.jobs.retry(status="cancelled", type="send") == 1203
+    assert app.jobs.cancel_all(type="send").changed == 1203
+    assert app.jobs.retry_all(status="cancelled", type="send").changed == 1203
     assert app.jobs.count(status="pending") == 1203
 
 

@@ -6,7 +6,7 @@ import re
 import sys
 import time
 from collections.abc import Callable
-from datetime import datetime
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -151,11 +151,20 @@ VERBS: dict[str, tuple[Callable[[Holdfast], object], str]] = {
     "a status that is none": (lambda app: list(app.jobs.search(status="done")), "the statuses are"),
     "a filter that is none": (lambda app: list(app.jobs.search(colour="red")), "colour"),
     "a negative limit": (lambda app: list(app.jobs.search(limit=-1)), "limit=-1"),
-    "an id and a filter": (
-        lambda app: app.jobs.cancel("0" * 32, status="failed"),
-        "an id or a filter|not both",
+    "everything": (lambda app: app.jobs.delete_all(), "would concern every job.*everything=True"),
+    "an empty filter": (lambda app: app.jobs.retry_all(limit=3), "would concern every job"),
+    "a filter of the verbs that is none": (lambda app: app.jobs.cancel_all(colour=1), "colour"),
+    "nothing to edit": (lambda app: app.jobs.edit("0" * 32), "nothing to edit: give priority="),
+    "two times": (
+        lambda app: app.jobs.edit("0" * 32, delay=1, run_at=datetime.now(UTC)),
+        "delay= and run_at= were both given",
     ),
-    "everything": (lambda app: app.jobs.delete(), "it would concern every job"),
+    "a priority that is none": (lambda app: app.jobs.edit("0" * 32, priority="5"), "priority='5'"),
+    "a moment without a zone": (
+        lambda app: app.jobs.edit("0" * 32, run_at=datetime(2030, 1, 1)),
+        "with a timezone",
+    ),
+    "a queue to move to": (lambda app: app.jobs.edit("0" * 32, queue="a b"), "queue='a b'"),
     "a queue to pause": (lambda app: app.queues.pause("a b"), "queue="),
     "a payload that is a list": (lambda app: app.enqueue("t", [1]), "give a mapping"),
     "a name with spaces": (lambda app: app.enqueue("a b"), "type="),

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from holdfast import Backoff, Holdfast, InvalidInput, InvalidTransition, Limit
+from holdfast.changes import Changed
 from holdfast.clock import FakeClock
 from holdfast.engine import scheduling
 from holdfast.schedules import CODE
@@ -116,10 +117,12 @@ def test_recurring_jobs_are_spared_by_what_concerns_many(app: Holdfast):
     task = noop(app)
     job = task.using(key="k", every=60, entity=("feed", 7)).schedule()
     task.enqueue()
-    assert app.jobs.delete(queue="default") == 1
+    assert app.jobs.delete_all(queue="default") == Changed(
+        matched=2, changed=1, skipped={"recurring": 1}
+    )
     with pytest.raises(InvalidTransition, match="recurs, and does not run now"):
         app.jobs.cancel(job.id)
-    assert app.jobs.delete(entity=("feed", 7)) == 1
+    assert app.jobs.delete_all(entity=("feed", 7)).changed == 1
 
 
 # why

@@ -215,7 +215,7 @@ def test_figures_outlive_the_jobs(database: Database, clock: FakeClock):
 
     send.enqueue_many([{}] * 3)
     drain(app)
-    app.jobs.delete(status="completed")
+    app.jobs.delete_all(status="completed")
     assert app.stats().jobs["completed"] == 0
     assert app.stats().by_task["send"].completed == 3
     clock.advance(timedelta(hours=2).total_seconds())

@@ -216,7 +216,9 @@ def test_jobs_of_an_entity_go_with_the_transaction(world: World, kind: Kind, ver
             for end in (caller.rollback, caller.commit):
                 await caller.begin()
                 await caller.execute(world.row(end.__name__))
-                assert await kind.call(world.app.jobs, verb, entity=MOVIE, tx=caller.tx) == 3
+                tx = caller.tx
+                done = await kind.call(world.app.jobs, f"{verb}_all", entity=MOVIE, tx=tx)
+                assert done.changed == 3
                 assert waiting() == 5
                 await end()
                 assert waiting() == {"rollback": 5, "commit": 2}[end.__name__]
@@ -251,7 +253,8 @@ def test_every_verb_runs_in_the_transaction(world: World, kind: Kind) -> None:
             assert (cancelled.status, cancelled.timeout) == (Status.CANCELLED, 1.5)
             assert cancelled.completed_at is not None
             assert (await kind.call(app.jobs, "retry", job.id, tx=tx)).status is Status.PENDING
-            assert await kind.call(app.jobs, "retry", tx=tx, key="k") == 1
+            assert (await kind.call(app.jobs, "retry_all", tx=tx, key="k")).changed == 1
+            assert (await kind.call(app.jobs, "edit", job.id, tx=tx, priority=3)).priority == 3
             deleted = await kind.call(app.jobs, "delete", job.id, tx=tx)
 
             calls = [{"n": number} for number in range(10, 70)]
@@ -399,7 +402,7 @@ def test_refused_at_once_and_nothing_written(
             with pytest.raises(TransactionError, match=match), within(5):
                 await kind.call(world.send.using(tx=tx), "enqueue", 2)
             with pytest.raises(TransactionError, match=match), within(5):
-                await kind.call(world.app.jobs, "delete", entity=MOVIE, tx=tx)
+                await kind.call(world.app.jobs, "delete_all", entity=MOVIE, tx=tx)
 
     kind.drive(body())
     assert world.jobs() == [1]
@@ -723,7 +726,8 @@ def test_the_callers_row_factory_does_not_matter(world: World, kind: Kind, facto
             using = world.send.using(tx=caller.tx, key="k", entity=MOVIE)
             job = await kind.call(using, "enqueue", 1)
             assert await kind.call(using, "enqueue", 2) == replace(job, created=False)
-            assert await kind.call(world.app.jobs, "cancel", entity=MOVIE, tx=caller.tx) == 1
+            done = await kind.call(world.app.jobs, "cancel_all", entity=MOVIE, tx=caller.tx)
+            assert done.changed == 1
             assert caller.tx.row_factory is factory
             await caller.commit()
 

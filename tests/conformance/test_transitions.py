@@ -8,8 +8,9 @@ import pytest
 
 from holdfast import outcome
 from holdfast.clock import FakeClock
-from holdfast.engine import Engine, Seen, limiting
+from holdfast.engine import Engine, Seen, limiting, verbs
 from holdfast.engine.script import Run, Script
+from holdfast.engine.values import Edit
 from holdfast.ids import new_id
 from holdfast.job import TRANSITIONS, Job, Status
 from holdfast.outcome import Outcome, Policy
@@ -52,6 +53,12 @@ def apply(engine: Engine, clock: FakeClock, verb: str, job: Job) -> None:
             engine.retry([job.id])
         case "delete":
             engine.delete([job.id])
+        case "postpone":
+            edit = Edit(delay=60.0)
+            engine.run(lambda: verbs.edit(engine.dialect, job.id, edit), write=True)
+        case "hasten":
+            edit = Edit(delay=0.0)
+            engine.run(lambda: verbs.edit(engine.dialect, job.id, edit), write=True)
         case "park":
             asked: list[dict[str, Any]] = [{"id": job.id, "limit_key": "k"}]
             engine.run(lambda: _write("park", engine, asked), write=True)
@@ -81,7 +88,7 @@ def _once(statement: str, engine: Engine, **params: str) -> Script[None]:
 
 def prepare(engine: Engine, verb: str, job: Job) -> None:
     """What a verb needs to concern it at all, whatever its status."""
-    if verb == "unpark":
+    if verb in ("unpark", "postpone"):
         execute(engine, "UPDATE {jobs} SET limit_key = 'k' WHERE id = :id", id=job.id)
     if verb == "reopen":  # a job of a workflow that waits for another
         sql = "UPDATE {jobs} SET workflow_id = :workflow, node = '@failed' WHERE id = :id"
@@ -114,12 +121,16 @@ def test_every_verb_on_every_status(
 
 
 NOTHING = object()  # the verb does not concern a job in that status
+# Another time alone changes nothing else of them.
+EDITED_IN_PLACE = {("postpone", Status.RETRYING), ("hasten", Status.BLOCKED)}
 TWINS = {"cancel": "request_cancel", "debounce": "request_rerun"}  # one call, two transitions
 
 
 def expected(verb: str, status: Status) -> object:
     if verb in ("debounce", "request_rerun") and status is Status.BLOCKED:
         return Status.BLOCKED  # it takes the newer request, and goes on waiting
+    if (verb, status) in EDITED_IN_PLACE:
+        return status
     names = {verb, TWINS.get(verb, verb)} | {one for one, two in TWINS.items() if two == verb}
     for name in names:
         if status in TRANSITIONS[name].sources:

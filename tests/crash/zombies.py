@@ -49,7 +49,7 @@ def _round(
     others.start()
     until(lambda: not _held_by_first(app, ids), 90, "the frozen declared dead")
     # Jobs of a dead worker run one at a time, as one of them may have killed it. These did not.
-    app.jobs.retry(status="pending")
+    app.jobs.retry_all(status="pending")
     until(lambda: _started(scene, ids, 2), 60, "the second start of every job")
     scene.open_gate(1)
     before = _dropped(frozen)

@@ -8,7 +8,18 @@ from functools import partial
 from typing import Any
 
 from holdfast.clock import FakeClock
-from holdfast.engine import Engine, Filter, Report, Seen, claims, limiting, scheduling, waiting
+from holdfast.engine import (
+    Engine,
+    Filter,
+    Report,
+    Seen,
+    claims,
+    limiting,
+    scheduling,
+    verbs,
+    waiting,
+)
+from holdfast.engine.values import Edit
 from holdfast.errors import KeyConflict
 from holdfast.ids import new_id
 from holdfast.job import Claim, Job, NewJob, Status
@@ -103,6 +114,7 @@ INDEXES: dict[str, set[str]] = {
     "cancel": {"id"},
     "retry": {"id", "key"},
     "delete": {"id", "attempts"},
+    "edit": {"id"},
     "beat": set(),
     "held": {"held"},
     "pause": set(),
@@ -568,6 +580,25 @@ def _retry(engine: Engine, world: World) -> None:
 def _delete(engine: Engine, world: World) -> None:
     ids = world.ids("failed", LIMIT)
     assert len(engine.delete(ids)) == LIMIT
+
+
+@case("cancel retry delete", needs="id key")
+def _change_only_some(engine: Engine, world: World) -> None:
+    """Only what still has the status that it was seen with."""
+    ids, dialect = _some_of_each(world), engine.dialect
+    for verb, status, changed in (
+        (partial(verbs.cancel, dialect, ids, 60.0), Status.PENDING, 5),
+        (partial(verbs.retry, dialect, ids), Status.RETRYING, 5),
+        (partial(verbs.delete, dialect, ids), Status.FAILED, 5),
+    ):
+        assert len(engine.run(partial(verb, only={status}), write=True)) == changed
+
+
+@case("edit", rows=10, needs="id")
+def _edit(engine: Engine, world: World) -> None:
+    change = Edit(priority=7, delay=60.0, queue="mail")
+    for id in (world.ids("pending", 1)[0], world.ids("running", 1)[0]):
+        engine.run(partial(verbs.edit, engine.dialect, id, change), write=True)
 
 
 @case("pause")

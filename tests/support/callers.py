@@ -41,6 +41,13 @@ def path_of(place: Place) -> str:
     return place.url.removeprefix("sqlite:///").partition("?")[0]
 
 
+def connect(place: Place) -> Any:
+    """The plainest connection of an application's own."""
+    if place.kind == "sqlite":
+        return sqlite3.connect(path_of(place), timeout=WAIT)
+    return psycopg.connect(place.url)
+
+
 class Caller:
     """One connection of an application. `tx` is what it passes to Holdfast."""
 

@@ -20,10 +20,13 @@ from holdfast.cli.filters import (
     StatusOption,
     TypeOption,
     UntilOption,
+    duration,
+    instant,
 )
 from holdfast.cli.output import (
     Column,
     attempt_fields,
+    both,
     clean,
     console,
     iso,
@@ -35,11 +38,12 @@ from holdfast.cli.output import (
     when,
 )
 from holdfast.cli.target import SCHEMA, AppOption, JsonOption, SchemaOption, UrlOption, opened
-from holdfast.cli.verbs import CANCEL, DELETE, RETRY, Call, Ids, YesOption, change
+from holdfast.cli.verbs import CANCEL, DELETE, RETRY, AllOption, Call, Ids, YesOption, change
+from holdfast.errors import InvalidInput
 from holdfast.health import why_it_waits
 from holdfast.job import Job
 
-commands = typer.Typer(help="Jobs: list, show, retry, cancel, delete and watch them.")
+commands = typer.Typer(help="Jobs: list, show, edit, retry, cancel, delete and watch them.")
 
 LIMIT = 100
 PAGE = 100
@@ -158,6 +162,7 @@ def show_job(holdfast: Holdfast, id: str, as_json: bool) -> None:
 @commands.command()
 def retry(
     ids: Ids = None,
+    every: AllOption = False,
     status: StatusOption = None,
     type: TypeOption = None,
     queue: QueueOption = None,
@@ -174,18 +179,20 @@ def retry(
 ) -> None:
     """Run jobs again from the beginning: these, or the failed ones that match a filter.
 
-    Another --status retries others. Running jobs are left alone, and those whose key is live again.
+    Another --status retries others. Skipped: what runs, is blocked or recurs, and jobs whose key is
+    live again.
     """
     filters = Filters(
         status=status, type=type, queue=queue, entity=entity, key=key, since=since, until=until
     )
     with opened(app, url, schema) as holdfast:
-        change(holdfast, RETRY, Call(ids or [], filters, limit, yes, as_json))
+        change(holdfast, RETRY, Call(ids or [], every, filters, limit, yes, as_json))
 
 
 @commands.command()
 def cancel(
     ids: Ids = None,
+    every: AllOption = False,
     status: StatusOption = None,
     type: TypeOption = None,
     queue: QueueOption = None,
@@ -208,12 +215,13 @@ def cancel(
         status=status, type=type, queue=queue, entity=entity, key=key, since=since, until=until
     )
     with opened(app, url, schema) as holdfast:
-        change(holdfast, CANCEL, Call(ids or [], filters, limit, yes, as_json))
+        change(holdfast, CANCEL, Call(ids or [], every, filters, limit, yes, as_json))
 
 
 @commands.command()
 def delete(
     ids: Ids = None,
+    every: AllOption = False,
     status: StatusOption = None,
     type: TypeOption = None,
     queue: QueueOption = None,
@@ -230,10 +238,45 @@ def delete(
 ) -> None:
     """Remove jobs for good, whatever they are doing: these, or all that match a filter.
 
-    Recurring ones that match are removed, too.
+    Recurring ones are spared, unless --key or --entity names them.
     """
     filters = Filters(
         status=status, type=type, queue=queue, entity=entity, key=key, since=since, until=until
     )
     with opened(app, url, schema) as holdfast:
-        change(holdfast, DELETE, Call(ids or [], filters, limit, yes, as_json))
+        change(holdfast, DELETE, Call(ids or [], every, filters, limit, yes, as_json))
+
+
+@commands.command()
+def edit(
+    id: Annotated[str, typer.Argument(metavar="ID")],
+    priority: Annotated[
+        int | None, typer.Option("--priority", help="A higher number runs first.")
+    ] = None,
+    after: Annotated[
+        str | None, typer.Option("--in", help="So long from now: '10m'; 0: now.")
+    ] = None,
+    at: Annotated[
+        str | None, typer.Option("--at", help="At this moment: 2030-01-31T12:00, UTC.")
+    ] = None,
+    queue: Annotated[str | None, typer.Option("--queue", help="Move it to this queue.")] = None,
+    app: AppOption = None,
+    url: UrlOption = None,
+    schema: SchemaOption = SCHEMA,
+    as_json: JsonOption = False,
+) -> None:
+    """Give a job that waits another priority, time or queue."""
+    if after is not None and at is not None:
+        raise InvalidInput("--in and --at were both given: give one of them")
+    if all(given is None for given in (priority, after, at, queue)):
+        raise InvalidInput("nothing to edit: give --priority, --in, --at or --queue")
+    delay = None if after is None else duration(after, "--in")
+    moment = None if at is None else instant(at, "--at", "--in")
+    with opened(app, url, schema) as holdfast:
+        job = holdfast.jobs.edit(id, priority=priority, delay=delay, run_at=moment, queue=queue)
+        now = holdfast.engine.now()
+    if as_json:
+        print_json(job_fields(job))
+        return
+    due = f"due {both(job.run_at, now)}"
+    typer.echo(f"edited {job.id}: {job.status}, queue {job.queue}, priority {job.priority}, {due}")

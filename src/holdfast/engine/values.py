@@ -42,6 +42,17 @@ class LimitInfo:
     changed: bool  #: an operator has set it otherwise than the code
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Edit:
+    """What is to change of a job that waits; None: stays as it is."""
+
+    priority: int | None = None
+    queue: str | None = None
+    run_at: datetime | None = None  #: wins over `delay`
+    delay: float | None = None  #: seconds from now
+    aging: float | None = None  #: as the application is set; None: not known
+
+
 class Held(NamedTuple):
     id: str
     claim_no: int

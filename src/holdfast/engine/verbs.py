@@ -3,7 +3,7 @@
 import dataclasses
 import json
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -12,7 +12,7 @@ from holdfast.engine.dialect import MICRO, Dialect, wake
 from holdfast.engine.inspection import get
 from holdfast.engine.limiting import AT_ONCE, release, unpark
 from holdfast.engine.script import Reply, Run, Script
-from holdfast.engine.values import Promoted
+from holdfast.engine.values import Edit, Promoted
 from holdfast.errors import DatabaseBusy, KeyConflict
 from holdfast.job import FINISHED, Body, Job, NewJob, Status
 
@@ -238,27 +238,60 @@ def prune(
     return len(gone.rows), edge[0] if edge[1] == limit * 4 else None
 
 
-def cancel(dialect: Dialect, ids: Sequence[str], keep: float) -> Script[list[str]]:
-    now = dialect.now()
-    params = {"now": now, "keep": round(keep * MICRO)}
-    rows = [params | {"job_id": id} for id in sorted(ids)]
-    return [row[0] for row in (yield Run("cancel", params, rows)).rows]
+def cancel(
+    dialect: Dialect,
+    ids: Sequence[str],
+    keep: float | Mapping[str, float],
+    only: Collection[Status] = (),
+) -> Script[list[str]]:
+    """`keep`: for how many seconds, also for each of them. `only`: while they have such a status (also
+    below): between a look at the rows and this, others may have moved them."""
+    params = {"now": dialect.now(), **_only(only)}
+    ages = keep if isinstance(keep, Mapping) else dict.fromkeys(ids, keep)
+    rows = [{**params, "job_id": id, "keep": round(ages[id] * MICRO)} for id in sorted(ids)]
+    return [row[0] for row in (yield Run("cancel", params, rows, _fence(only))).rows]
 
 
-def retry(dialect: Dialect, ids: Sequence[str]) -> Script[list[str]]:
-    now = dialect.now()
-    rows = [{"now": now, "job_id": id} for id in sorted(ids)]
-    reply = yield Run("retry", {"now": now}, rows)
+def retry(dialect: Dialect, ids: Sequence[str], only: Collection[Status] = ()) -> Script[list[str]]:
+    params = {"now": dialect.now(), **_only(only)}
+    rows = [{**params, "job_id": id} for id in sorted(ids)]
+    reply = yield Run("retry", params, rows, _fence(only))
     yield from wake(row[1] for row in reply.rows)
     return [row[0] for row in reply.rows]
 
 
-def delete(dialect: Dialect, ids: Sequence[str]) -> Script[list[str]]:
-    rows = [{"job_id": id} for id in sorted(ids)]
-    gone = (yield Run("delete", {}, rows)).rows
+def delete(
+    dialect: Dialect, ids: Sequence[str], only: Collection[Status] = ()
+) -> Script[list[str]]:
+    params = _only(only)
+    rows = [{**params, "job_id": id} for id in sorted(ids)]
+    gone = (yield Run("delete", params, rows, _fence(only))).rows
     running = Counter(key for _, key, status, _ in gone if status == Status.RUNNING and key)
     yield from release(dialect, running)
     return [row[0] for row in gone]
+
+
+def _only(statuses: Collection[Status]) -> dict[str, Any]:
+    return {"statuses": json.dumps(sorted(statuses))} if statuses else {}
+
+
+def _fence(statuses: Collection[Status]) -> frozenset[str]:
+    return frozenset({"only"} if statuses else ())
+
+
+def edit(dialect: Dialect, id: str, change: Edit) -> Script[list[str]]:
+    params = {
+        "now": dialect.now(),
+        "id": id,
+        "priority": change.priority,
+        "queue": change.queue,
+        "run_at": None if change.run_at is None else dialect.time(change.run_at),
+        "delay": None if change.delay is None else round(change.delay * MICRO),
+        "aging": None if change.aging is None else round(change.aging * MICRO),
+    }
+    reply = yield Run("edit", params)
+    yield from wake(row[1] for row in reply.rows)
+    return [row[0] for row in reply.rows]
 
 
 def pause(

@@ -17,7 +17,6 @@ from holdfast.app import Holdfast
 from holdfast.clock import Clock, FakeClock
 from holdfast.errors import InvalidArguments, InvalidInput
 from holdfast.job import WAITING, Job
-from holdfast.jobs import Jobs
 from holdfast.task import Task
 from holdfast.testing.draining import JobFailed, adrain, drain
 from holdfast.testing.inline import Inline
@@ -68,7 +67,7 @@ def temporary(app: Holdfast, *, clock: Clock | None = None) -> Iterator[Holdfast
             "url": other.url,
             "engine": other.engine,
             "runner": other.runner,
-            "jobs": Jobs(other.runner, app.settings.retention),
+            "jobs": app.jobs.on(other.runner),
             "queues": other.queues,
         }
         for name, value in changes.items():

@@ -541,18 +541,22 @@ UPDATE {schema}.jobs
    SET status = CASE WHEN status = 'running' THEN status ELSE 'cancelled' END,
        cancel_requested = true,
        completed_at = CASE WHEN status <> 'running' THEN {now} END,
-       keep_until = CASE WHEN status <> 'running' THEN {now} + :keep::bigint * interval '1 microsecond' END,
+       keep_until = CASE WHEN status <> 'running' THEN {now} + new.keep * interval '1 microsecond' END,
        rerun_at = NULL,
        updated_at = {now}
- WHERE id = ANY(ARRAY(SELECT job_id FROM json_to_recordset(:batch::json) AS new (job_id uuid)))
-   AND status IN ({cancel}, {request_cancel})
+  FROM json_to_recordset(:batch::json) AS new (job_id uuid, keep bigint)
+ WHERE id = new.job_id
+   AND id = ANY(ARRAY(SELECT wanted.job_id FROM json_to_recordset(:batch::json) AS wanted (job_id uuid)))
+   AND COALESCE(status, '') IN ({cancel}, {request_cancel})
+   AND COALESCE(status, '') = ANY(ARRAY(SELECT json_array_elements_text(:statuses::json)))               --? only
    AND (schedule IS NULL OR status = 'running')
 RETURNING id::text;
 
 -- name: retry
--- Run again, from the beginning, unless another live job holds the key by now; of several with one key, the first.
+-- Run again, from the beginning, unless another live job holds the key by now; of several with one key, the
+-- live one, or the first.
 WITH asked AS MATERIALIZED (
-    SELECT id, key, row_number() OVER (PARTITION BY type, key ORDER BY id) AS place
+    SELECT id, key, row_number() OVER (PARTITION BY type, key ORDER BY COALESCE(status, '') IN ({finished}), id) AS place
       FROM {schema}.jobs
      WHERE id = ANY(ARRAY(SELECT job_id FROM json_to_recordset(:batch::json) AS new (job_id uuid)))
        AND COALESCE(status, '') IN ({retry})
@@ -578,6 +582,7 @@ UPDATE {schema}.jobs
        updated_at = {now}
  WHERE id = ANY(ARRAY(SELECT id FROM asked WHERE place = 1 OR key IS NULL))
    AND COALESCE(status, '') IN ({retry})
+   AND COALESCE(status, '') = ANY(ARRAY(SELECT json_array_elements_text(:statuses::json)))               --? only
    AND NOT EXISTS (SELECT 1
                      FROM {schema}.jobs AS live
                     WHERE live.type = jobs.type
@@ -591,7 +596,34 @@ RETURNING id::text, queue;
 -- Remove jobs, whatever they are doing; a run whose row is gone ends quietly.
 DELETE FROM {schema}.jobs
  WHERE id = ANY(ARRAY(SELECT job_id FROM json_to_recordset(:batch::json) AS new (job_id uuid)))
+   AND COALESCE(status, '') = ANY(ARRAY(SELECT json_array_elements_text(:statuses::json)))               --? only
 RETURNING id::text, limit_key, status, queue;
+
+-- name: edit
+-- Give a job that waits another priority, time or queue. Parked for a limit, it waits on if it is due; blocked by another
+-- job, it waits on in any case. What has aged keeps its age.
+WITH given AS MATERIALIZED (
+    SELECT COALESCE(:run_at::text::timestamptz, {now} + :delay::bigint * interval '1 microsecond') AS moment
+)
+UPDATE {schema}.jobs
+   SET priority = COALESCE(:priority::bigint, priority),
+       rank = CASE WHEN rank = -priority THEN -COALESCE(:priority::bigint, priority)
+                   ELSE rank - (COALESCE(:priority::bigint, priority) - priority) * COALESCE(:aging::bigint, 0)
+                        + (extract(epoch FROM COALESCE(given.moment, run_at) - run_at) * 1000000)::bigint END,
+       queue = COALESCE(:queue::text, queue),
+       status = CASE WHEN given.moment IS NULL THEN status
+                     WHEN status = 'blocked' AND (limit_key IS NULL OR given.moment <= {now}) THEN status
+                     WHEN given.moment <= {now} THEN 'pending'
+                     WHEN status = 'retrying' THEN status
+                     ELSE 'scheduled' END,
+       run_at = COALESCE(given.moment, run_at),
+       updated_at = {now}
+  FROM given
+ WHERE id = :id::uuid
+   AND COALESCE(status, '') IN ({waiting})
+   AND (schedule IS NULL OR given.moment IS NULL)
+   AND (:aging::bigint IS NOT NULL OR rank = -priority OR COALESCE(:priority::bigint, priority) = priority)
+RETURNING id::text, queue;
 
 -- name: beat
 -- A worker's sign of life, the first one makes its row; a dead worker stays dead.

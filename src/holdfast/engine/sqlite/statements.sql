@@ -394,6 +394,7 @@ UPDATE holdfast_jobs
        updated_at = {now}
  WHERE id = :job_id
    AND status IN ({cancel}, {request_cancel})
+   AND status IN (SELECT value FROM json_each(:statuses))                       --? only
    AND (schedule IS NULL OR status = 'running')
 RETURNING id;
 
@@ -419,6 +420,7 @@ UPDATE holdfast_jobs
        updated_at = {now}
  WHERE id = :job_id
    AND status IN ({retry})
+   AND status IN (SELECT value FROM json_each(:statuses))                       --? only
    AND NOT EXISTS (SELECT 1
                      FROM holdfast_jobs AS live
                     WHERE live.type = holdfast_jobs.type
@@ -435,7 +437,30 @@ DELETE FROM holdfast_results
 -- Remove jobs, whatever they are doing; a run whose row is gone ends quietly.
 DELETE FROM holdfast_jobs
  WHERE id = :job_id
+   AND status IN (SELECT value FROM json_each(:statuses))                       --? only
 RETURNING id, limit_key, status, queue;
+
+-- name: edit
+-- Give a job that waits another priority, time or queue. Parked for a limit, it waits on if it is due; blocked by another
+-- job, it waits on in any case. What has aged keeps its age.
+UPDATE holdfast_jobs
+   SET priority = COALESCE(:priority, priority),
+       rank = CASE WHEN rank = -priority THEN -COALESCE(:priority, priority)
+                   ELSE rank - (COALESCE(:priority, priority) - priority) * COALESCE(:aging, 0)
+                        + COALESCE(:run_at, {now} + :delay, run_at) - run_at END,
+       queue = COALESCE(:queue, queue),
+       status = CASE WHEN COALESCE(:run_at, :delay) IS NULL THEN status
+                     WHEN status = 'blocked' AND (limit_key IS NULL OR COALESCE(:run_at, {now} + :delay) <= {now}) THEN status
+                     WHEN COALESCE(:run_at, {now} + :delay) <= {now} THEN 'pending'
+                     WHEN status = 'retrying' THEN status
+                     ELSE 'scheduled' END,
+       run_at = COALESCE(:run_at, {now} + :delay, run_at),
+       updated_at = {now}
+ WHERE id = :id
+   AND status IN ({waiting})
+   AND (schedule IS NULL OR COALESCE(:run_at, :delay) IS NULL)
+   AND (:aging IS NOT NULL OR rank = -priority OR COALESCE(:priority, priority) = priority)
+RETURNING id, queue;
 
 -- name: beat
 -- A worker's sign of life, the first one makes its row; a dead worker stays dead.
