@@ -46,8 +46,8 @@ _Batch = tuple[list[Job], list[str], str | None]  # jobs seen, ids changed, wher
 class Jobs:
     """The filters are `status` (one or several), `type`, `prefix` (of the type), `queue`, `key`,
     `worker_id`, `entity`, `since` and `until` (by the time of creation). What is given must all hold;
-    `limit` bounds how many are searched or changed. Every verb but `search` and `count` also runs in a
-    caller's transaction: `tx=`."""
+    `limit` bounds how many are searched or changed. Every verb also runs in a caller's transaction:
+    `tx=`."""
 
     def __init__(
         self, runner: Runner, *, keep: Callable[[str], float], aging: float | None
@@ -97,28 +97,30 @@ class Jobs:
     async def awhy(self, id: str | UUID) -> list[str]:
         return await self._runner.hop(lambda: self.why(id))
 
-    def search(self, *, limit: int | None = None, **filter: Any) -> Iterator[Job]:
+    def search(self, *, limit: int | None = None, tx: Any = None, **filter: Any) -> Iterator[Job]:
         """All jobs that match, newest first, read page by page, without payloads and results."""
         wanted = make_filter(**filter)
-        return self._pages(wanted, _limit(limit))
+        return self._pages(wanted, _limit(limit), tx)
 
-    def _pages(self, filter: Filter, limit: int | None) -> Iterator[Job]:
+    def _pages(self, filter: Filter, limit: int | None, tx: Any) -> Iterator[Job]:
         after = None
         while limit is None or limit > 0:
-            page = self._runner.go(self._page(filter, after, limit))
+            page = self._runner.go(self._page(filter, after, limit), tx)
             yield from page.jobs
             if (after := page.next) is None:
                 return
             limit = None if limit is None else limit - len(page.jobs)
 
-    def asearch(self, *, limit: int | None = None, **filter: Any) -> AsyncIterator[Job]:
+    def asearch(
+        self, *, limit: int | None = None, tx: Any = None, **filter: Any
+    ) -> AsyncIterator[Job]:
         wanted = make_filter(**filter)
-        return self._apages(wanted, _limit(limit))
+        return self._apages(wanted, _limit(limit), tx)
 
-    async def _apages(self, filter: Filter, limit: int | None) -> AsyncIterator[Job]:
+    async def _apages(self, filter: Filter, limit: int | None, tx: Any) -> AsyncIterator[Job]:
         after = None
         while limit is None or limit > 0:
-            page = await self._runner.ago(self._page(filter, after, limit))
+            page = await self._runner.ago(self._page(filter, after, limit), tx)
             for job in page.jobs:
                 yield job
             if (after := page.next) is None:
@@ -132,12 +134,31 @@ class Jobs:
         )
         return page
 
-    def count(self, *, cap: int = COUNT_CAP, **filter: Any) -> int:
-        """How many match, counted up to `cap`."""
-        return self._runner.go(self._count(cap, make_filter(**filter)))
+    def latest(self, *, tx: Any = None, **filter: Any) -> Job | None:
+        """The newest job that matches, whole: `latest(entity=("movie", 7), type="transcode")`."""
+        return self._runner.go(self._latest(make_filter(**filter)), tx)
 
-    async def acount(self, *, cap: int = COUNT_CAP, **filter: Any) -> int:
-        return await self._runner.ago(self._count(cap, make_filter(**filter)))
+    async def alatest(self, *, tx: Any = None, **filter: Any) -> Job | None:
+        return await self._runner.ago(self._latest(make_filter(**filter)), tx)
+
+    def _latest(self, filter: Filter) -> Steps[Job | None]:
+        page = yield from self._page(filter, None, 1)
+        while True:
+            if page.jobs:
+                whole = yield Step(
+                    partial(inspection.get, self._dialect, [page.jobs[0].id]), write=False
+                )
+                return whole[0] if whole else (yield from self._latest(filter))
+            if page.next is None:
+                return None
+            page = yield from self._page(filter, page.next, None)
+
+    def count(self, *, cap: int = COUNT_CAP, tx: Any = None, **filter: Any) -> int:
+        """How many match, counted up to `cap`."""
+        return self._runner.go(self._count(cap, make_filter(**filter)), tx)
+
+    async def acount(self, *, cap: int = COUNT_CAP, tx: Any = None, **filter: Any) -> int:
+        return await self._runner.ago(self._count(cap, make_filter(**filter)), tx)
 
     def _count(self, cap: int, filter: Filter) -> Steps[int]:
         total = 0

@@ -19,7 +19,7 @@ from holdfast.ids import new_id
 from holdfast.job import Status
 from holdfast.task import Task
 from tests.conftest import Database
-from tests.support.callers import connect
+from tests.support.callers import begin, connect
 from tests.support.jobs import claim, execute, in_status, insert, running
 
 
@@ -227,8 +227,7 @@ def test_edit_is_fenced_against_a_claim(app: Holdfast, monkeypatch: pytest.Monke
 def test_in_a_transaction(app: Holdfast, database: Database, send: Task[..., Any]) -> None:
     job = send.enqueue()
     with closing(connect(database)) as mine:
-        mine.execute("CREATE TABLE IF NOT EXISTS mine_too (id integer)")
-        mine.execute("INSERT INTO mine_too VALUES (1)")
+        begin(mine)
         app.jobs.edit(job.id, priority=9, tx=mine)
         assert app.jobs.get(job.id, tx=mine).priority == 9
         assert app.jobs.cancel_all(type="send", tx=mine).changed == 1

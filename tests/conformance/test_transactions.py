@@ -255,6 +255,7 @@ def test_every_verb_runs_in_the_transaction(world: World, kind: Kind) -> None:
             assert (await kind.call(app.jobs, "retry", job.id, tx=tx)).status is Status.PENDING
             assert (await kind.call(app.jobs, "retry_all", tx=tx, key="k")).changed == 1
             assert (await kind.call(app.jobs, "edit", job.id, tx=tx, priority=3)).priority == 3
+            assert (await kind.call(app.jobs, "latest", tx=tx, key="k")).id == job.id
             deleted = await kind.call(app.jobs, "delete", job.id, tx=tx)
 
             calls = [{"n": number} for number in range(10, 70)]

@@ -48,6 +48,12 @@ def connect(place: Place) -> Any:
     return psycopg.connect(place.url)
 
 
+def begin(connection: Any) -> None:
+    connection.execute(
+        "BEGIN IMMEDIATE" if isinstance(connection, sqlite3.Connection) else "SELECT 1"
+    )
+
+
 class Caller:
     """One connection of an application. `tx` is what it passes to Holdfast."""
 

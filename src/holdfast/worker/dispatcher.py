@@ -89,7 +89,8 @@ class Dispatcher:
             self.wake()
 
     def room_made(self) -> None:
-        """Jobs of limits have ended: what could not be taken before may be now."""
+        """Jobs of limits have ended: what could not be taken before may be now, here and elsewhere."""
+        self._engine.hint(frozenset({"*"}))
         self._ended += 1
         self.wet()
 

@@ -31,6 +31,7 @@ class Stop(StrEnum):
     CANCELLED = "cancelled"
     TIMEOUT = "timeout"
     LOST = "lost"  #: somebody else may have the job by now
+    GONE = "gone"  #: the job was deleted
     SILENT = "silent"  #: the database did not hear of us for so long that others may take the job
     SHUTDOWN = "shutdown"
 
@@ -149,7 +150,7 @@ class Execution:
         if self.why is None:
             return ended
         match self.why:
-            case Stop.LOST:
+            case Stop.LOST | Stop.GONE:
                 return None
             case Stop.TIMEOUT:
                 return self.timed_out()

@@ -4,7 +4,8 @@ import logging
 from collections import Counter
 from collections.abc import Sequence
 
-from holdfast.engine import Report, Swept
+from holdfast.engine import Engine, Report, Swept
+from holdfast.errors import HoldfastError
 from holdfast.events import Event, EventKind, Listeners
 from holdfast.job import Job
 from holdfast.outcome import Finish, Outcome
@@ -61,6 +62,14 @@ class Herald:
                     retry_in=finish.delay if kind is EventKind.RETRYING else None,
                 )
             )
+
+    def lost(self, engine: Engine, id: str) -> None:
+        """A finish that changed nothing: its job is another's, or was deleted, which is no wonder."""
+        try:
+            level = logging.WARNING if engine.get([id]) else logging.INFO
+        except HoldfastError:
+            level = logging.WARNING
+        logger.log(level, "job %s was lost or deleted: its finish changed nothing", id)
 
     def progressed(self, execution: Execution, report: Report) -> None:
         if self._listeners.wants(EventKind.PROGRESS):

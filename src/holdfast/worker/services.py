@@ -30,25 +30,37 @@ class Services:
     def __init__(self, ticks: dict[str, Tick]) -> None:
         self._due = dict.fromkeys(ticks, 0.0)
         self._ticks = ticks
+        self._asked: set[str] = set()
         self._wake = threading.Event()
-        self._closing = False
+        self._closing = threading.Event()
         self._thread = threading.Thread(target=self._run, name="holdfast-services", daemon=True)
 
     def start(self) -> None:
         self._thread.start()
 
+    def soon(self, name: str) -> None:
+        """Let a tick come now, whenever it is due."""
+        self._asked.add(name)
+        self._wake.set()
+
     def close(self, timeout: float) -> None:
-        self._closing = True
+        self._closing.set()
         self._wake.set()
         if self._thread.is_alive():
             self._thread.join(timeout)
 
     def _run(self) -> None:
-        while not self._closing:
+        while not self._closing.is_set():
             for name, tick in self._ticks.items():
-                if time.monotonic() >= self._due[name] and not self._closing:
-                    self._due[name] = time.monotonic() + self._guarded(name, tick)
+                if self._closing.is_set() or not self._is_due(name):
+                    continue
+                self._asked.discard(name)
+                self._due[name] = time.monotonic() + self._guarded(name, tick)
             self._wake.wait(max(0.0, min(self._due.values()) - time.monotonic()))
+            self._wake.clear()
+
+    def _is_due(self, name: str) -> bool:
+        return name in self._asked or time.monotonic() >= self._due[name]
 
     def _guarded(self, name: str, tick: Tick) -> float:
         try:

@@ -166,7 +166,10 @@ class Watch:
     def _compare(self, execution: Execution, held: Held | None) -> None:
         if execution.ended or execution.why is not None or execution.completed:
             return
-        if held is None:
+        if held is None and not self._engine.get([execution.job.id]):
+            logger.info("job %s was deleted: its run is stopped", execution.job.id)
+            execution.stop(Stop.GONE)
+        elif held is None:
             logger.warning("job %s is no longer ours: its run is stopped", execution.job.id)
             execution.stop(Stop.LOST)
         elif held.cancel_requested:

@@ -121,14 +121,8 @@ class Worker:
             told=self._herald.progressed,
         )
         self._heart = Heart(engine, heartbeat, swept=self._herald.swept)
-        keep = min(
-            age
-            for kept in [
-                self._settings.retention,
-                *(t.policy.keep for t in self.app.tasks.values()),
-            ]
-            for age in kept.values()
-        )
+        kept = [self._settings.retention, *(t.policy.keep for t in self.app.tasks.values())]
+        keep = min(age for ages in kept for age in ages.values())
         house = Housekeeping(
             engine, keep=lambda: keep, workdir=self._settings.workdir, counts=self.counts
         )
@@ -250,8 +244,7 @@ class Worker:
         if execution.has_context:
             execution.context.clean()
         if ended is None:
-            logger.warning("job %s was lost while it ran: its result is dropped", execution.job.id)
-            self._freed([execution])
+            self._vanished(execution)
             return
         if execution.completed and (completion := execution.context.completion) is not None:
             self._hooks.confirm(execution, ended, completion)
@@ -262,12 +255,21 @@ class Worker:
         else:
             self._finisher.put(execution, finish)
 
+    def _vanished(self, execution: Execution) -> None:
+        """Its row is gone, or another's by now: nothing to write. What it held of limits is free."""
+        if execution.why is not Stop.GONE:
+            logger.warning("job %s was lost while it ran: its result is dropped", execution.job.id)
+        elif execution.job.limited:
+            self._services.soon("repairing")
+            self._dispatcher.room_made()
+        self._freed([execution])
+
     def _written(self, results: Sequence[tuple[Item, Applied]]) -> None:
         """Finishes were committed, or lost."""
         done: list[Execution] = []
         for item, applied in results:
             if applied is Applied.LOST:
-                logger.warning("job %s was lost: its finish changed nothing", item.finish.id)
+                self._herald.lost(self.engine, item.finish.id)
             if item.execution is not None:
                 done.append(item.execution)
                 if applied is Applied.APPLIED:
@@ -275,7 +277,6 @@ class Worker:
                         self._dispatcher.expect(delay)
                     self._herald.finished(item.execution, item.finish)
         if any(execution.job.limited for execution in done):
-            self.engine.hint(frozenset({"*"}))
             self._dispatcher.room_made()
         self._freed(done)
 
