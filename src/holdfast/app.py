@@ -92,6 +92,7 @@ class Holdfast(Composing):
         aging: Duration | None = None,
         health: Mapping[str, Any] | None = None,
         app_version: str | None = None,
+        archive: str | Path | None = None,
         middleware: Sequence[Middleware] = (),
         clock: Clock | None = None,
     ) -> None:
@@ -112,6 +113,7 @@ class Holdfast(Composing):
             aging=aging,
             health=health,
             app_version=app_version,
+            archive=archive,
         )
         self.middleware = tuple(middleware)
         self.tasks: dict[str, Task[Any, Any]] = {}
@@ -151,6 +153,7 @@ class Holdfast(Composing):
         on_success: Hook | None = None,
         on_failure: Hook | None = None,
         then: Task[Any, Any] | Using[Any] | Then | None = None,
+        on_prune: Hook | None = None,
         on_lost: Literal["strict", "relaxed"] = "strict",
         process: bool = False,
         retention: Mapping[str, Duration] | None = None,

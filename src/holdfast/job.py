@@ -126,6 +126,7 @@ class Job:
     consecutive_failures: int = 0
     workflow_id: str | None = None
     node: str | None = None  #: its name in the workflow
+    prune_error: str | None = None  #: why it could not be let go, though its time is over
     body: Body | None = None  #: absent in lists
     created: bool = False  #: told to the enqueuer: True: inserted; False: the key was live already
 

@@ -26,6 +26,7 @@ OPTIONS = frozenset(
         "discard_on",
         "on_success",
         "on_failure",
+        "on_prune",
         "on_lost",
         "then",
         "process",
@@ -135,6 +136,7 @@ def _conduct(
         on_success=_hook(name, "on_success", options),
         on_failure=_hook(name, "on_failure", options),
         then=_then(name, options.get("then")),
+        on_prune=_hook(name, "on_prune", options),
     )
 
 

@@ -51,6 +51,7 @@ class Settings:
     aging: float | None  #: seconds of waiting that count as much as one step of priority
     health: Thresholds
     app_version: str | None  #: of the application's code, as its author counts
+    archive: Path | None  #: a folder for finished jobs, before they are deleted
 
 
 def make_settings(
@@ -65,6 +66,7 @@ def make_settings(
     aging: Duration | None = None,
     health: Mapping[str, Any] | None = None,
     app_version: str | None = None,
+    archive: str | Path | None = None,
 ) -> Settings:
     return Settings(
         max_attempts=_integer(max_attempts),
@@ -81,7 +83,19 @@ def make_settings(
         aging=_aging(aging),
         health=thresholds(health or {}),
         app_version=app_version or _given("app_version"),
+        archive=_folder(archive or _given("archive")),
     )
+
+
+def _folder(given: str | Path | None) -> Path | None:
+    if given is None:
+        return None
+    path = Path(given).absolute()
+    if path.exists() and not path.is_dir():
+        raise InvalidInput(
+            f"archive={str(given)!r} is a file: give a folder, which may not exist yet"
+        )
+    return path
 
 
 def thresholds(given: Mapping[str, Any], base: Thresholds | None = None) -> Thresholds:

@@ -56,6 +56,7 @@ class Conduct:
     on_success: Hook | None = None
     on_failure: Hook | None = None
     then: Any = None  #: a task, one with options, or a function of the job and its result
+    on_prune: Hook | None = None  #: called with the job before its row goes
 
 
 class Using(Recurring, Generic[P]):

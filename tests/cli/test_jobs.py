@@ -38,6 +38,7 @@ FIELDS = [
     "crashes",
     "expires_at",
     "limit_key",
+    "prune_error",
 ]
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from holdfast import Holdfast
-from holdfast.cli.output import FIELDS, RECURRING, WORKFLOW
+from holdfast.fields import FIELDS, RECURRING, WORKFLOW
 from tests.cli.command import process
 
 MANUAL = (Path(__file__).resolve().parents[2] / "docs" / "command.md").read_text("utf-8")

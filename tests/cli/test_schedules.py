@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from holdfast import Holdfast
-from holdfast.cli.output import FIELDS, RECURRING
+from holdfast.fields import FIELDS, RECURRING
 from holdfast.job import Job, Status
 from holdfast.schedules import CODE
 from holdfast.testing import drain

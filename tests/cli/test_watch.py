@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from holdfast.cli.output import FIELDS
 from holdfast.engine import Engine, Report
+from holdfast.fields import FIELDS
 from holdfast.ids import new_id
 from holdfast.job import Status
 from holdfast.outcome import completed

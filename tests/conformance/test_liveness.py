@@ -3,7 +3,7 @@
 from holdfast import outcome
 from holdfast.clock import FakeClock
 from holdfast.engine import Engine, Seen
-from tests.support.jobs import WORKER, claim, claim_suspect, execute, insert, new, running
+from tests.support.jobs import WORKER, claim, claim_suspect, execute, insert, new, prune, running
 
 
 def test_beats_are_counted(engine: Engine, clock: FakeClock) -> None:
@@ -86,8 +86,8 @@ def test_the_dead_are_forgotten_after_a_day(engine: Engine, clock: FakeClock) ->
     engine.beat("old", "{}")
     engine.sweep([Seen("old", None)], limit=1)
     clock.advance(86_000)
-    engine.prune(older_than=0.0, limit=10)
+    prune(engine)
     assert [worker.id for worker in engine.workers()] == ["old"]
     clock.advance(500)
-    engine.prune(older_than=0.0, limit=10)
+    prune(engine)
     assert engine.workers() == []

@@ -6,7 +6,7 @@ from holdfast import Status, outcome
 from holdfast.clock import FakeClock
 from holdfast.engine import Engine, Filter
 from tests.conftest import Database
-from tests.support.jobs import claim, execute, in_status, insert, new, running
+from tests.support.jobs import claim, execute, in_status, insert, new, prune, running
 from tests.support.threads import in_threads
 
 YEARS = 100 * 365 * 86400.0  # ids are stamped by the real clock, the fake one runs years ahead
@@ -59,12 +59,12 @@ def test_prune_deletes_what_has_been_kept_long_enough(engine: Engine, clock: Fak
     engine.finish([outcome.failed(long, "E: no", "trace", keep=600.0)])
     waiting = insert(engine)
     clock.advance(59)
-    assert engine.prune(older_than=-YEARS, limit=10) == 0
+    assert prune(engine) == 0
     clock.advance(2)
-    assert engine.prune(older_than=-YEARS, limit=10) == 1
+    assert prune(engine) == 1
     assert engine.get([short.id]) == []
     clock.advance(600)
-    assert engine.prune(older_than=-YEARS, limit=10) == 1
+    assert prune(engine) == 1
     assert [job.id for job in engine.search(Filter()).jobs] == [waiting.id]
     assert execute(engine, "SELECT COUNT(*) FROM {attempts}") == [(0,)]
     if hasattr(engine, "path"):
@@ -76,8 +76,8 @@ def test_prune_looks_only_at_jobs_old_enough(engine: Engine, clock: FakeClock) -
     job = running(engine)
     engine.finish([outcome.completed(job, "1", keep=0.0)])
     clock.advance(10)
-    assert engine.prune(older_than=YEARS, limit=10) == 0
-    assert engine.prune(older_than=-YEARS, limit=10) == 1
+    assert prune(engine, keep=YEARS) == 0
+    assert prune(engine) == 1
 
 
 def test_prune_is_bounded_and_passes_what_is_kept_longer(engine: Engine, clock: FakeClock) -> None:
@@ -88,7 +88,7 @@ def test_prune_is_bounded_and_passes_what_is_kept_longer(engine: Engine, clock: 
     engine.finish([outcome.completed(job, keep=9999.0) for job in kept])
     engine.finish([outcome.completed(job, keep=1.0) for job in gone])
     clock.advance(5)
-    sizes = [engine.prune(older_than=-YEARS, limit=3) for _ in range(40)]
+    sizes = [prune(engine, limit=3) for _ in range(40)]
     assert max(sizes) == 3
     assert sum(sizes) == 20
     assert engine.counts()["completed"] == 40

@@ -24,13 +24,12 @@ from holdfast.clock import FakeClock
 from holdfast.engine import Engine, Filter, Report, Seen, open_engine
 from holdfast.job import Job
 from holdfast.outcome import Finish
-from tests.support.jobs import execute, new
+from tests.support.jobs import execute, new, prune
 from tests.support.model import Model
 
 WORKERS = ["w1", "w2", "w3"]
 TYPES = ["send", "fetch"]
 QUEUES = ["default", "media"]
-FOREVER = 100 * 365 * 86400.0
 
 VERBS = [
     *["insert"] * 4,
@@ -222,7 +221,7 @@ class Lockstep(RuleBasedStateMachine):
         self.clock.advance(pick.choice([1.0, 9.0, 60.0]))
 
     def prune(self, number: int, pick: Random) -> None:
-        gone = [engine.prune(older_than=-FOREVER, limit=1000) for engine in self.engines]
+        gone = [prune(engine, limit=1000) for engine in self.engines]
         self.all_agree(gone, self.model.prune())
 
     @invariant()

@@ -23,6 +23,7 @@ from holdfast.clock import FakeClock
 from holdfast.engine import Seen
 from holdfast.testing import drain
 from tests.conftest import Database
+from tests.support.jobs import prune
 
 START = datetime(2030, 1, 1, tzinfo=UTC)
 
@@ -303,7 +304,7 @@ def test_retention_never_touches_it(app: Holdfast, clock: FakeClock):
     make(app).using(key="k", every=60).schedule()
     run(app)
     clock.advance(3e8)
-    app.engine.prune(older_than=0.0, limit=100)
+    prune(app.engine, limit=100)
     assert len(list(app.schedules.list())) == 1
 
 

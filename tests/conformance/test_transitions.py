@@ -14,7 +14,7 @@ from holdfast.engine.values import Edit
 from holdfast.ids import new_id
 from holdfast.job import TRANSITIONS, Job, Status
 from holdfast.outcome import Outcome, Policy
-from tests.support.jobs import WORKER, claim, execute, in_status, new
+from tests.support.jobs import WORKER, claim, execute, in_status, new, prune
 
 HOUR = 3600.0
 WORKFLOW = new_id()
@@ -46,7 +46,7 @@ def apply(engine: Engine, clock: FakeClock, verb: str, job: Job) -> None:
             engine.sweep([Seen(WORKER, None)], limit=10)
         case "prune":
             clock.advance(2 * HOUR)
-            engine.prune(older_than=-60 * 365 * 24 * HOUR, limit=10)
+            prune(engine)
         case "cancel" | "request_cancel":
             engine.cancel([job.id], keep=60.0)
         case "retry":

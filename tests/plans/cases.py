@@ -11,18 +11,22 @@ from holdfast.clock import FakeClock
 from holdfast.engine import (
     Engine,
     Filter,
+    PutOff,
     Report,
+    Retention,
     Seen,
     claims,
     limiting,
+    retention,
     scheduling,
     verbs,
     waiting,
 )
+from holdfast.engine.inspection import FIRST_ID, LAST_ID
 from holdfast.engine.values import Edit
 from holdfast.errors import KeyConflict
 from holdfast.ids import new_id
-from holdfast.job import Claim, Job, NewJob, Status
+from holdfast.job import FINISHED, Claim, Job, NewJob, Status
 from holdfast.limits import Limit, Rule, make_rule
 from holdfast.metrics import Rollup, minute_of
 from holdfast.outcome import Finish, Outcome, Recur
@@ -109,6 +113,12 @@ INDEXES: dict[str, set[str]] = {
     "sentence": {"id"},
     "report": {"id"},
     "prune": {"listed", "id", "attempts"},
+    "lease": {"listed", "id"},
+    "prune_leased": {"id", "attempts"},
+    "put_off": {"id"},
+    "declare_hooks": set(),
+    "forget_hooks": set(),
+    "hooks": set(),
     "prune_edge": {"listed"},
     "prune_workers": {"held"},
     "cancel": {"id"},
@@ -387,15 +397,56 @@ def _report(engine: Engine, world: World) -> None:
     engine.report([Report(ids[0], 1, None, None)])
 
 
+def _retention(keep: float = 0.0, **wanted: Any) -> Retention:
+    return Retention(keep=dict.fromkeys(FINISHED, keep), **wanted)
+
+
 @case("prune_edge prune", rows=24 * LIMIT, needs="listed id attempts")
 def _prune(engine: Engine, world: World) -> None:
     """Of `cancelled` nothing is over, of `completed` the first look finds enough."""
-    assert engine.prune(older_than=0.0, limit=LIMIT) == LIMIT
+    assert engine.prune(_retention(), limit=LIMIT).gone == LIMIT
+
+
+@case("prune_edge prune", rows=24 * LIMIT, needs="listed id attempts")
+def _prune_older(engine: Engine, world: World) -> None:
+    assert engine.prune(_retention(older_than=3600.0), limit=LIMIT).gone == LIMIT
 
 
 @case("prune_edge prune prune_workers", rows=24 * LIMIT, needs="listed held")
 def _prune_nothing(engine: Engine, world: World) -> None:
-    assert engine.prune(older_than=1000 * 86400.0, limit=LIMIT) == 0
+    engine._pruned_to = {}  # type: ignore[attr-defined]
+    assert engine.prune(_retention(1000 * 86400.0), limit=LIMIT) == (0, [], False)
+
+
+@case("prune_edge", rows=5 * LIMIT, needs="listed")
+def _prune_count(engine: Engine, world: World) -> None:
+    for wanted in (_retention(hooks=frozenset({"t0"})), _retention(older_than=3600.0)):
+        look = partial(
+            retention.count,
+            *(engine.dialect, Status.COMPLETED, wanted),
+            after=FIRST_ID,
+            before=LAST_ID,
+            limit=LIMIT,
+        )
+        assert engine.run(look, write=False).number == 4 * LIMIT
+
+
+@case("declare_hooks forget_hooks hooks")
+def _hooks(engine: Engine, world: World) -> None:
+    engine.declare_hooks(["t0", "t1"], ["t1", "t2"])
+    assert engine.hooks() == ["t0"]
+    engine.declare_hooks([], ["t0"])
+
+
+@case("prune_edge prune lease prune_leased put_off", rows=24 * LIMIT, needs="listed id")
+def _prune_leased(engine: Engine, world: World) -> None:
+    for archived in (False, True):
+        engine._pruned_to = {Status.COMPLETED: FIRST_ID}  # type: ignore[attr-defined]
+        wanted = _retention(hooks=frozenset({"t0"}), archived=archived)
+        leases = engine.prune(wanted, limit=LIMIT, leases=6).leased
+        assert len(leases) == 6
+        assert len(engine.prune_leased(leases[:3])) == 3
+        engine.put_off([PutOff(lease, 60.0, "E: no") for lease in leases[3:]])
 
 
 # limits

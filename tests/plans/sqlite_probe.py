@@ -37,7 +37,7 @@ EDGES = ("holdfast_edges", "edges")
 # What may be read whole: tables that stay small, parameters, and what a subquery has chosen.
 LITTLE = (
     *("holdfast_workers", "dead", "holdfast_queues", "kept", "json_each", "wanted", "CONSTANT"),
-    *("seen", "names", "best", "holdfast_limits", "limits", "few"),
+    *("seen", "names", "best", "holdfast_limits", "limits", "few", "holdfast_hooks", "look"),
 )
 _LINE = re.compile(
     r"(SCAN|SEARCH) (?:TABLE )?(\S+)(?: USING (?:COVERING )?(?:INDEX (\S+)|(PRIMARY KEY)))?"

@@ -5,9 +5,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from holdfast import outcome
-from holdfast.engine import Engine
+from holdfast.engine import Engine, Retention
 from holdfast.ids import new_id
-from holdfast.job import Job, NewJob, Status
+from holdfast.job import FINISHED, Job, NewJob, Status
 
 WORKER = "host-1-a"
 
@@ -80,6 +80,12 @@ def in_status(engine: Engine, status: Status, **fields: Any) -> Job:
     return engine.get([job.id])[0]
 
 
+def prune(engine: Engine, keep: float = -1e9, limit: int = 10, **wanted: Any) -> int:
+    """How many went. Ids are stamped by the real clock, a fake one runs years ahead or behind."""
+    ages = dict.fromkeys(FINISHED, keep)
+    return engine.prune(Retention(keep=ages, **wanted), limit=limit).gone
+
+
 def force(engine: Engine, id: str, status: str) -> None:
     """Write a status past the verbs, for what no verb leads to."""
     execute(engine, "UPDATE {jobs} SET status = :status WHERE id = :id", id=id, status=status)
@@ -96,6 +102,7 @@ def execute(engine: Engine, sql: str, **params: Any) -> list[tuple[Any, ...]]:
         "payloads",
         "results",
         "rollups",
+        "hooks",
     )
     if hasattr(engine, "path"):
         import sqlite3

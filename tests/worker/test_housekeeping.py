@@ -1,15 +1,14 @@
 """What a worker does besides: pruning, and removing what dead workers left behind."""
 
 import os
+import threading
 import time
-from collections import Counter
 from pathlib import Path
 
-from holdfast import Holdfast
+from holdfast import Holdfast, Job
 from holdfast.ids import new_id
 from holdfast.job import Claim
 from holdfast.testing import drain
-from holdfast.worker.services import Housekeeping
 from holdfast.worker.workdir import ORPHAN_AGE, make_workdir
 from tests.conftest import Database
 from tests.support.jobs import insert
@@ -47,10 +46,19 @@ def test_old_folders_are_removed_unless_their_run_lives(app: Holdfast) -> None:
 def test_finished_jobs_are_pruned_when_their_time_is_over(
     database: Database, tmp_path: Path
 ) -> None:
+    """By a worker; asynchronous hooks run on its loop."""
     app = quick(database, tmp_path, retention={"completed": 0, "failed": "1h"})
+    hooked: list[str] = []
+
+    async def on_prune(job: Job) -> None:
+        assert threading.current_thread().name == "holdfast-loop"
+        hooked.append(job.id)
 
     @app.task
     def works() -> None: ...
+
+    @app.task(on_prune=on_prune)
+    def hooks() -> None: ...
 
     @app.task(max_attempts=1)
     def fails() -> None:
@@ -61,8 +69,10 @@ def test_finished_jobs_are_pruned_when_their_time_is_over(
     fails.enqueue()
     drain(app, raise_errors=False)
     works.using(delay="1h").enqueue()
-    counts: Counter[str] = Counter()
-    house = Housekeeping(app.engine, keep=lambda: 0.0, workdir=tmp_path, counts=counts)
-    house.prune()
-    assert counts == {"pruned": 1}
+    job = hooks.enqueue()
+    drain(app)
+    with app.worker() as worker:
+        until(lambda: worker.counts["pruned"] == 2)
+        assert app.engine.hooks() == ["hooks"]
+    assert hooked == [job.id]
     assert sorted(job.status for job in app.jobs.search()) == ["failed", "scheduled"]

@@ -92,6 +92,8 @@ def _fields(job: Job, now: datetime) -> Iterator[tuple[str, Text]]:
         yield "result", Text(clean(to_json(job.result, indent=None)))
     if job.error is not None:
         yield "error", Text(clean(job.error, lines=True), style="red")
+    if job.prune_error is not None:
+        yield "prune_error", Text(clean(job.prune_error, lines=True), style="red")
     if job.last_error is not None and job.last_error != job.error:
         yield "last_error", Text(clean(job.last_error, lines=True), style="red")
 

@@ -15,26 +15,12 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from holdfast.job import Attempt, Job, Status
+from holdfast.fields import attempt_fields as attempt_fields
+from holdfast.fields import iso as iso
+from holdfast.fields import job_fields as job_fields
+from holdfast.fields import plain as plain
+from holdfast.job import Status
 
-FIELDS = (
-    *("id", "type", "payload", "status", "priority", "queue", "key", "entity_type", "entity_id"),
-    *("attempts", "max_attempts", "worker_id", "created_at", "updated_at", "run_at", "started_at"),
-    *("completed_at", "result", "error", "progress", "message", "crashes", "expires_at"),
-    "limit_key",
-)
-RECURRING = (  #: fields that only recurring jobs have
-    *(
-        "schedule",
-        "enabled",
-        "disabled_because",
-        "due_at",
-        "last_run_at",
-        "last_error",
-        "consecutive_failures",
-    ),
-)
-WORKFLOW = ("workflow_id", "node")  #: fields that only jobs of a workflow have
 STYLES: Mapping[str, str] = {
     Status.BLOCKED: "magenta",
     Status.SCHEDULED: "blue",
@@ -51,33 +37,6 @@ _CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 
 
 # JSON
-
-
-def iso(moment: datetime | None) -> str | None:
-    """ISO 8601, UTC, always of the same length."""
-    if moment is None:
-        return None
-    return moment.isoformat(timespec="microseconds").replace("+00:00", "Z")
-
-
-def job_fields(job: Job) -> dict[str, Any]:
-    """A whole job, by the names that it has everywhere."""
-    fields = {name: plain(getattr(job, name)) for name in FIELDS}
-    if job.schedule is not None:
-        fields |= {name: plain(getattr(job, name)) for name in RECURRING}
-        fields["schedule"] = json.loads(job.schedule)
-    if job.workflow_id is not None:
-        fields |= {name: plain(getattr(job, name)) for name in WORKFLOW}
-    return fields
-
-
-def attempt_fields(attempt: Attempt) -> dict[str, Any]:
-    names = ("attempt", "status", "worker_id", "started_at", "finished_at", "error", "trace")
-    return {name: plain(getattr(attempt, name)) for name in names}
-
-
-def plain(value: Any) -> Any:
-    return iso(value) if isinstance(value, datetime) else value
 
 
 def to_json(value: Any, *, indent: int | None = 2) -> str:

@@ -14,6 +14,7 @@ from holdfast.cli import (
     jobs,
     limits,
     migrate,
+    prune,
     queues,
     schedules,
     stats,
@@ -111,6 +112,7 @@ cli.add_typer(workflows.commands, name="workflows")
 cli.command("workers")(workers.workers)
 cli.command("stats")(stats.stats)
 cli.command("health")(health.health)
+cli.command("prune")(prune.prune)
 cli.command("migrate")(migrate.migrate)
 cli.command("doctor")(doctor.doctor)
 cli.command("demo")(demo.demo)

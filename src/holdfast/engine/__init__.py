@@ -5,7 +5,7 @@ and connections; the verbs' logic is shared (`verbs.py`, `inspection.py`), and o
 proves that both behave alike. Every write is one transaction; a verb that raises changed nothing.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from datetime import datetime
 from typing import Any, Protocol
 from urllib.parse import urlsplit
@@ -19,12 +19,16 @@ from holdfast.engine.values import (
     Filter,
     Finding,
     Held,
+    Lease,
     LimitInfo,
     Page,
     Parent,
     Promoted,
+    Pruned,
+    PutOff,
     QueueInfo,
     Report,
+    Retention,
     Seen,
     Swept,
     WorkerInfo,
@@ -44,12 +48,16 @@ __all__ = [
     "Finding",
     "Held",
     "Inspector",
+    "Lease",
     "LimitInfo",
     "Page",
     "Parent",
     "Promoted",
+    "Pruned",
+    "PutOff",
     "QueueInfo",
     "Report",
+    "Retention",
     "Seen",
     "Swept",
     "Transaction",
@@ -88,6 +96,9 @@ class Inspector(Protocol):
     def backlog(self, *, limit: int = 1000) -> list[tuple[str, str, datetime]]:
         """What is pending: each queue and type, with when the longest waiting one was due. (Once
         for each priority that waits, the 50 first and the last: a seek each, however many jobs.)"""
+
+    def hooks(self) -> list[str]:
+        """The tasks whose finished jobs may go only after a hook was called."""
 
     def limits(self, *, cap: int = 10_000) -> list[LimitInfo]:
         """Every limit, with what runs under it and what waits for it, counted up to `cap`."""
@@ -242,9 +253,18 @@ class Engine(Inspector, Protocol):
     def report(self, reports: Sequence[Report]) -> None:
         """How far runs have come, each only while its claim holds; a row that is held is skipped."""
 
-    def prune(self, *, older_than: float, limit: int) -> int:
-        """Delete finished jobs whose time is over, among those made over `older_than` seconds ago;
-        how many went. A bounded look: call again while it returns `limit`."""
+    def prune(self, wanted: Retention, *, limit: int, leases: int = 10) -> Pruned:
+        """Delete finished jobs whose time is over, and lease those for which the caller has to do
+        something first. A bounded look, the next call goes on: `more` tells."""
+
+    def prune_leased(self, leases: Sequence[Lease]) -> list[str]:
+        """Delete what was leased, each only while its lease holds; the ids."""
+
+    def put_off(self, kept: Sequence[PutOff]) -> None:
+        """Keep what was leased and could not go."""
+
+    def declare_hooks(self, types: Collection[str], gone: Collection[str] = ()) -> None:
+        """Make known which tasks have a hook that comes before pruning, and which none any more."""
 
     def roll_up(self, rollups: Sequence[Rollup]) -> None:
         """Write what a worker did; a row that is there already is replaced."""

@@ -8,17 +8,22 @@ import os
 from collections.abc import Callable, Collection, Sequence
 from contextlib import suppress
 from datetime import datetime, timedelta
+from functools import partial
 
 from holdfast.clock import Clock
 from holdfast.engine import (
     Beat,
     Filter,
     Held,
+    Lease,
     LimitInfo,
     Page,
     Promoted,
+    Pruned,
+    PutOff,
     QueueInfo,
     Report,
+    Retention,
     Seen,
     Swept,
     WorkerInfo,
@@ -28,6 +33,7 @@ from holdfast.engine import (
     limiting,
     liveness,
     metering,
+    retention,
     verbs,
 )
 from holdfast.engine.fetching import Fetching
@@ -191,25 +197,47 @@ class BaseEngine(Fetching):
     def sweep(self, dead: Sequence[Seen], *, limit: int) -> Swept:
         return self.run(lambda: liveness.sweep(self.dialect, dead, limit, WEEK), write=True)
 
-    def prune(self, *, older_than: float, limit: int) -> int:
-        before = floor_id(self.clock.now() - timedelta(seconds=older_than))
-        total = 0
-        for status in sorted(FINISHED):
-            total += self._prune(status, before, limit - total)
-            if total >= limit:
-                return total
-        self.run(lambda: liveness.prune_workers(self.dialect, DEAD_WORKERS_KEPT), write=True)
-        return total
+    def prune(self, wanted: Retention, *, limit: int, leases: int = 10) -> Pruned:
+        if not self._pruned_to:  # a new round
+            self._pruned_to = dict.fromkeys(sorted(FINISHED), inspection.FIRST_ID)
+        gone, leased = 0, list[Lease]()
+        for status, after in list(self._pruned_to.items()):
+            if gone >= limit or len(leased) >= leases:
+                break
+            look = self.run(
+                partial(
+                    retention.prune,
+                    *(self.dialect, status, wanted),
+                    after=after,
+                    before=floor_id(self.clock.now() - timedelta(seconds=wanted.keep[status])),
+                    limit=limit - gone,
+                    leases=leases - len(leased),
+                ),
+                write=True,
+            )
+            gone += look.gone
+            leased += look.leased
+            if look.edge is None:
+                del self._pruned_to[status]
+            else:
+                self._pruned_to[status] = look.edge
+        if not self._pruned_to:
+            self.run(lambda: liveness.prune_workers(self.dialect, DEAD_WORKERS_KEPT), write=True)
+        return Pruned(gone, leased, more=bool(self._pruned_to))
 
-    def _prune(self, status: Status, before: str, limit: int) -> int:
-        after = self._pruned_to.pop(status, inspection.FIRST_ID)
-        gone, edge = self.run(
-            lambda: verbs.prune(self.dialect, status, after=after, before=before, limit=limit),
-            write=True,
-        )
-        if edge is not None:
-            self._pruned_to[status] = edge
-        return gone
+    def prune_leased(self, leases: Sequence[Lease]) -> list[str]:
+        return self.run(lambda: retention.prune_leased(leases), write=True) if leases else []
+
+    def put_off(self, kept: Sequence[PutOff]) -> None:
+        if kept:
+            self.run(lambda: retention.put_off(self.dialect, kept), write=True)
+
+    def declare_hooks(self, types: Collection[str], gone: Collection[str] = ()) -> None:
+        if types or gone:
+            self.run(lambda: retention.declare_hooks(types, gone), write=True)
+
+    def hooks(self) -> list[str]:
+        return self.run(retention.hooks, write=False)
 
     def cancel(self, ids: Sequence[str], *, keep: float) -> list[str]:
         return self.run(lambda: verbs.cancel(self.dialect, ids, keep), write=True)

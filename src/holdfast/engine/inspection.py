@@ -15,7 +15,7 @@ COLUMNS = (
     " crashes, claim_no, worker_id, timeout, created_at, updated_at, run_at, started_at,"
     " completed_at, keep_until, error, progress, message, cancel_requested, verdict, expires_at,"
     " limit_key, schedule, enabled, disabled_because, due_at, last_run_at, last_error,"
-    " consecutive_failures, workflow_id, node"
+    " consecutive_failures, workflow_id, node, prune_error"
 )
 _WIDTH = COLUMNS.count(",") + 1
 LAST_ID = "ffffffff-ffff-ffff-ffff-ffffffffffff"
@@ -73,6 +73,7 @@ def columns_to_job(dialect: Reader, row: Row, body: Body | None = None) -> Job:
         consecutive_failures=row[34],
         workflow_id=row[35],
         node=row[36],
+        prune_error=row[37],
         body=Body(row[_WIDTH], row[_WIDTH + 1]) if len(row) > _WIDTH else body,
     )
 

@@ -15,7 +15,14 @@ from importlib import resources
 from holdfast.errors import HoldfastError
 from holdfast.job import FINISHED, TRANSITIONS, UNFINISHED, WAITING, Status
 
-FILES = ("statements.sql", "limits.sql", "schedules.sql", "workflows.sql", "metrics.sql")
+FILES = (
+    "statements.sql",
+    "limits.sql",
+    "schedules.sql",
+    "workflows.sql",
+    "metrics.sql",
+    "retention.sql",
+)
 # A job of a workflow that has ended, or waits for others, and was not looked at since. (An index is
 # found by the same words.)
 _UNSEEN = (

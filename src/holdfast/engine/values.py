@@ -1,5 +1,6 @@
 """What goes through the seam beside jobs: small frozen values."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, NamedTuple
@@ -51,6 +52,40 @@ class Edit:
     run_at: datetime | None = None  #: wins over `delay`
     delay: float | None = None  #: seconds from now
     aging: float | None = None  #: as the application is set; None: not known
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Retention:
+    """Which finished jobs are to go."""
+
+    keep: Mapping[Status, float]  #: seconds since they were made, before which none is looked at
+    hooks: frozenset[str] = frozenset()  #: types whose hooks the caller can run
+    archived: bool = False  #: all are leased, so that they can be written down first
+    older_than: float | None = (
+        None  #: seconds since they finished, instead of the time that is theirs
+    )
+
+
+class Lease(NamedTuple):
+    """One pruner's hold on a finished job."""
+
+    id: str
+    prunings: int  #: counts the leases: the fence
+    claim_no: int  #: and this tells whether it has run again
+
+
+class PutOff(NamedTuple):
+    """A leased job that is kept, and tried again later."""
+
+    lease: Lease
+    delay: float
+    error: str
+
+
+class Pruned(NamedTuple):
+    gone: int
+    leased: list[Lease]
+    more: bool  #: the look has not come to the end yet
 
 
 class Held(NamedTuple):

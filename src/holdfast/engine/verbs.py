@@ -219,25 +219,6 @@ def next_due(dialect: Dialect) -> Script[float | None]:
     return None if left is None else max(0.0, left / MICRO)
 
 
-def prune(
-    dialect: Dialect, status: Status, *, after: str, before: str, limit: int
-) -> Script[tuple[int, str | None]]:
-    """How many went, and where to go on: None when the end was reached."""
-    params = {
-        "now": dialect.now(),
-        "status": status.value,
-        "after": after,
-        "before": before,
-        "scan": limit * 4,
-        "limit": limit,
-    }
-    edge = (yield Run("prune_edge", params)).rows[0]
-    gone = yield Run("prune", params)
-    if len(gone.rows) == limit:
-        return limit, max(row[0] for row in gone.rows)
-    return len(gone.rows), edge[0] if edge[1] == limit * 4 else None
-
-
 def cancel(
     dialect: Dialect,
     ids: Sequence[str],

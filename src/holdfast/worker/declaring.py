@@ -25,6 +25,7 @@ def declare(app: Holdfast) -> None:
     rules = [task.rule for task in app.tasks.values() if task.rule is not None]
     app.engine.declare([row for rule in rules for row in rule.declared])
     _forget_limits(app)
+    declare_hooks(app)
     for task in app.tasks.values():
         if task.schedule is not None:
             app.engine.run(lambda task=task: _written(app.engine, task, app), write=True)  # type: ignore[misc]
@@ -38,6 +39,22 @@ def declare(app: Holdfast) -> None:
             job.type,
             job.id,
         )
+
+
+def hooked(app: Holdfast) -> list[str]:
+    """The tasks whose finished jobs may go only after their `on_prune` was called."""
+    return sorted(task.name for task in app.tasks.values() if task.conduct.on_prune is not None)
+
+
+def declare_hooks(app: Holdfast) -> None:
+    """A hook that is gone from our code is forgotten when no living worker has it, either."""
+    ours = hooked(app)
+    gone = set(app.engine.hooks()) & app.tasks.keys() - set(ours)
+    if gone:
+        gone -= _told_elsewhere(app.engine, "hooks")
+    for type in sorted(gone):
+        logger.warning("the on_prune of task %s is gone from the code: it is not called", type)
+    app.engine.declare_hooks(ours, gone)
 
 
 def _forget_limits(app: Holdfast) -> None:
@@ -86,14 +103,15 @@ def _abandoned(app: Holdfast) -> Iterable[Job]:
     written = {name for name, task in app.tasks.items() if task.schedule is not None}
     unwritten = set(engine.run(scheduling.types, write=False)) - written
     if unwritten - app.tasks.keys():
-        unwritten -= _known_elsewhere(engine) - app.tasks.keys()
+        unwritten -= _told_elsewhere(engine, "tasks") - app.tasks.keys()
     for type in sorted(unwritten):
         job = engine.run(partial(scheduling.find, engine.dialect, type, CODE), write=True)
         if job is not None and job.enabled and job.schedule is not None:
             yield job
 
 
-def _known_elsewhere(engine: Engine) -> set[str]:
+def _told_elsewhere(engine: Engine, what: str) -> set[str]:
+    """By living workers."""
     workers = engine.run(lambda: inspection.workers(engine.dialect), write=False)
     infos: list[Mapping[str, Any]] = [json.loads(w.info) for w in workers if w.died_at is None]
-    return {name for info in infos for name in info.get("tasks", ())}
+    return {name for info in infos for name in info.get(what, ())}

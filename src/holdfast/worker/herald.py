@@ -10,6 +10,7 @@ from holdfast.events import Event, EventKind, Listeners
 from holdfast.job import Job
 from holdfast.outcome import Finish, Outcome
 from holdfast.worker.execution import Execution
+from holdfast.worker.pruning import Work
 from holdfast.worker.tally import Tally
 
 logger = logging.getLogger("holdfast.worker")
@@ -70,6 +71,10 @@ class Herald:
         except HoldfastError:
             level = logging.WARNING
         logger.log(level, "job %s was lost or deleted: its finish changed nothing", id)
+
+    def pruned(self, work: Work) -> None:
+        self._counts["pruned"] += work.gone
+        self._counts["prune_failures"] += work.failed
 
     def progressed(self, execution: Execution, report: Report) -> None:
         if self._listeners.wants(EventKind.PROGRESS):

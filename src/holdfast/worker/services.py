@@ -16,7 +16,6 @@ from holdfast.worker.workdir import sweep_workdirs
 logger = logging.getLogger("holdfast.worker")
 
 Tick = Callable[[], float]
-PRUNED = 500  # at a time
 KEYS = 1000  # of limits, looked at at a time
 WORKFLOWS = 100  # looked at at a time
 _EVERY = 60.0
@@ -27,13 +26,13 @@ _REPAIR = 5.0
 class Services:
     """Runs ticks, one after the other, in one thread."""
 
-    def __init__(self, ticks: dict[str, Tick]) -> None:
+    def __init__(self, name: str, ticks: dict[str, Tick]) -> None:
         self._due = dict.fromkeys(ticks, 0.0)
         self._ticks = ticks
         self._asked: set[str] = set()
         self._wake = threading.Event()
         self._closing = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="holdfast-services", daemon=True)
+        self._thread = threading.Thread(target=self._run, name=f"holdfast-{name}", daemon=True)
 
     def start(self) -> None:
         self._thread.start()
@@ -74,33 +73,21 @@ class Services:
 
 
 class Housekeeping:
-    """Pruning and scratch folders."""
+    """Scratch folders, and room under limits. (Pruning is apart: its hooks may be slow.)"""
 
-    def __init__(
-        self, engine: Engine, *, keep: Callable[[], float], workdir: Path, counts: Counter[str]
-    ) -> None:
-        """`keep`: the shortest time that any finished job is kept."""
+    def __init__(self, engine: Engine, *, workdir: Path, counts: Counter[str]) -> None:
         self._engine = engine
-        self._keep = keep
         self._workdir = workdir
         self._counts = counts
 
     def ticks(self) -> dict[str, Tick]:
         return {
-            "pruning": self.prune,
             "sweeping": self.sweep,
             "repairing": self.repair,
             "advancing": self.advance,
             "forgetting": self.forget,
             "clearing": self.clear,
         }
-
-    def prune(self) -> float:
-        gone = self._engine.prune(older_than=self._keep(), limit=PRUNED)
-        self._counts["pruned"] += gone
-        if gone:
-            logger.info("%d finished jobs pruned", gone)
-        return 0.05 if gone >= PRUNED else _EVERY
 
     def repair(self) -> float:
         """Room that nobody has told of: a job that was deleted while it ran, a raised limit."""

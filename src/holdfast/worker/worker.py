@@ -23,7 +23,7 @@ from holdfast.errors import HoldfastError
 from holdfast.job import Claim, Job
 from holdfast.outcome import Applied, Ended, released
 from holdfast.task import Kind
-from holdfast.worker.declaring import declare
+from holdfast.worker.declaring import declare, hooked
 from holdfast.worker.dispatcher import Dispatcher
 from holdfast.worker.doubt import Doubt
 from holdfast.worker.execution import Execution, Stop, until
@@ -33,6 +33,7 @@ from holdfast.worker.herald import Herald
 from holdfast.worker.hooks import Hooks, decided, hook_of
 from holdfast.worker.life import Life
 from holdfast.worker.processes import ProcessRunner
+from holdfast.worker.pruning import Pruner
 from holdfast.worker.runner import AsyncRunner, JobRunner, LoopThread, ThreadRunner
 from holdfast.worker.services import Housekeeping, Services
 from holdfast.worker.slots import Lane, Queues, make_lanes
@@ -121,12 +122,9 @@ class Worker:
             told=self._herald.progressed,
         )
         self._heart = Heart(engine, heartbeat, swept=self._herald.swept)
-        kept = [self._settings.retention, *(t.policy.keep for t in self.app.tasks.values())]
-        keep = min(age for ages in kept for age in ages.values())
-        house = Housekeeping(
-            engine, keep=lambda: keep, workdir=self._settings.workdir, counts=self.counts
-        )
-        self._services = Services({**house.ticks(), "tallying": self._tally.tick})
+        house = Housekeeping(engine, workdir=self._settings.workdir, counts=self.counts)
+        self._services = Services("services", {**house.ticks(), "tallying": self._tally.tick})
+        self._pruner = Pruner(self.app, self._the_loop, self._threads, self._herald.pruned)
         self._hooks = Hooks(self.app.runner, self._the_loop, self._threads, self._finisher.put)
         middleware = self.app.middleware
         self._processes = ProcessRunner(self._ended, self._threads)
@@ -176,6 +174,7 @@ class Worker:
             )
 
         if self.life.until_reached(begin):
+            self._pruner.start()  # not before it is known which jobs have hooks
             if self._beats_elsewhere is None:
                 self._heart.start()
             self._dispatcher.wake()
@@ -206,6 +205,7 @@ class Worker:
                 "heartbeat": self._settings.heartbeat,
                 "slots": sum(lane.size for lane in self._lanes),
                 "tasks": sorted(self.app.tasks),
+                "hooks": hooked(self.app),
                 "running": len(self._running),
                 "draining": self.draining,
                 "jobs": [
@@ -327,7 +327,7 @@ class Worker:
                 self._idle.wait(min(left, 0.1))
 
     def _farewell(self, clean: bool) -> None:
-        for part in (self._dispatcher, self._timer, self._watch, self._services):
+        for part in (self._dispatcher, self._timer, self._watch, self._services, self._pruner):
             part.close(0.5)
         clean = self._finisher.close(0.5) and clean
         self._processes.close()

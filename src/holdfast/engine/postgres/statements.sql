@@ -497,44 +497,6 @@ UPDATE {schema}.jobs
                             ORDER BY held.id
                               FOR UPDATE SKIP LOCKED));
 
--- name: prune
--- Delete finished jobs whose time is over, the oldest first: a bounded look at one status.
-DELETE FROM {schema}.jobs
- WHERE id = ANY(ARRAY(SELECT old.id
-                        FROM {schema}.jobs AS old
-                       WHERE old.id = ANY(ARRAY(SELECT id
-                                                  FROM (SELECT id, keep_until
-                                                          FROM {schema}.jobs
-                                                         WHERE status = ANY(ARRAY[:status::text])
-                                                           AND status <> 'running'
-                                                           AND id > :after::uuid
-                                                           AND id < :before::uuid
-                                                         ORDER BY status, id
-                                                         LIMIT :scan::int) AS look
-                                                 WHERE keep_until <= {now}
-                                                 LIMIT :limit::int))
-                         AND old.status IN ({finished})
-                         FOR UPDATE SKIP LOCKED))
-RETURNING id::text;
-
--- name: prune_edge
--- How far that look went: the last id, and how many rows it saw.
-SELECT max(id::text), count(*)
-  FROM (SELECT id
-          FROM {schema}.jobs
-         WHERE status = ANY(ARRAY[:status::text])
-           AND status <> 'running'
-           AND id > :after::uuid
-           AND id < :before::uuid
-         ORDER BY status, id
-         LIMIT :scan::int) AS look;
-
--- name: prune_workers
--- Forget workers that died before the given age and hold nothing.
-DELETE FROM {schema}.workers
- WHERE died_at <= {now} - :age::bigint * interval '1 microsecond'
-   AND NOT EXISTS (SELECT 1 FROM {schema}.jobs WHERE status = 'running' AND worker_id = workers.id);
-
 -- name: cancel
 -- Cancel what waits; ask what runs to stop.
 UPDATE {schema}.jobs
@@ -573,6 +535,7 @@ UPDATE {schema}.jobs
        started_at = NULL,
        completed_at = NULL,
        keep_until = NULL,
+       prune_error = NULL,
        error = NULL,
        progress = NULL,
        message = NULL,

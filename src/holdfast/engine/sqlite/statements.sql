@@ -349,40 +349,6 @@ UPDATE holdfast_jobs
    AND claim_no = :claim_no
    AND status = 'running';
 
--- name: prune
--- Delete finished jobs whose time is over, the oldest first: a bounded look at one status.
-DELETE FROM holdfast_jobs
- WHERE id IN (SELECT id
-                FROM (SELECT id, keep_until
-                        FROM holdfast_jobs INDEXED BY holdfast_jobs_listed
-                       WHERE status = :status
-                         AND status <> 'running'
-                         AND id > :after
-                         AND id < :before
-                       ORDER BY id
-                       LIMIT :scan)
-               WHERE keep_until <= {now}
-               LIMIT :limit)
-RETURNING id;
-
--- name: prune_edge
--- How far that look went: the last id, and how many rows it saw.
-SELECT MAX(id), COUNT(*)
-  FROM (SELECT id
-          FROM holdfast_jobs INDEXED BY holdfast_jobs_listed
-         WHERE status = :status
-           AND status <> 'running'
-           AND id > :after
-           AND id < :before
-         ORDER BY id
-         LIMIT :scan);
-
--- name: prune_workers
--- Forget workers that died before the given age and hold nothing.
-DELETE FROM holdfast_workers
- WHERE died_at <= {now} - :age
-   AND NOT EXISTS (SELECT 1 FROM holdfast_jobs WHERE status = 'running' AND worker_id = holdfast_workers.id);
-
 -- name: cancel
 -- Cancel what waits; ask what runs to stop.
 UPDATE holdfast_jobs
@@ -412,6 +378,7 @@ UPDATE holdfast_jobs
        started_at = NULL,
        completed_at = NULL,
        keep_until = NULL,
+       prune_error = NULL,
        error = NULL,
        progress = NULL,
        message = NULL,

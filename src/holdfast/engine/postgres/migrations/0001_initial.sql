@@ -26,6 +26,8 @@ CREATE TABLE {schema}.jobs (
     started_at       timestamptz,
     completed_at     timestamptz,
     keep_until       timestamptz,
+    prunings         integer     NOT NULL DEFAULT 0,
+    prune_error      text,
     rerun_at         timestamptz,
     error            text,
     progress         double precision,
@@ -145,6 +147,11 @@ CREATE TABLE {schema}.queues (
     name      text NOT NULL PRIMARY KEY,
     paused_at timestamptz,
     resume_at timestamptz
+);
+
+-- Tasks whose finished jobs may go only after a hook was called, which somebody must know.
+CREATE TABLE {schema}.hooks (
+    type text NOT NULL PRIMARY KEY
 );
 
 -- Limits as the code declares them, and what an operator has set instead. A rate is so many starts in a period.

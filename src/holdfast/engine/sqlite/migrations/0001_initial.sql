@@ -26,6 +26,8 @@ CREATE TABLE holdfast_jobs (
     started_at       INTEGER,
     completed_at     INTEGER,
     keep_until       INTEGER,
+    prunings         INTEGER NOT NULL DEFAULT 0,
+    prune_error      TEXT,
     rerun_at         INTEGER,
     error            TEXT,
     progress         REAL,
@@ -155,6 +157,11 @@ CREATE TABLE holdfast_queues (
     name      TEXT    NOT NULL PRIMARY KEY,
     paused_at INTEGER,
     resume_at INTEGER
+) WITHOUT ROWID;
+
+-- Tasks whose finished jobs may go only after a hook was called, which somebody must know.
+CREATE TABLE holdfast_hooks (
+    type TEXT NOT NULL PRIMARY KEY
 ) WITHOUT ROWID;
 
 -- Limits as the code declares them, and what an operator has set instead. A rate is so many starts in a period.
