@@ -155,6 +155,20 @@ def test_hold_until_the_failed_one_is_retried(lab: Lab) -> None:
     assert lab.app.workflows.get(flow.id).status is Status.COMPLETED
 
 
+def test_a_retried_job_makes_a_finished_workflow_run_again(lab: Lab) -> None:
+    lab.bad = {"top"}
+    flow = diamond(lab)
+    lab.drain()
+    assert lab.app.workflows.get(flow.id).status is Status.FAILED
+    lab.app.jobs.retry(lab.app.workflows.jobs(flow.id)[0].id)
+    lab.app.engine.advance(100)
+    info = lab.app.workflows.get(flow.id)
+    assert (info.status, info.finished_at) == (Status.RUNNING, None)
+    lab.bad = set()
+    assert lab.drain() == ["top"]
+    assert lab.app.workflows.get(flow.id).status is Status.CANCELLED  # as those that waited are
+
+
 def test_release_one_that_is_held(lab: Lab) -> None:
     lab.bad = {"left"}
     flow = diamond(lab, "hold")

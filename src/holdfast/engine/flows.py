@@ -61,7 +61,7 @@ def _follow(dialect: Dialect, rows: Sequence[Row]) -> Script[tuple[list[str], in
     cancelled. (What follows from these, the next look finds.)"""
     now = dialect.now()
     ended = [id for id, _, status, _ in rows if status in FINISHED]
-    added = [id for id, _, status, node in rows if status not in FINISHED and node[0] != CALLBACK]
+    added = [id for id, _, status, node in rows if status == Status.BLOCKED and node[0] != CALLBACK]
     settled = yield from _settle(ended, _ENDED)
     settled += yield from _settle(added, _ADDED)
     doomed = graph.doomed(settled, {id: node for id, _, _, node in rows})

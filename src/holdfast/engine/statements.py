@@ -23,11 +23,11 @@ FILES = (
     "metrics.sql",
     "retention.sql",
 )
-# A job of a workflow that has ended, or waits for others, and was not looked at since. (An index is
-# found by the same words.)
+# A job of a workflow that has ended, waits for others, or was retried, and was not looked at since. (An
+# index is found by the same words.)
 _UNSEEN = (
-    "status IN ('blocked', 'completed', 'failed', 'cancelled')"
-    " AND (status <> 'blocked' OR limit_key IS NULL) AND COALESCE(seen, '') <> status"
+    "COALESCE(seen, '') <> status AND (seen = 'retried'"
+    " OR status IN ('completed', 'failed', 'cancelled') OR (status = 'blocked' AND limit_key IS NULL))"
 )
 _NAME = re.compile(r"^-- name: ([a-z_]+)$", re.MULTILINE)
 _OPTIONAL = re.compile(r"^(.*?)\s*--\? (\w+)$")

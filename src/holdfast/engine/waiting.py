@@ -20,7 +20,7 @@ def held_back(dialect: Dialect, job: Job) -> Script[str | None]:
     if job.status is Status.BLOCKED and job.limit_key is not None:
         found = yield from peek(dialect, [job.limit_key], "keyed")
         return (yield from _full(dialect, job, job.limit_key, found.get(job.limit_key)))
-    if job.status is Status.BLOCKED:
+    if job.status is Status.BLOCKED and job.workflow_id is not None:
         return _parents((yield from flows.parents(job.id)))
     if job.status is not Status.PENDING:
         return None

@@ -540,7 +540,7 @@ UPDATE {schema}.jobs
        progress = NULL,
        message = NULL,
        cancel_requested = false,
-       seen = NULL,
+       seen = CASE WHEN workflow_id IS NOT NULL THEN 'retried' END,
        result = NULL,
        updated_at = {now}
  WHERE id = ANY(ARRAY(SELECT id FROM asked WHERE place = 1 OR key IS NULL))

@@ -383,7 +383,7 @@ UPDATE holdfast_jobs
        progress = NULL,
        message = NULL,
        cancel_requested = 0,
-       seen = NULL,
+       seen = CASE WHEN workflow_id IS NOT NULL THEN 'retried' END,
        updated_at = {now}
  WHERE id = :job_id
    AND status IN ({retry})
