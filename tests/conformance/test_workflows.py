@@ -227,6 +227,18 @@ def test_a_parent_that_is_cancelled_or_deleted(lab: Lab, act: str) -> None:
     assert {lab.statuses(flow)[node] for node in ("left", "right", "bottom")} == {"cancelled"}
 
 
+def test_a_workflow_whose_last_job_is_deleted_comes_to_its_end(lab: Lab) -> None:
+    with lab.app.workflow() as flow:
+        lab.add(flow, "done")
+        last = flow.add(lab.step.using(delay="1h"), name="deleted")
+        flow.on_finished(lab.step, name="finished")
+    assert lab.drain() == ["done"]
+    lab.app.jobs.delete(last.id)
+    lab.app.engine.find_orphans(100)
+    assert lab.drain() == ["finished"]
+    assert lab.app.workflows.get(flow.id).status is Status.COMPLETED
+
+
 @pytest.mark.parametrize(
     ("bad", "expected"),
     [((), ["completed", "finished"]), (("a",), ["failed", "finished"])],

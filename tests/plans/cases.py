@@ -164,6 +164,7 @@ INDEXES: dict[str, set[str]] = {
     "edges": {"edges"},
     "orphans": {"edges_open", "id"},
     "look_again": {"id"},
+    "abandoned": {"workflow"},
     "prune_workflows": {"workflow"},
 }
 

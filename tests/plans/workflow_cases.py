@@ -69,7 +69,7 @@ def _look_at_workflows(engine: Engine, world: World) -> None:
         assert len(engine.run(script, write=False)) == 1
 
 
-@case("orphans prune_workflows", rows=20 * LIMIT)
+@case("orphans abandoned prune_workflows", rows=20 * LIMIT)
 def _find_orphans(engine: Engine, world: World) -> None:
     engine.find_orphans(LIMIT)
     engine.find_orphans(LIMIT)

@@ -255,7 +255,10 @@ def _fill_rest(execute: Callable[[str], object], world: World, prefix: str, now:
     flows = f"FROM {prefix}jobs WHERE workflow_id IS NOT NULL"
     execute(
         f"INSERT INTO {prefix}workflows (id, name, status, created_at, finished_at)"
-        f" SELECT workflow_id, 'w', MIN(status), {now}, {now} {flows} GROUP BY workflow_id"
+        f" SELECT workflow_id, 'w', 'running', {now}, NULL {flows} AND status = 'blocked'"
+        " GROUP BY workflow_id"
+        f" UNION ALL SELECT workflow_id, 'w', MIN(status), {now}, {now} {flows}"
+        " AND status <> 'blocked' GROUP BY workflow_id"
     )
     execute(
         f"INSERT INTO {prefix}edges (child_id, parent_id, place, policy, outcome)"

@@ -224,8 +224,8 @@ class Engine(Inspector, Protocol):
         jobs may run now, or are cancelled. (`finish` does so for the jobs that it ends.)"""
 
     def find_orphans(self, limit: int) -> None:
-        """Look again at jobs that wait for one whose row is gone, some at a time; and forget workflows
-        of which nothing is left."""
+        """Look again at jobs that wait for one whose row is gone, and at workflows whose last job is,
+        some at a time; and forget workflows of which nothing is left."""
 
     def prune_keys(self, limit: int) -> None:
         """Forget some of the keys that nobody uses."""

@@ -65,7 +65,7 @@ class BaseEngine(Fetching):
         self._closed = False
         self._pruned_to: dict[Status, str] = {}
         self._repaired_to = self._keys_pruned_to = ""
-        self._orphans_to = inspection.FIRST_ID
+        self._orphans_to = self._flows_to = inspection.FIRST_ID
 
     def run_vital(self, script: Callable[[], Script[T]]) -> T:
         """Run a write that must not wait behind others of this process: a sign of life."""
@@ -147,6 +147,9 @@ class BaseEngine(Fetching):
 
     def find_orphans(self, limit: int) -> None:
         self._orphans_to = self.run(lambda: flows.orphans(self._orphans_to, limit), write=True)
+        self._flows_to = self.run(
+            lambda: flows.abandoned(self.dialect, self._flows_to, limit), write=True
+        )
         self.run(lambda: flows.prune(self.dialect, limit), write=True)
 
     def hint(self, queues: frozenset[str]) -> None:

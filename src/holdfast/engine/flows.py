@@ -96,7 +96,7 @@ def _conclude(dialect: Dialect, workflows: Sequence[str]) -> Script[list[str]]:
     marks: list[dict[str, Any]] = []
     for id, before, *flags in (yield Run("state", params)).rows:
         standing = standings[id] = Standing(*(bool(flag) for flag in flags))
-        if standing.status != before:
+        if standing.status != before and (standing.unfinished or before == Status.RUNNING):
             finished = not standing.unfinished
             marks.append({"now": now, "id": id, "status": standing.status, "finished": finished})
     if marks:
@@ -127,6 +127,14 @@ def orphans(after: str, limit: int) -> Script[str]:
     ids = found if isinstance(found, list) else json.loads(found or "[]")
     if ids:
         yield Run("look_again", {"ids": json.dumps(sorted(set(ids)))})
+    return edge if seen == limit else FIRST_ID
+
+
+def abandoned(dialect: Dialect, after: str, limit: int) -> Script[str]:
+    """Workflows whose last job was deleted come to their end: a bounded search; where to go on."""
+    edge, seen, found = (yield Run("abandoned", {"after": after, "limit": limit})).rows[0]
+    ids = found if isinstance(found, list) else json.loads(found or "[]")
+    yield from advance(dialect, [str(id) for id in ids])
     return edge if seen == limit else FIRST_ID
 
 

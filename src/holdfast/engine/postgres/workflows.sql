@@ -129,7 +129,8 @@ UPDATE {schema}.workflows
    SET status = new.status,
        finished_at = CASE WHEN new.finished THEN COALESCE(finished_at, {now}) END
   FROM json_to_recordset(:batch::json) AS new (id uuid, status text, finished boolean)
- WHERE workflows.id = new.id;
+ WHERE workflows.id = new.id
+   AND workflows.id = ANY(ARRAY(SELECT wanted.id FROM json_to_recordset(:batch::json) AS wanted (id uuid)));
 
 -- name: reopen
 -- What failed or was cancelled in a workflow is to be done again: at once, or when those before it are done.
@@ -228,6 +229,20 @@ UPDATE {schema}.jobs
    SET seen = NULL
  WHERE id = ANY(ARRAY(SELECT json_array_elements_text(:ids::json)::uuid))
    AND COALESCE(status, '') = 'blocked';
+
+-- name: abandoned
+-- Of the workflows that go on, those in which no job is left that could end: some looked at, at a time.
+SELECT max(id::text), count(*),
+       json_agg(id) FILTER (WHERE NOT EXISTS (SELECT 1 FROM {schema}.jobs
+                                               WHERE workflow_id = look.id AND workflow_id IS NOT NULL
+                                                 AND jobs.status IN ({unfinished}) AND left(node, 1) <> '@'
+                                               ORDER BY workflow_id, jobs.status, jobs.id LIMIT 1 OFFSET 0))
+  FROM (SELECT id
+          FROM {schema}.workflows
+         WHERE finished_at IS NULL
+           AND id > :after::text::uuid
+         ORDER BY workflows.id
+         LIMIT :limit::int) AS look;
 
 -- name: prune_workflows
 -- Forget workflows that ended some time ago and of which no job is left.

@@ -211,6 +211,19 @@ UPDATE holdfast_jobs
  WHERE id IN (SELECT value FROM json_each(:ids))
    AND status = 'blocked';
 
+-- name: abandoned
+-- Of the workflows that go on, those in which no job is left that could end: some looked at, at a time.
+SELECT MAX(id), COUNT(*),
+       json_group_array(id) FILTER (WHERE NOT EXISTS (SELECT 1 FROM holdfast_jobs AS jobs INDEXED BY holdfast_jobs_workflow
+                                                       WHERE workflow_id = look.id AND workflow_id IS NOT NULL
+                                                         AND jobs.status IN ({unfinished}) AND substr(node, 1, 1) <> '@'))
+  FROM (SELECT id
+          FROM holdfast_workflows INDEXED BY holdfast_workflows_open
+         WHERE finished_at IS NULL
+           AND id > :after
+         ORDER BY id
+         LIMIT :limit) AS look;
+
 -- name: prune_workflows
 -- Forget workflows that ended some time ago and of which no job is left.
 DELETE FROM holdfast_workflows

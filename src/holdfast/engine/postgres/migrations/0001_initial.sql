@@ -115,6 +115,7 @@ CREATE TABLE {schema}.workflows (
     finished_at timestamptz
 ) WITH (fillfactor = 70);
 
+CREATE INDEX workflows_open ON {schema}.workflows (id) WHERE finished_at IS NULL;
 CREATE INDEX workflows_finished ON {schema}.workflows (finished_at) WHERE finished_at IS NOT NULL;
 
 -- The outcome is that of the parent, once it matters no more.

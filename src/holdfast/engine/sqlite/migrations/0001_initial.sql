@@ -126,6 +126,7 @@ CREATE TABLE holdfast_workflows (
     finished_at INTEGER
 ) WITHOUT ROWID;
 
+CREATE INDEX holdfast_workflows_open ON holdfast_workflows (id) WHERE finished_at IS NULL;
 CREATE INDEX holdfast_workflows_finished ON holdfast_workflows (finished_at) WHERE finished_at IS NOT NULL;
 
 -- The outcome is that of the parent, once it matters no more.
