@@ -8,6 +8,7 @@ import sqlite3
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
+from functools import partial
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -21,8 +22,10 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule, run_stat
 
 from holdfast import KeyConflict, outcome
 from holdfast.clock import FakeClock
-from holdfast.engine import Engine, Filter, Report, Seen, open_engine
-from holdfast.job import Job
+from holdfast.engine import Engine, Filter, Report, Seen, flows, open_engine
+from holdfast.engine.inspection import LAST_ID
+from holdfast.ids import new_id
+from holdfast.job import Edge, Job
 from holdfast.outcome import Finish
 from tests.support.jobs import execute, new, prune
 from tests.support.model import Model
@@ -38,6 +41,7 @@ VERBS = [
     *["claim_suspect", "bury"] * 3,
     *["promote", "time_passes", "cancel", "sentence", "report"] * 2,
     *["retry", "delete", "pause", "prune"],
+    *["workflow", "retry_workflow"],
 ]
 FINISHES = [
     *["completed", "completed", "retry", "failed"],
@@ -59,7 +63,7 @@ class Lockstep(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
         for engine in self.engines:
-            for table in ("jobs", "workers", "queues"):
+            for table in ("jobs", "workers", "queues", "workflows", "edges"):
                 execute(engine, f"DELETE FROM {{{table}}}")
             if hasattr(engine, "_bounds"):
                 engine._bounds.forget()
@@ -90,6 +94,10 @@ class Lockstep(RuleBasedStateMachine):
         self.steps += 1
         pick = Random(number * 10_007 + self.steps)
         getattr(self, verb)(pick.randrange(10**6), pick)
+        for engine in self.engines:
+            engine.find_orphans(1000)
+            engine.advance(1000)
+        self.model.advance()
 
     def insert(self, number: int, pick: Random) -> None:
         for _ in range(1 + number % 3):
@@ -108,6 +116,31 @@ class Lockstep(RuleBasedStateMachine):
             self.all_agree(
                 [_insert(engine, job) for engine in self.engines], self.model.insert(job)
             )
+
+    def workflow(self, number: int, pick: Random) -> None:
+        flow, jobs = new_id(), list[Any]()
+        for place in range(2 + number % 4):
+            parents = pick.sample(jobs, min(len(jobs), pick.randint(0, 2)))
+            policies = [pick.choice(["cancel", "cancel", "continue", "hold"]) for _ in parents]
+            edges = tuple(Edge(job.id, how) for job, how in zip(parents, policies, strict=True))
+            fields = {"delay": pick.choice([0.0, 0.0, 60.0]), "priority": pick.randint(-2, 2)}
+            jobs.append(new("send", workflow_id=flow, node=f"n{place}", after=edges, **fields))
+        for name in pick.sample(["@completed", "@failed", "@finished"], pick.randint(0, 2)):
+            jobs.append(new("fetch", workflow_id=flow, node=name))
+        self.ids += [job.id for job in jobs]
+        for engine in self.engines:
+            engine.run(partial(flows.start, engine.dialect, flow, "w", jobs), write=True)
+        self.model.flows[flow] = "running"
+        for job in jobs:
+            self.model.insert(job)
+
+    def retry_workflow(self, number: int, pick: Random) -> None:
+        if self.model.flows:
+            flow = list(self.model.flows)[-1 - number % min(len(self.model.flows), 3)]
+            scripts = [partial(flows.retry, engine.dialect, flow) for engine in self.engines]
+            pairs = zip(self.engines, scripts, strict=True)
+            done = [engine.run(script, write=True) for engine, script in pairs]
+            self.all_agree(done, self.model.retry_flow(flow))
 
     def worker(self, number: int, pick: Random) -> str:
         """The name of one, which has mostly said hello."""
@@ -209,7 +242,7 @@ class Lockstep(RuleBasedStateMachine):
     def delete(self, number: int, pick: Random) -> None:
         if (id := self.pick(number, pick)) is not None:
             done = [bool(engine.delete([id])) for engine in self.engines]
-            self.all_agree(done, self.model.rows.pop(id, None) is not None)
+            self.all_agree(done, self.model.delete(id))
 
     def pause(self, number: int, pick: Random) -> None:
         queue, paused = pick.choice(QUEUES), number % 5 == 0
@@ -228,6 +261,16 @@ class Lockstep(RuleBasedStateMachine):
     def the_rows_are_the_same(self) -> None:
         expected = {id: row.seen() for id, row in self.model.rows.items()}
         self.all_agree([_rows(engine, self.ids) for engine in self.engines], expected)
+
+    @invariant()
+    def the_workflows_are_the_same(self) -> None:
+        found = [
+            engine.run(partial(flows.listing, engine.dialect, LAST_ID, 1000), write=False)
+            for engine in self.engines
+        ]
+        self.all_agree(
+            [{info.id: info.status.value for info in infos} for infos in found], self.model.flows
+        )
 
     @invariant()
     def the_suspects_are_the_same(self) -> None:
@@ -288,7 +331,7 @@ def _rows(engine: Engine, ids: list[str]) -> dict[str, tuple[object, ...]]:
             job.attempts,
             job.claim_no,
             job.worker_id,
-            job.error,
+            "dropped" if (job.error or "").startswith("Cancelled: ") else job.error,
             job.body.result if job.body else None,
             job.completed_at,
             job.keep_until,

@@ -103,6 +103,8 @@ def execute(engine: Engine, sql: str, **params: Any) -> list[tuple[Any, ...]]:
         "results",
         "rollups",
         "hooks",
+        "workflows",
+        "edges",
     )
     if hasattr(engine, "path"):
         import sqlite3

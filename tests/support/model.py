@@ -66,6 +66,8 @@ class Model:
         self.alive: set[str] = set()
         self.left: set[str] = set()
         self.paused: set[str] = set()
+        self.edges: dict[tuple[str, str], tuple[str, str | None]] = {}  # policy and outcome
+        self.flows: dict[str, str] = {}  # the status of each workflow
 
     def _due(self, job: NewJob) -> datetime:
         return job.run_at or self.clock.now() + timedelta(seconds=job.delay)
@@ -85,7 +87,9 @@ class Model:
         held = self._holder(job)
         if held is None:
             due = self._due(job)
-            self.rows[job.id] = Row(job, self._waiting_status(due), due, job.payload, job.priority)
+            status = Status.BLOCKED if job.waits else self._waiting_status(due)
+            self.rows[job.id] = Row(job, status, due, job.payload, job.priority)
+            self.edges |= {(job.id, parent): (policy, None) for parent, policy in job.after}
             return job.id, True
         id, row = held
         if job.on_conflict == "raise":
@@ -261,8 +265,109 @@ class Model:
         gone = [
             id
             for id, row in self.rows.items()
-            if row.status in FINISHED and row.keep_until and row.keep_until <= self.clock.now()
+            if row.status in FINISHED
+            and row.keep_until
+            and row.keep_until <= self.clock.now()
+            and self.flows.get(row.new.workflow_id or "") != "running"
         ]
         for id in gone:
-            del self.rows[id]
+            self.delete(id)
         return len(gone)
+
+    def delete(self, id: str) -> bool:
+        self.edges = {edge: how for edge, how in self.edges.items() if edge[0] != id}
+        return self.rows.pop(id, None) is not None
+
+    # workflows
+
+    def advance(self) -> None:
+        """What follows from all that has ended, or is gone."""
+        while self._settle() or self._free():
+            continue
+        for flow in self.flows:
+            self._conclude(flow)
+
+    def _settle(self) -> bool:
+        """Edges that need not be waited for; who waited for one that failed, is cancelled."""
+        changed = False
+        for (child, parent), (policy, outcome) in list(self.edges.items()):
+            row = self.rows.get(parent)
+            ended = "gone" if row is None else row.status if row.status in FINISHED else None
+            waits = self.rows[child].status is Status.BLOCKED
+            if outcome is not None or ended is None or (row is None and not waits):
+                continue
+            if ended == Status.COMPLETED or policy != "hold":
+                self.edges[child, parent] = policy, ended
+                changed = True
+                if policy == "cancel" and ended != Status.COMPLETED and waits:
+                    self._drop(self.rows[child])
+        return changed
+
+    def _drop(self, row: Row) -> None:
+        now = self.clock.now()
+        row.status, row.completed_at = Status.CANCELLED, now
+        row.keep_until = now + timedelta(seconds=WEEK)
+        row.error = "dropped"
+
+    def _free(self) -> bool:
+        changed = False
+        for id, row in self.rows.items():
+            waits = any(
+                child == id and outcome is None for (child, _), (_, outcome) in self.edges.items()
+            )
+            node = row.new.node or ""
+            if row.status is Status.BLOCKED and not waits and not node.startswith("@"):
+                self._go(row)
+                changed = True
+        return changed
+
+    def _go(self, row: Row) -> None:
+        row.status = self._waiting_status(row.run_at)
+        row.run_at = max(row.run_at, self.clock.now())
+
+    def _members(self, flow: str, *, callbacks: bool) -> list[Row]:
+        return [
+            row
+            for row in self.rows.values()
+            if row.new.workflow_id == flow and (row.new.node or "").startswith("@") == callbacks
+        ]
+
+    def _conclude(self, flow: str) -> None:
+        found = [row.status for row in self._members(flow, callbacks=False)]
+        unfinished = any(status not in FINISHED for status in found)
+        if unfinished:
+            self.flows[flow] = "running"
+        elif self.flows[flow] == "running":
+            ends = [end for end in ("failed", "cancelled") if end in found]
+            self.flows[flow] = (ends or ["completed"])[0]
+        for row in self._members(flow, callbacks=True):
+            if row.status is not Status.BLOCKED:
+                continue
+            wanted = {
+                "@failed": Status.FAILED in found,
+                "@finished": not unfinished,
+                "@completed": set(found) <= {Status.COMPLETED},
+            }[str(row.new.node)]
+            if wanted:
+                self._go(row)
+            elif not unfinished:
+                self._drop(row)
+
+    def retry_flow(self, flow: str) -> int:
+        """Do again what failed or was cancelled."""
+        again = [
+            (id, row)
+            for id, row in self.rows.items()
+            if row.new.workflow_id == flow and row.status in (Status.FAILED, Status.CANCELLED)
+        ]
+        for id, row in again:
+            waits = str(row.new.node).startswith("@") or any(one == id for one, _ in self.edges)
+            row.status = Status.BLOCKED if waits else Status.PENDING
+            row.attempts = row.crashes = 0
+            row.error = row.worker = row.completed_at = row.keep_until = row.rerun_at = None
+            row.suspect = row.cancel_requested = False
+            row.verdict = row.progress = row.message = None
+            for edge, (policy, _) in self.edges.items():
+                if edge[1] == id:
+                    self.edges[edge] = policy, None
+        return len(again)
