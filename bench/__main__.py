@@ -12,6 +12,7 @@ from rich.table import Table
 
 from bench import (
     cases,
+    event_cases,
     figure_cases,
     history_cases,
     limit_cases,
@@ -69,6 +70,7 @@ def measure(
             *limit_cases.of_limits(),
             *figure_cases.of_figures(),
             *history_cases.of_history(),
+            *event_cases.of_events(),
             *sqlite_cases.only_sqlite(),
             *worker_cases.of_workers(),
         ]
@@ -79,6 +81,7 @@ def measure(
             *limit_cases.of_limits(),
             *figure_cases.of_figures(),
             *history_cases.of_history(),
+            *event_cases.of_events(),
             *postgres_cases.only_postgres(),
             *worker_cases.of_workers(),
         ]

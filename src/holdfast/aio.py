@@ -36,6 +36,11 @@ class Runner:
         self.engine = engine
         self._lock = threading.Lock()
         self._executor: ThreadPoolExecutor | None = None
+        self._at_close: list[Callable[[], object]] = []
+
+    def at_close(self, work: Callable[[], object]) -> None:
+        """To be done before the engine is closed."""
+        self._at_close.append(work)
 
     def go(self, steps: Steps[T], tx: Any = None) -> T:
         engine = self.engine
@@ -85,6 +90,8 @@ class Runner:
         return await asyncio.get_running_loop().run_in_executor(executor, work)
 
     def close(self) -> None:
+        for work in self._at_close:
+            work()
         self.engine.close()
         if self._executor is not None:
             self._executor.shutdown()

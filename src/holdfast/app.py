@@ -1,7 +1,7 @@
 """Holdfast: the application object. A URL, a registry of tasks, and the verbs."""
 
 import os
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from functools import partial
 from pathlib import Path
@@ -27,10 +27,11 @@ from holdfast.duration import Duration
 from holdfast.engine import Engine, open_engine, verbs
 from holdfast.engine.script import Script
 from holdfast.errors import InvalidArguments, InvalidInput, UnknownTask
-from holdfast.events import Event, EventKind, Listener, Listeners
+from holdfast.events import Event, Listener, Listeners
+from holdfast.feed import AsyncEvents, Events, Feed, make_wanted, patience
 from holdfast.health import Health, HealthLimits, read_health
 from holdfast.ids import new_id
-from holdfast.job import Job, NewJob, Status
+from holdfast.job import EventKind, Job, NewJob, Status
 from holdfast.jobs import Jobs
 from holdfast.limits import Limit, check_shared
 from holdfast.middleware import Middleware, wrap_enqueue
@@ -119,7 +120,8 @@ class Holdfast(Composing):
         self.tasks: dict[str, Task[Any, Any]] = {}
         self.listeners = Listeners()
         self.runner = Runner(self.engine)
-        self.jobs = Jobs(self.runner, keep=self._keep_cancelled, aging=self.settings.aging)
+        keep, aging = self._keep_cancelled, self.settings.aging
+        self.jobs = Jobs(self.runner, keep=keep, aging=aging, tasks=self.tasks)
         self.queues = Queues(self.runner)
         self.limits = Limits(self.runner)
         self.schedules = Schedules(self.runner)
@@ -291,6 +293,43 @@ class Holdfast(Composing):
             return listener
 
         return add
+
+    def events(
+        self,
+        after: int | None = None,
+        *,
+        name: str | None = None,
+        kinds: str | Iterable[str] = (),
+        timeout: Duration | None = None,
+        **filter: Any,
+    ) -> Events:
+        """Follow what happens to jobs, in all processes: `with app.events() as events: for ...`. It
+        begins now, or `after` the position of the last event seen, and ends when nothing came for
+        `timeout`. The filters are `job`, `type`, `queue` and `entity`. With a `name`, events are kept
+        for 10 minutes after its reader, so that it can resume."""
+        return Events(self._feed(after, name, kinds, filter)(), patience(timeout))
+
+    def aevents(
+        self,
+        after: int | None = None,
+        *,
+        name: str | None = None,
+        kinds: str | Iterable[str] = (),
+        timeout: Duration | None = None,
+        **filter: Any,
+    ) -> AsyncEvents:
+        """The same for `async for`; it begins with the first step, or with `async with`."""
+        return AsyncEvents(self._feed(after, name, kinds, filter), patience(timeout))
+
+    def _feed(
+        self,
+        after: int | None,
+        name: str | None,
+        kinds: str | Iterable[str],
+        filter: Mapping[str, Any],
+    ) -> Callable[[], Feed]:
+        known = None if name is None else names.name(name, "name")
+        return partial(Feed, self.engine, after, known, make_wanted(kinds, **filter))
 
     # the rest
 

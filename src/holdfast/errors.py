@@ -3,6 +3,8 @@
 A message names the thing, the rule and the remedy. Whatever raises one of these has changed nothing.
 """
 
+from typing import Any
+
 
 class HoldfastError(Exception):
     """The root: catch this to catch everything that Holdfast raises."""
@@ -46,6 +48,19 @@ class KeyConflict(HoldfastError):
 
 class LostClaim(HoldfastError):
     """This run no longer holds its job: it was declared dead, cancelled or deleted meanwhile."""
+
+
+class JobFailed(HoldfastError):
+    """A job that somebody waited for failed for good or was cancelled, or a run of it went wrong
+    without an exception of its handler. `job` is how it was found, if it was looked at."""
+
+    def __init__(self, message: str, job: Any = None) -> None:
+        super().__init__(message)
+        self.job = job
+
+
+class EventsGone(InvalidInput):
+    """The events after this position are not kept any more, or were never written."""
 
 
 class BodyNotLoaded(HoldfastError, AttributeError):

@@ -77,6 +77,21 @@ TRANSITIONS: Mapping[str, Transition] = {
 }
 
 
+class EventKind(StrEnum):
+    """What happened to a job. Whether it is over is told by the status that it has after that."""
+
+    ENQUEUED = "enqueued"  #: it is in line, or waits to be: made, asked for again, or free to run
+    STARTED = "started"
+    PROGRESS = "progress"
+    COMPLETED = "completed"
+    RETRYING = "retrying"
+    FAILED = "failed"  #: for good
+    CANCELLED = "cancelled"
+    SNOOZED = "snoozed"
+    RELEASED = "released"
+    RESCUED = "rescued"  #: given back by a worker that died
+
+
 class Body(NamedTuple):
     """Payload and result as stored: JSON text, decoded only when somebody looks."""
 

@@ -33,6 +33,8 @@ from holdfast.errors import InvalidInput, JobNotFound, KeyConflict
 from holdfast.health import why_it_waits
 from holdfast.ids import parse_id
 from holdfast.job import Attempt, Job, Status
+from holdfast.results import Results
+from holdfast.task import Task
 
 PAGE = 100
 BATCH = 500  # jobs that one transaction changes, of all that match a filter
@@ -43,24 +45,29 @@ _Act = Callable[[Sequence[Job], Collection[Status]], Script[list[str]]]
 _Batch = tuple[list[Job], list[str], str | None]  # jobs seen, ids changed, where to go on
 
 
-class Jobs:
+class Jobs(Results):
     """The filters are `status` (one or several), `type`, `prefix` (of the type), `queue`, `key`,
     `worker_id`, `entity`, `since` and `until` (by the time of creation). What is given must all hold;
     `limit` bounds how many are searched or changed. Every verb also runs in a caller's transaction:
     `tx=`."""
 
     def __init__(
-        self, runner: Runner, *, keep: Callable[[str], float], aging: float | None
+        self,
+        runner: Runner,
+        *,
+        keep: Callable[[str], float],
+        aging: float | None,
+        tasks: Mapping[str, Task[Any, Any]],
     ) -> None:
         """`keep`: how long cancelled jobs of a task are kept. `aging`: as the application is set."""
-        self._runner = runner
+        super().__init__(runner, tasks)
         self._dialect = runner.engine.dialect
         self._keep = keep
         self._aging = aging
 
     def on(self, runner: Runner) -> "Jobs":
         """The same of another database."""
-        return Jobs(runner, keep=self._keep, aging=self._aging)
+        return Jobs(runner, keep=self._keep, aging=self._aging, tasks=self._tasks)
 
     # looking
 

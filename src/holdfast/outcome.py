@@ -14,7 +14,7 @@ from typing import Any, NamedTuple, assert_never
 from holdfast import recurrence
 from holdfast.codec import encode_error
 from holdfast.duration import Duration, seconds
-from holdfast.job import Job, NewJob, Status
+from holdfast.job import EventKind, Job, NewJob, Status
 from holdfast.value import value
 
 WEEK = (
@@ -67,6 +67,27 @@ class Finish:
     @property
     def is_run_of_recurring(self) -> bool:
         return self.recur is not None and self.recur.ran
+
+
+_KINDS = {
+    Outcome.COMPLETED: EventKind.COMPLETED,
+    Outcome.RETRY_LATER: EventKind.RETRYING,
+    Outcome.CRASHED: EventKind.RETRYING,
+    Outcome.FAILED: EventKind.FAILED,
+    Outcome.STOPPED: EventKind.CANCELLED,
+    Outcome.SNOOZED: EventKind.SNOOZED,
+    Outcome.RELEASED: EventKind.RELEASED,
+}
+
+
+def kind_of(finish: Finish) -> EventKind:
+    """What a finish is to those who listen."""
+    if finish.recur is None:
+        return _KINDS[finish.outcome]
+    if finish.error is not None:  # a run that is followed by another
+        return EventKind.RETRYING
+    stopped = finish.recur.stopped or not finish.recur.ran
+    return EventKind.CANCELLED if stopped else EventKind.COMPLETED
 
 
 class Applied(StrEnum):

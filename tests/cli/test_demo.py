@@ -12,8 +12,8 @@ from holdfast import Holdfast
 from holdfast.cli.board import Board, Record
 from holdfast.clock import FakeClock
 from holdfast.demo import tasks
-from holdfast.events import Event, EventKind
-from holdfast.job import Status
+from holdfast.events import Event
+from holdfast.job import EventKind, Status
 from tests.cli.command import Command, process
 from tests.conftest import Database
 from tests.support.jobs import in_status, running

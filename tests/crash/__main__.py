@@ -33,6 +33,7 @@ NAMES = (
     "limits",
     "recurring",
     "chains",
+    "followers",
 )
 
 

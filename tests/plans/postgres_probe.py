@@ -18,10 +18,15 @@ from tests.plans.cases import Case
 from tests.plans.explained import Explained, Spied
 from tests.plans.world import World
 
-GROWING = ("jobs", "attempts", "edges")
+GROWING = ("jobs", "attempts", "edges", "events")
 EXPLAIN = "EXPLAIN (FORMAT JSON) "
 ANALYZE = "EXPLAIN (ANALYZE, BUFFERS, TIMING OFF, FORMAT JSON) "
-_PRIMARY = {"pkey": "id", "attempts_pkey": "attempts", "edges_pkey": "edges"}
+_PRIMARY = {
+    "pkey": "id",
+    "attempts_pkey": "attempts",
+    "edges_pkey": "edges",
+    "events_pkey": "events",
+}
 _PLACE = re.compile(r"%\((\w+)\)s")
 
 Params = Mapping[str, Any]

@@ -28,6 +28,7 @@ SORTS = {
     "parents": "whom one job waits for",
     "edges": "whom some jobs wait for",
     "workflows": "a page",
+    "emit": "what it is given",
     "totals": "the roll-ups of a window, by task",
     "shares": "the roll-ups of a window, by worker",
 }
@@ -40,6 +41,7 @@ EDGES = ("holdfast_edges", "edges")
 LITTLE = (
     *("holdfast_workers", "dead", "holdfast_queues", "kept", "json_each", "wanted", "CONSTANT"),
     *("seen", "names", "best", "holdfast_limits", "limits", "few", "holdfast_hooks", "look"),
+    *("holdfast_outbox", "holdfast_followers", "sqlite_sequence", "told"),
 )
 _LINE = re.compile(
     r"(SCAN|SEARCH) (?:TABLE )?(\S+)(?: USING (?:COVERING )?(?:INDEX (\S+)|(PRIMARY KEY)))?"

@@ -287,6 +287,10 @@ def _fill_rest(execute: Callable[[str], object], world: World, prefix: str, now:
     )
     execute(f"{attempts} VALUES {tired}")
     _fill_rollups(execute, world, prefix)
+    execute(
+        f"INSERT INTO {prefix}events (at, job_id, kind, data) SELECT {now}, id, 'enqueued', '{{}}'"
+        f" FROM {prefix}jobs LIMIT {world.size // 50}"
+    )
 
 
 def _fill_rollups(execute: Callable[[str], object], world: World, prefix: str) -> None:

@@ -105,6 +105,8 @@ def execute(engine: Engine, sql: str, **params: Any) -> list[tuple[Any, ...]]:
         "hooks",
         "workflows",
         "edges",
+        "events",
+        "followers",
     )
     if hasattr(engine, "path"):
         import sqlite3

@@ -5,7 +5,7 @@ import dataclasses
 from holdfast.clock import FakeClock
 from holdfast.engine.inspection import FIRST_ID
 from holdfast.engine.postgres.bounds import Bounds
-from holdfast.engine.postgres.engine import PostgresDialect
+from holdfast.engine.postgres.dialect import PostgresDialect
 from holdfast.engine.verbs import new_to_job
 from holdfast.job import Job
 from tests.support.jobs import new

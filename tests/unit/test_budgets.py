@@ -38,6 +38,7 @@ PUBLIC_NAMES = [
     "InvalidTransition",
     "InvalidURL",
     "Job",
+    "JobFailed",
     "JobNotFound",
     "KeyConflict",
     "Limit",

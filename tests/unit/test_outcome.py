@@ -8,7 +8,7 @@ import pytest
 
 from holdfast import Discard, InvalidInput, Retry, Snooze
 from holdfast.clock import FakeClock
-from holdfast.engine.sqlite.engine import SqliteDialect
+from holdfast.engine.sqlite.dialect import SqliteDialect
 from holdfast.engine.verbs import new_to_job
 from holdfast.job import TRANSITIONS, Job, Status
 from holdfast.outcome import (

@@ -16,8 +16,8 @@ from rich.text import Text
 
 from holdfast.cli.bars import bar, counts_line
 from holdfast.cli.output import age, clean
-from holdfast.events import Event, EventKind
-from holdfast.job import Job
+from holdfast.events import Event
+from holdfast.job import EventKind, Job
 from holdfast.stats import Stats
 
 SIDE_BY_SIDE = 110  # columns, from which on there is room for two panels in a row

@@ -19,8 +19,7 @@ from holdfast.app import Holdfast
 from holdfast.cli.board import Board, Record
 from holdfast.cli.output import Column, console, print_table
 from holdfast.errors import HoldfastError
-from holdfast.events import EventKind
-from holdfast.job import UNFINISHED
+from holdfast.job import UNFINISHED, EventKind
 from holdfast.stats import Stats
 
 FRAME = 0.25  # seconds between two pictures

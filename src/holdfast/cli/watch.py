@@ -1,7 +1,9 @@
 """`holdfast jobs watch`: jobs as they go, until they have ended."""
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from functools import partial
 from typing import Annotated, Any
 
 import typer
@@ -14,15 +16,19 @@ from holdfast.cli.bars import bars, counts_line
 from holdfast.cli.output import clean, console, iso, job_fields, print_json_line
 from holdfast.cli.target import SCHEMA, AppOption, JsonOption, SchemaOption, UrlOption, opened
 from holdfast.cli.verbs import Ids
+from holdfast.feed import Feed
 from holdfast.ids import parse_id
 from holdfast.job import FINISHED, Job, Status
 
 RUNNING_SHOWN = 200  # at the most, where no ids were given
+Rest = Callable[[], object]
 
 
 def watch(
     ids: Ids = None,
-    interval: Annotated[float, typer.Option(min=0.01, help="Seconds between two looks.")] = 0.25,
+    interval: Annotated[
+        float, typer.Option(min=0.01, help="Seconds between two looks, at the most.")
+    ] = 0.25,
     app: AppOption = None,
     url: UrlOption = None,
     schema: SchemaOption = SCHEMA,
@@ -37,13 +43,28 @@ def watch(
         watched = Watched(holdfast, [parse_id(id) for id in ids or []])
         out = console()
         try:
-            if as_json or not out.is_terminal:
-                _print_lines(watched, interval, as_json)
-            else:
-                _draw(watched, interval, out)
+            with _resting(watched, interval) as rest:
+                if as_json or not out.is_terminal:
+                    _print_lines(watched, rest, as_json)
+                else:
+                    _draw(watched, rest, out)
         except KeyboardInterrupt:
             raise typer.Exit(130) from None
     raise typer.Exit(1 if watched.any_did_not_complete else 0)
+
+
+@contextmanager
+def _resting(watched: "Watched", interval: float) -> Iterator[Rest]:
+    """What to do between two looks: of given jobs, wait until something happens to one of them."""
+    if not watched.ids:
+        yield partial(time.sleep, interval)
+        return
+    ids = frozenset(watched.ids)
+    feed = Feed(watched.holdfast.engine, None, None, lambda event: event.job_id in ids)
+    try:
+        yield partial(feed.take, interval)
+    finally:
+        feed.close()
 
 
 class Watched:
@@ -108,7 +129,7 @@ class Watched:
         )
 
 
-def _print_lines(watched: Watched, interval: float, as_json: bool) -> None:
+def _print_lines(watched: Watched, rest: Rest, as_json: bool) -> None:
     while True:
         for job in watched.look():
             if as_json:
@@ -122,7 +143,7 @@ def _print_lines(watched: Watched, interval: float, as_json: bool) -> None:
                 )
         if watched.all_have_ended:
             return
-        time.sleep(interval)
+        rest()
 
 
 def _whole(holdfast: Holdfast, job: Job) -> Job:
@@ -130,14 +151,14 @@ def _whole(holdfast: Holdfast, job: Job) -> Job:
     return found[0] if found else job
 
 
-def _draw(watched: Watched, interval: float, out: Console) -> None:
+def _draw(watched: Watched, rest: Rest, out: Console) -> None:
     with Live(console=out, auto_refresh=False, transient=False) as live:
         while True:
             watched.look()
             live.update(_picture(watched, out), refresh=True)
             if watched.all_have_ended:
                 return
-            time.sleep(interval)
+            rest()
 
 
 def _picture(watched: Watched, out: Console) -> RenderableType:

@@ -285,8 +285,14 @@ class Engine(Inspector, Protocol):
     def pause(self, queue: str, paused: bool) -> None:
         """Pause a queue or let it go on: nothing of a paused queue is claimed."""
 
-    def wakeups(self) -> Wakeups:
-        """A new subscription to hints; close it."""
+    def wakeups(self, *, events: bool = False) -> Wakeups:
+        """A new subscription to hints; close it. `events`: hints that there are new ones of these."""
+
+    def is_followed(self) -> bool:
+        """Does somebody follow events? (As it was within the last 5 s.)"""
+
+    def prune_events(self) -> int:
+        """Forget some of the events that nobody needs; how many."""
 
     def adopt(self, tx: Any) -> Transaction:
         """Recognise a caller's open transaction, or refuse it with the reason."""

@@ -33,6 +33,7 @@ from holdfast.engine import (
     limiting,
     liveness,
     metering,
+    outbox,
     retention,
     verbs,
 )
@@ -151,6 +152,18 @@ class BaseEngine(Fetching):
             lambda: flows.abandoned(self.dialect, self._flows_to, limit), write=True
         )
         self.run(lambda: flows.prune(self.dialect, limit), write=True)
+
+    def is_followed(self) -> bool:
+        """Does somebody follow events?"""
+        audience = self.dialect.audience
+        if audience.is_stale:
+            self.run(lambda: outbox.look(self.dialect), write=False)
+        return audience.listens
+
+    def prune_events(self) -> int:
+        if not self.run(outbox.is_kept, write=False):
+            return 0
+        return self.run(lambda: outbox.prune(self.dialect, outbox.PRUNED), write=True)
 
     def hint(self, queues: frozenset[str]) -> None:
         """Where a commit does not tell others by itself, an engine does."""

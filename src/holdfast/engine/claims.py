@@ -9,8 +9,9 @@ from typing import Any, NamedTuple
 
 from holdfast.engine.dialect import Dialect
 from holdfast.engine.limiting import declare, peek, rooms, spend, turn, unpark
+from holdfast.engine.outbox import emit
 from holdfast.engine.script import Row, Run, Script
-from holdfast.job import Body, Job, Status
+from holdfast.job import Body, EventKind, Job, Status
 from holdfast.limits import QUEUE, Admitted, Candidate, Room, Rule, admit
 
 # What a claim reads of a job; the rest follows from the claim itself.
@@ -57,6 +58,7 @@ def claim(
     reply = yield (Run("claim", params) if len(wanted) == 1 else Run("claim_types", params))
     jobs = [_job(dialect, row, worker, dialect.moment(row[_STARTED]), bump=0) for row in reply.rows]
     jobs.sort(key=order_of_running)  # RETURNING promises no order
+    yield from emit(dialect, EventKind.STARTED, [job.id for job in jobs])
     return jobs
 
 
@@ -73,6 +75,7 @@ def _take(dialect: Dialect, rows: Sequence[Row], params: Mapping[str, Any]) -> S
     ids = json.dumps([row[0] for row in rows])
     reply = yield Run("take", {"now": params["now"], "worker": params["worker"], "ids": ids})
     started = dialect.moment(reply.rows[0][1] if reply.rows else params["now"])
+    yield from emit(dialect, EventKind.STARTED, [row[0] for row in rows])
     return [_job(dialect, row, params["worker"], started, bump=1) for row in rows]
 
 
@@ -253,6 +256,7 @@ def _take_limited(
     reply = yield Run("take_limited", given, batch, tell="id")
     started = dialect.moment(reply.rows[0][1] if dialect.claims_in_one else params["now"])
     crowded = crowd is not None
+    yield from emit(dialect, EventKind.STARTED, [one.row[0] for one in taken])
     return [
         _job(
             dialect,

@@ -6,9 +6,11 @@ from datetime import datetime
 from functools import lru_cache
 from typing import Any, Protocol
 
+from holdfast.clock import Clock
 from holdfast.engine.script import Run, Script
 
 MICRO = 1_000_000
+_BEAT = 5.0
 
 
 class Dialect(Protocol):
@@ -23,9 +25,32 @@ class Dialect(Protocol):
     def moment(self, value: Any) -> datetime:
         """A moment, from a column."""
 
+    audience: "Audience"
     bodies_apart: bool  #: payloads and results have tables of their own
     hints_by_the_way: bool  #: an insert can hint at one queue itself
     claims_in_one: bool  #: one statement finds jobs and makes them running
+
+
+class Audience:
+    """Whether somebody follows events, as far as is known here: looked up at most every 5 s."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._until = float("-inf")
+        self.listens = False
+
+    @property
+    def is_stale(self) -> bool:
+        return self._clock.monotonic() >= self._until
+
+    @property
+    def is_silent(self) -> bool:
+        """Nobody does, for certain."""
+        return not (self.listens or self.is_stale)
+
+    def learn(self, listens: bool) -> None:
+        self.listens = listens
+        self._until = self._clock.monotonic() + _BEAT
 
 
 def wake(queues: Iterable[str]) -> Script[None]:

@@ -7,10 +7,11 @@ from typing import Any
 
 from holdfast.engine.dialect import MICRO, Dialect
 from holdfast.engine.limiting import release
+from holdfast.engine.outbox import emit
 from holdfast.engine.script import Row, Run, Script
 from holdfast.engine.verbs import insert
-from holdfast.job import FINISHED, TRANSITIONS, Claim, Status
-from holdfast.outcome import Applied, Finish, Outcome
+from holdfast.job import FINISHED, TRANSITIONS, Claim, EventKind, Status
+from holdfast.outcome import Applied, Finish, Outcome, kind_of
 
 _TARGETS = {outcome: Status(TRANSITIONS[outcome].target or "") for outcome in Outcome}
 _GIVEN_BACK = frozenset({Outcome.SNOOZED, Outcome.RELEASED, Outcome.CRASHED})
@@ -51,12 +52,23 @@ def finish(
     if kept:
         rows = [_attempt_row(dialect, finish, now) for finish in kept]
         yield Run("record_attempts", {"now": now}, rows)
+    yield from _tell(dialect, applied)
     chained = [job for finish in applied for job in finish.enqueue]
     if chained:
         yield from insert(dialect, chained, hint={job.queue for job in chained})
     if not tx and not dialect.claims_in_one:
         yield from release(dialect, freed(finishes, results))
     return results
+
+
+def _tell(dialect: Dialect, finishes: Sequence[Finish]) -> Script[None]:
+    if dialect.audience.is_silent:
+        return
+    ended: dict[EventKind, list[str]] = {}
+    for finish in finishes:
+        ended.setdefault(kind_of(finish), []).append(finish.id)
+    for kind, ids in ended.items():
+        yield from emit(dialect, kind, ids)
 
 
 def freed(finishes: Sequence[Finish], results: Mapping[Claim, Applied]) -> Mapping[str, int]:

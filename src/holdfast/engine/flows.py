@@ -13,11 +13,12 @@ from typing import Any, NamedTuple
 from holdfast import graph
 from holdfast.engine.dialect import MICRO, Dialect, wake
 from holdfast.engine.inspection import FIRST_ID, columns_to_job
+from holdfast.engine.outbox import emit
 from holdfast.engine.script import Row, Run, Script
 from holdfast.engine.values import Parent, WorkflowInfo
 from holdfast.engine.verbs import cancel, insert
 from holdfast.graph import Settled, Standing, Verdict
-from holdfast.job import CALLBACK, FINISHED, UNFINISHED, Job, NewJob, Status
+from holdfast.job import CALLBACK, FINISHED, UNFINISHED, EventKind, Job, NewJob, Status
 from holdfast.outcome import WEEK
 
 LOOK = 1000  # jobs looked at, at a time
@@ -71,6 +72,7 @@ def _follow(dialect: Dialect, rows: Sequence[Row]) -> Script[tuple[list[str], in
     freed: list[Row] = []
     if touched:
         freed = (yield Run("free", {"now": now, "ids": json.dumps(sorted(touched))})).rows
+        yield from emit(dialect, EventKind.ENQUEUED, [id for id, _ in freed])
     yield Run("see", {}, [{"id": id, "status": status} for id, _, status, _ in rows])
     return [queue for _, queue in freed], len(doomed)
 
@@ -85,7 +87,8 @@ def _settle(ids: Sequence[str], which: frozenset[str]) -> Script[list[Settled]]:
 def _drop(dialect: Dialect, reasons: Mapping[str, str]) -> Script[None]:
     now, keep = dialect.now(), round(WEEK * MICRO)
     rows = [{"now": now, "id": id, "error": reasons[id], "keep": keep} for id in sorted(reasons)]
-    yield Run("drop", {"now": now}, rows)
+    dropped = (yield Run("drop", {"now": now}, rows, tell="id")).rows
+    yield from emit(dialect, EventKind.CANCELLED, [row[0] for row in dropped])
 
 
 def _conclude(dialect: Dialect, workflows: Sequence[str]) -> Script[list[str]]:
@@ -112,7 +115,9 @@ def _conclude(dialect: Dialect, workflows: Sequence[str]) -> Script[list[str]]:
     if not verdicts[Verdict.RUN]:
         return []
     ids = json.dumps(sorted(verdicts[Verdict.RUN]))
-    return [queue for _, queue in (yield Run("free", {"now": now, "ids": ids})).rows]
+    freed = (yield Run("free", {"now": now, "ids": ids})).rows
+    yield from emit(dialect, EventKind.ENQUEUED, [id for id, _ in freed])
+    return [queue for _, queue in freed]
 
 
 def stirred(limit: int) -> Script[list[str]]:
@@ -148,6 +153,7 @@ def retry(dialect: Dialect, workflow: str) -> Script[int]:
     reopened = (yield Run("reopen", params)).rows
     if reopened:
         yield Run("unsettle", {"ids": json.dumps([row[0] for row in reopened])})
+        yield from emit(dialect, EventKind.ENQUEUED, [row[0] for row in reopened])
         yield from wake(queue for _, queue, status in reopened if status == Status.PENDING)
     yield from advance(dialect, [workflow])
     return len(reopened)

@@ -6,9 +6,10 @@ from collections.abc import Sequence
 from holdfast.engine.dialect import MICRO, Dialect, wake
 from holdfast.engine.inspection import columns_to_job
 from holdfast.engine.limiting import release
+from holdfast.engine.outbox import emit
 from holdfast.engine.script import Run, Script
 from holdfast.engine.values import Beat, Held, Report, Seen, Swept
-from holdfast.job import Claim
+from holdfast.job import Claim, EventKind
 
 
 def sweep(dialect: Dialect, dead: Sequence[Seen], limit: int, keep: float) -> Script[Swept]:
@@ -25,6 +26,7 @@ def sweep(dialect: Dialect, dead: Sequence[Seen], limit: int, keep: float) -> Sc
     params = {"now": now, "limit": limit, "keep": round(keep * MICRO)}
     reply = yield Run("rescue", params)
     rescued = [columns_to_job(dialect, row) for row in reply.rows]
+    yield from emit(dialect, EventKind.RESCUED, [job.id for job in rescued])
     yield from wake(job.queue for job in rescued)
     yield from release(dialect, Counter(job.limit_key for job in rescued if job.limit_key))
     return Swept(buried, rescued)
@@ -40,7 +42,9 @@ def sentence(claim: Claim, verdict: str) -> Script[None]:
 
 def report(dialect: Dialect, reports: Sequence[Report]) -> Script[None]:
     now = dialect.now()
-    yield Run("report", {"now": now}, [{"now": now, **one._asdict()} for one in reports])
+    rows = [{"now": now, **one._asdict()} for one in reports]
+    changed = (yield Run("report", {"now": now}, rows, tell="id")).rows
+    yield from emit(dialect, EventKind.PROGRESS, [row[0] for row in changed])
 
 
 def beat(dialect: Dialect, worker: str, info: str) -> Script[Beat]:

@@ -22,6 +22,7 @@ FILES = (
     "workflows.sql",
     "metrics.sql",
     "retention.sql",
+    "events.sql",
 )
 # A job of a workflow that has ended, waits for others, or was retried, and was not looked at since. (An
 # index is found by the same words.)

@@ -11,10 +11,11 @@ from holdfast.clock import to_microseconds
 from holdfast.engine.dialect import MICRO, Dialect, wake
 from holdfast.engine.inspection import get
 from holdfast.engine.limiting import AT_ONCE, release, unpark
+from holdfast.engine.outbox import emit
 from holdfast.engine.script import Reply, Run, Script
 from holdfast.engine.values import Edit, Promoted
 from holdfast.errors import DatabaseBusy, KeyConflict
-from holdfast.job import FINISHED, Body, Job, NewJob, Status
+from holdfast.job import FINISHED, Body, EventKind, Job, NewJob, Status
 
 _PLAIN, _SPECIAL = frozenset({"plain"}), frozenset({"special"})
 _TRIES = 50  # a key that changes hands this often while we look is another's bug
@@ -41,6 +42,7 @@ def _insert(dialect: Dialect, jobs: Sequence[NewJob], hint: frozenset[str]) -> S
     yield from _edges(jobs)
     if reply.changed == len(jobs):
         yield from _payloads(dialect, rows)
+        yield from tell(dialect, jobs)
         return _inserted(dialect, jobs, now, reply)
     yield from wake(hint)  # what is replaced or found below was not inserted
     present = yield Run("present", {"ids": json.dumps([job.id for job in jobs])})
@@ -49,12 +51,24 @@ def _insert(dialect: Dialect, jobs: Sequence[NewJob], hint: frozenset[str]) -> S
     settled: list[Job] = []
     for job in jobs:
         if job.id in there:
-            settled += [
-                dataclasses.replace(j, created=True) for j in (yield from get(dialect, [job.id]))
-            ]
+            found = yield from get(dialect, [job.id])
+            settled += [dataclasses.replace(one, created=True) for one in found]
+            yield from tell(dialect, [one for one in found if _is_new(dialect, one, reply, now)])
         else:
             settled.append((yield from _settle(dialect, job)))
     return settled
+
+
+def _is_new(dialect: Dialect, job: Job, reply: Reply, now: Any) -> bool:
+    """It was not there before: sent again, a job is not told of again."""
+    if dialect.claims_in_one:
+        return any(row[0] == job.id for row in reply.rows)
+    return job.created_at == dialect.moment(now)
+
+
+def tell(dialect: Dialect, jobs: Sequence[NewJob | Job]) -> Script[None]:
+    """Of jobs that are in line now."""
+    yield from emit(dialect, EventKind.ENQUEUED, [job.id for job in jobs])
 
 
 def _kind(jobs: Sequence[NewJob]) -> frozenset[str]:
@@ -71,6 +85,7 @@ def _settle(dialect: Dialect, job: NewJob) -> Script[Job]:
             reply = yield Run("insert", {"now": now}, rows, _kind([job]))
             if reply.changed:
                 yield from _payloads(dialect, rows)
+                yield from tell(dialect, [job])
                 return _inserted(dialect, [job], now, reply)[0]
             continue
         id, status = holder.rows[0]
@@ -83,6 +98,7 @@ def _settle(dialect: Dialect, job: NewJob) -> Script[Job]:
             reply = yield Run("replace", {"now": dialect.now()}, [_replacement(dialect, job, id)])
             if not reply.rows:
                 continue
+            yield from emit(dialect, EventKind.ENQUEUED, [id])
         found = yield from get(dialect, [id])
         if found and found[0].status not in FINISHED:
             return found[0]
@@ -230,7 +246,9 @@ def cancel(
     params = {"now": dialect.now(), **_only(only)}
     ages = keep if isinstance(keep, Mapping) else dict.fromkeys(ids, keep)
     rows = [{**params, "job_id": id, "keep": round(ages[id] * MICRO)} for id in sorted(ids)]
-    return [row[0] for row in (yield Run("cancel", params, rows, _fence(only))).rows]
+    cancelled = [row[0] for row in (yield Run("cancel", params, rows, _fence(only))).rows]
+    yield from emit(dialect, EventKind.CANCELLED, cancelled, final=True)  # what runs has not ended
+    return cancelled
 
 
 def retry(dialect: Dialect, ids: Sequence[str], only: Collection[Status] = ()) -> Script[list[str]]:
@@ -238,6 +256,7 @@ def retry(dialect: Dialect, ids: Sequence[str], only: Collection[Status] = ()) -
     rows = [{**params, "job_id": id} for id in sorted(ids)]
     reply = yield Run("retry", params, rows, _fence(only))
     yield from wake(row[1] for row in reply.rows)
+    yield from emit(dialect, EventKind.ENQUEUED, [row[0] for row in reply.rows])
     return [row[0] for row in reply.rows]
 
 
@@ -272,6 +291,7 @@ def edit(dialect: Dialect, id: str, change: Edit) -> Script[list[str]]:
     }
     reply = yield Run("edit", params)
     yield from wake(row[1] for row in reply.rows)
+    yield from emit(dialect, EventKind.ENQUEUED, [row[0] for row in reply.rows])
     return [row[0] for row in reply.rows]
 
 

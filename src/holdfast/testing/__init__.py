@@ -15,10 +15,10 @@ from unittest import mock
 
 from holdfast.app import Holdfast
 from holdfast.clock import Clock, FakeClock
-from holdfast.errors import InvalidArguments, InvalidInput
+from holdfast.errors import InvalidArguments, InvalidInput, JobFailed
 from holdfast.job import WAITING, Job
 from holdfast.task import Task
-from holdfast.testing.draining import JobFailed, adrain, drain
+from holdfast.testing.draining import adrain, drain
 from holdfast.testing.inline import Inline
 
 __all__ = ["FakeClock", "Inline", "JobFailed", "adrain", "drain", "enqueued", "temporary"]

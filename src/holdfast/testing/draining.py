@@ -13,7 +13,7 @@ from typing import Any
 from holdfast.app import Holdfast
 from holdfast.context import Context
 from holdfast.engine import Report, Seen
-from holdfast.errors import HoldfastError
+from holdfast.errors import HoldfastError, JobFailed
 from holdfast.job import Job
 from holdfast.middleware import Middleware
 from holdfast.outcome import Applied, Ended, Finish, Returned
@@ -27,10 +27,6 @@ from holdfast.worker.tally import Tally
 from holdfast.worker.threads import Threads
 
 RUNS = 1000  #: of one drain, until it is taken to go on for ever
-
-
-class JobFailed(HoldfastError):
-    """A run failed without an exception of its handler: its payload, its result or a hook was bad."""
 
 
 def drain(app: Holdfast, *, raise_errors: bool = True, limit: int = RUNS) -> list[Job]:
@@ -161,7 +157,7 @@ class _Drain:
             return
         job = execution.job
         if error is None:
-            raise JobFailed(f"job {job.id} ({job.type}): {finish.error}")
+            raise JobFailed(f"job {job.id} ({job.type}): {finish.error}", job)
         error.add_note(f"raised by job {job.id} ({job.type}), attempt {job.attempts}")
         raise error
 

@@ -12,12 +12,12 @@ from unittest import mock
 
 from holdfast.app import Holdfast
 from holdfast.context import Context
+from holdfast.errors import JobFailed
 from holdfast.job import Body, Job, NewJob, Status
 from holdfast.middleware import Middleware, wrap_arun, wrap_enqueue
 from holdfast.options import Options
 from holdfast.outcome import Raised, Returned
 from holdfast.task import Task
-from holdfast.testing.draining import JobFailed
 from holdfast.testing.loops import await_on
 from holdfast.worker.execution import Execution
 from holdfast.worker.runner import call_here, returned

@@ -6,32 +6,14 @@ from collections.abc import Sequence
 
 from holdfast.engine import Engine, Report, Swept
 from holdfast.errors import HoldfastError
-from holdfast.events import Event, EventKind, Listeners
-from holdfast.job import Job
-from holdfast.outcome import Finish, Outcome
+from holdfast.events import Event, Listeners
+from holdfast.job import EventKind, Job
+from holdfast.outcome import Finish, Outcome, kind_of
 from holdfast.worker.execution import Execution
 from holdfast.worker.pruning import Work
 from holdfast.worker.tally import Tally
 
 logger = logging.getLogger("holdfast.worker")
-
-_KINDS = {
-    Outcome.COMPLETED: EventKind.COMPLETED,
-    Outcome.RETRY_LATER: EventKind.RETRYING,
-    Outcome.CRASHED: EventKind.RETRYING,
-    Outcome.FAILED: EventKind.FAILED,
-    Outcome.STOPPED: EventKind.CANCELLED,
-    Outcome.SNOOZED: EventKind.SNOOZED,
-    Outcome.RELEASED: EventKind.RELEASED,
-}
-
-
-def _recurring(finish: Finish) -> EventKind:
-    """Of a run that is followed by another."""
-    if finish.error is not None:
-        return EventKind.RETRYING
-    stopped = finish.recur is not None and (finish.recur.stopped or not finish.recur.ran)
-    return EventKind.CANCELLED if stopped else EventKind.COMPLETED
 
 
 class Herald:
@@ -52,7 +34,7 @@ class Herald:
         if finish.error is not None:
             level = logging.ERROR if finish.outcome is Outcome.FAILED else logging.WARNING
             logger.log(level, "job %s (%s) %s: %s", job.id, job.type, finish.outcome, finish.error)
-        kind = _recurring(finish) if finish.recur is not None else _KINDS[finish.outcome]
+        kind = kind_of(finish)
         if self._listeners.wants(kind):
             self._listeners.tell(
                 Event(

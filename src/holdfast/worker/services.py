@@ -9,6 +9,7 @@ from collections.abc import Callable, Collection
 from pathlib import Path
 
 from holdfast.engine import Engine
+from holdfast.engine.outbox import PRUNED as EVENTS_PRUNED
 from holdfast.errors import HoldfastError
 from holdfast.job import Claim, Status
 from holdfast.worker.workdir import sweep_workdirs
@@ -21,6 +22,7 @@ WORKFLOWS = 100  # looked at at a time
 _EVERY = 60.0
 _ADVANCE = 2.0
 _REPAIR = 5.0
+_EVENTS = 5.0
 
 
 class Services:
@@ -87,6 +89,7 @@ class Housekeeping:
             "advancing": self.advance,
             "forgetting": self.forget,
             "clearing": self.clear,
+            "events": self.prune_events,
         }
 
     def repair(self) -> float:
@@ -110,6 +113,9 @@ class Housekeeping:
     def clear(self) -> float:
         """Old figures, a minute of them at a time."""
         return 0.05 if self._engine.prune_rollups() else _EVERY
+
+    def prune_events(self) -> float:
+        return 0.05 if self._engine.prune_events() >= EVENTS_PRUNED else _EVENTS
 
     def sweep(self) -> float:
         swept = sweep_workdirs(self._workdir, self._living)

@@ -5,10 +5,10 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import nullcontext
-from datetime import UTC, datetime
 from typing import Any
 
 import psycopg
+from psycopg.pq import TransactionStatus
 from psycopg.rows import tuple_row
 
 from holdfast.clock import Clock
@@ -28,8 +28,9 @@ from holdfast.engine.postgres.connection import (
 )
 from holdfast.engine.postgres.connections import Connections
 from holdfast.engine.postgres.copying import COPY, COPY_FROM, copy_row, is_plain
+from holdfast.engine.postgres.dialect import PostgresDialect
 from holdfast.engine.postgres.doctor import Examined
-from holdfast.engine.postgres.wakeups import Herald, PostgresWakeups
+from holdfast.engine.postgres.wakeups import Herald, PostgresWakeups, channel
 from holdfast.engine.script import Reply, Run, Script, T, drive
 from holdfast.engine.statements import Statements, qualified
 from holdfast.engine.transaction import aunwrap, unwrap
@@ -48,28 +49,8 @@ from holdfast.outcome import Applied, Finish
 PACKAGE = "holdfast.engine.postgres"
 GROUP = 200  # enqueues that share a commit at the most
 _REQUEUES = frozenset({"promote", "rescue", "retry", "replace", "unpark", "move_schedule"})
+_EVENTS = frozenset({"events"})
 _SCHEMA = re.compile(r"[a-z_][a-z0-9_]{0,50}")
-
-
-class PostgresDialect:
-    """Times are the server's, unless a clock rules; as parameters they are ISO text."""
-
-    bodies_apart = False
-    claims_in_one = True
-    hints_by_the_way = True
-
-    def __init__(self, clock: Clock) -> None:
-        self._clock = clock
-
-    def now(self) -> str | None:
-        return self._clock.now().isoformat() if self._clock.rules_the_database else None
-
-    def time(self, moment: datetime) -> str:
-        return moment.isoformat()
-
-    def moment(self, value: Any) -> datetime:
-        moment = datetime.fromisoformat(value) if isinstance(value, str) else value
-        return moment if moment.tzinfo is UTC else moment.astimezone(UTC)
 
 
 class PostgresEngine(Examined):
@@ -107,6 +88,7 @@ class PostgresEngine(Examined):
         self._connections: Connections | None = None
         self._vital: Connections
         self._herald = Herald(self._tell)
+        self._bell = Herald(self._ring)
         self._subscribers: list[PostgresWakeups] = []
         self._bounds = Bounds()
         self._beginning = dict(zip(("rank", "run_at", "id"), BEGINNING, strict=True))
@@ -140,6 +122,7 @@ class PostgresEngine(Examined):
         if connections is None:
             return
         self._herald.close()
+        self._bell.close()
         for subscriber in list(self._subscribers):
             subscriber.close()
         connections.close()
@@ -228,6 +211,11 @@ class PostgresEngine(Examined):
         return drive(script(), lambda run: self._perform(connection, run))
 
     def _perform(self, connection: Connection, run: Run) -> Reply:
+        if run.name == "emit" and connection.info.transaction_status == TransactionStatus.IDLE:
+            return Reply([], 0)  # nobody followed when this began: without a transaction around it
+        if run.name == "ring" and not self._bell.due(_EVENTS):
+            self._bell.later(_EVENTS)
+            return Reply([], 0)
         reply = perform(connection, self._statements, run)
         # What goes back in line may belong in front of what was claimed.
         requeued = run.name in _REQUEUES and reply.rows
@@ -288,7 +276,7 @@ class PostgresEngine(Examined):
             return verbs.insert(self.dialect, jobs, hint=at_once)
 
         # One statement commits itself, without a transaction around it.
-        inserted = self.run(script, write=not plain)
+        inserted = self.run(script, write=not plain or self.is_followed())
         self._herald.later(queues - at_once)
         return inserted
 
@@ -304,6 +292,7 @@ class PostgresEngine(Examined):
                     for job in jobs:
                         copy.write_row(copy_row(job, now))
                 self._drive(connection, lambda: wake(at_once))
+                self._drive(connection, lambda: verbs.tell(self.dialect, jobs))
             return [verbs.new_to_job(self.dialect, job, "pending", now, now) for job in jobs]
 
         try:
@@ -322,7 +311,8 @@ class PostgresEngine(Examined):
             finish.error is None and not finish.enqueue and finish.recur is None
             for finish in finishes
         )
-        results = self.run(lambda: finishing.finish(self.dialect, finishes), write=not plain)
+        write = not plain or self.is_followed()
+        results = self.run(lambda: finishing.finish(self.dialect, finishes), write=write)
         self._release(finishing.freed(finishes, results))
         return results
 
@@ -353,9 +343,10 @@ class PostgresEngine(Examined):
         self, queue: str, limit: int, worker: str, wanted: Sequence[dict[str, Any]]
     ) -> list[Job]:
         began = time.monotonic()
-        # One statement, which commits itself: no transaction around it.
+        # One statement, which commits itself: no transaction around it, unless somebody follows.
+        write = self.is_followed()
         jobs = self.run(
-            lambda: claims.claim(self.dialect, queue, limit, worker, wanted), write=False
+            lambda: claims.claim(self.dialect, queue, limit, worker, wanted), write=write
         )
         if self._bounds.looked_at_everything(wanted):
             self._bounds.took(time.monotonic() - began)
@@ -378,10 +369,15 @@ class PostgresEngine(Examined):
     def _tell(self, queues: Iterable[str]) -> None:
         self.run(lambda: wake(queues), write=False)
 
-    def wakeups(self) -> PostgresWakeups:
+    def _ring(self, _: Iterable[str]) -> None:
+        self._on_connection(lambda own: perform(own, self._statements, Run("ring", {})))
+
+    def wakeups(self, *, events: bool = False) -> PostgresWakeups:
         self._open()
         connect = None if self._pooler else self._connect
-        subscriber = PostgresWakeups(connect, self.schema, self._subscribers.remove)
+        subscriber = PostgresWakeups(
+            connect, channel(self.schema, events), self._subscribers.remove
+        )
         self._subscribers.append(subscriber)
         return subscriber
 

@@ -495,7 +495,8 @@ UPDATE {schema}.jobs
                              FROM {schema}.jobs AS held
                             WHERE held.id = ANY(ARRAY(SELECT wanted.id FROM json_to_recordset(:batch::json) AS wanted (id uuid)))
                             ORDER BY held.id
-                              FOR UPDATE SKIP LOCKED));
+                              FOR UPDATE SKIP LOCKED))
+RETURNING jobs.id::text;
 
 -- name: cancel
 -- Cancel what waits; ask what runs to stop.

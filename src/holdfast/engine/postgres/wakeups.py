@@ -25,9 +25,9 @@ _RECONNECT = 1.0
 _PING = 30.0
 
 
-def channel(schema: str) -> str:
-    """As in statements.sql, `wake`."""
-    return f"{schema}_wake"
+def channel(schema: str, events: bool = False) -> str:
+    """As in statements.sql, `wake`, and in events.sql, `ring`."""
+    return f"{schema}_events" if events else f"{schema}_wake"
 
 
 class Herald:
@@ -99,11 +99,11 @@ class PostgresWakeups:
     def __init__(
         self,
         connect: Callable[[], Connection] | None,
-        schema: str,
+        channel: str,
         on_close: Callable[["PostgresWakeups"], None],
     ) -> None:
         self._connect = connect
-        self._channel = channel(schema)
+        self._channel = channel
         self._on_close = on_close
         self._connection: Connection | None = None
         self._retry_at = 0.0

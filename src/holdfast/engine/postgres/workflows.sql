@@ -96,7 +96,8 @@ UPDATE {schema}.jobs
  WHERE jobs.id = new.id
    AND jobs.id = ANY(ARRAY(SELECT wanted.id FROM json_to_recordset(:batch::json) AS wanted (id uuid)))
    AND COALESCE(jobs.status, '') IN ({drop})
-   AND jobs.limit_key IS NULL;
+   AND jobs.limit_key IS NULL
+RETURNING jobs.id::text;
 
 -- name: state
 -- How workflows stand: is a job unfinished, has one failed, was one cancelled? Callbacks (@) do not count.

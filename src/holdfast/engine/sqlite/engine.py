@@ -5,13 +5,12 @@ import sqlite3
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from datetime import datetime
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 from urllib.parse import parse_qsl, unquote, urlsplit
 
-from holdfast.clock import Clock, from_microseconds, to_microseconds
+from holdfast.clock import Clock
 from holdfast.engine import Transaction, migrate, verbs
 from holdfast.engine.claims import CLAIMED
 from holdfast.engine.group import GroupCommit, Request
@@ -20,6 +19,7 @@ from holdfast.engine.script import Reply, Run, Script, T, drive
 from holdfast.engine.sqlite import transaction
 from holdfast.engine.sqlite.checkpoint import Checkpoints
 from holdfast.engine.sqlite.connection import connect, perform, translate
+from holdfast.engine.sqlite.dialect import SqliteDialect
 from holdfast.engine.sqlite.doctor import Examined
 from holdfast.engine.sqlite.filesystem import refuse_network
 from holdfast.engine.sqlite.turn import Turns
@@ -53,26 +53,6 @@ class Work(NamedTuple):
     jobs: Sequence[NewJob] = ()
 
 
-class SqliteDialect:
-    """Times are integers: microseconds since 1970. All processes share the machine's clock."""
-
-    bodies_apart = True
-    claims_in_one = False
-    hints_by_the_way = False
-
-    def __init__(self, clock: Clock) -> None:
-        self._clock = clock
-
-    def now(self) -> int:
-        return to_microseconds(self._clock.now())
-
-    def time(self, moment: datetime) -> int:
-        return to_microseconds(moment)
-
-    def moment(self, value: Any) -> datetime:
-        return from_microseconds(value)
-
-
 class SqliteEngine(Examined):
     def __init__(
         self,
@@ -100,7 +80,8 @@ class SqliteEngine(Examined):
         self._turns: Turns
         self._readers: list[sqlite3.Connection] = []
         self._subscribers: list[SqliteWakeups] = []
-        self._hinted = False
+        self._followers: list[SqliteWakeups] = []
+        self._hinted = self._rung = False
         self._looking = threading.Lock()
         self._migrated: list[str] = []
 
@@ -172,7 +153,7 @@ class SqliteEngine(Examined):
             self._closed = True
             if self._writer is None or os.getpid() != self._pid:
                 return
-            for subscriber in list(self._subscribers):
+            for subscriber in [*self._subscribers, *self._followers]:
                 subscriber.close()
             for connection in [*self._readers, self._checkpoints.connection, self._writer]:
                 connection.close()
@@ -333,11 +314,18 @@ class SqliteEngine(Examined):
             self._hinted = False
             for subscriber in list(self._subscribers):
                 subscriber.wake()
+        if self._rung:
+            self._rung = False
+            for follower in list(self._followers):
+                follower.wake()
 
     def _member(self, work: Callable[[], Script[Any]], *, alone: bool) -> Any:
         def perform_run(run: Run) -> Reply:
             if run.name == "wake":
                 self._hinted = True
+                return Reply([], 0)
+            if run.name == "ring":
+                self._rung = True
                 return Reply([], 0)
             return perform(self._cursor, self._statements, run)
 
@@ -379,7 +367,7 @@ class SqliteEngine(Examined):
         self._open_beside()
         return await transaction.aadopt(await aunwrap(tx), self._statements, self.path)
 
-    def wakeups(self) -> SqliteWakeups:
+    def wakeups(self, *, events: bool = False) -> SqliteWakeups:
         writer = self._open()
 
         def version() -> int:
@@ -387,6 +375,7 @@ class SqliteEngine(Examined):
                 [(number,)] = writer.execute("PRAGMA data_version").fetchall()
             return int(number)
 
-        subscriber = SqliteWakeups(self.path, version, self._subscribers.remove)
-        self._subscribers.append(subscriber)
+        those = self._followers if events else self._subscribers
+        subscriber = SqliteWakeups(self.path, version, those.remove)
+        those.append(subscriber)
         return subscriber

@@ -198,3 +198,23 @@ CREATE TABLE {schema}.rollups (
     runs      text             NOT NULL,
     PRIMARY KEY (minute, type, queue, worker_id)
 ) WITH (fillfactor = 70);
+
+-- What happened to jobs, for those who follow it, while somebody does. Nobody resumes from before the floor.
+CREATE TABLE {schema}.events (
+    position bigserial   NOT NULL PRIMARY KEY,
+    at       timestamptz NOT NULL,
+    job_id   uuid        NOT NULL,
+    kind     text        NOT NULL,
+    data     json        NOT NULL
+) WITH (autovacuum_vacuum_threshold = 10000, autovacuum_vacuum_scale_factor = 0);
+
+CREATE TABLE {schema}.outbox (
+    floor bigint NOT NULL
+) WITH (fillfactor = 50);
+
+INSERT INTO {schema}.outbox VALUES (0);
+
+CREATE TABLE {schema}.followers (
+    name  text        NOT NULL PRIMARY KEY,
+    until timestamptz NOT NULL
+) WITH (fillfactor = 50, autovacuum_vacuum_threshold = 100, autovacuum_vacuum_scale_factor = 0);

@@ -208,3 +208,23 @@ CREATE TABLE holdfast_rollups (
     runs      TEXT    NOT NULL,
     PRIMARY KEY (minute, type, queue, worker_id)
 ) WITHOUT ROWID;
+
+-- What happened to jobs, for those who follow it, while somebody does. Nobody resumes from before the floor.
+CREATE TABLE holdfast_events (
+    position INTEGER PRIMARY KEY AUTOINCREMENT,
+    at       INTEGER NOT NULL,
+    job_id   TEXT    NOT NULL,
+    kind     TEXT    NOT NULL,
+    data     TEXT    NOT NULL
+);
+
+CREATE TABLE holdfast_outbox (
+    floor INTEGER NOT NULL
+);
+
+INSERT INTO holdfast_outbox VALUES (0);
+
+CREATE TABLE holdfast_followers (
+    name  TEXT    NOT NULL PRIMARY KEY,
+    until INTEGER NOT NULL
+) WITHOUT ROWID;

@@ -1,0 +1,29 @@
+"""How PostgreSQL says times."""
+
+from datetime import UTC, datetime
+from typing import Any
+
+from holdfast.clock import Clock
+from holdfast.engine.dialect import Audience
+
+
+class PostgresDialect:
+    """Times are the server's, unless a clock rules; as parameters they are ISO text."""
+
+    bodies_apart = False
+    claims_in_one = True
+    hints_by_the_way = True
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self.audience = Audience(clock)
+
+    def now(self) -> str | None:
+        return self._clock.now().isoformat() if self._clock.rules_the_database else None
+
+    def time(self, moment: datetime) -> str:
+        return moment.isoformat()
+
+    def moment(self, value: Any) -> datetime:
+        moment = datetime.fromisoformat(value) if isinstance(value, str) else value
+        return moment if moment.tzinfo is UTC else moment.astimezone(UTC)

@@ -1,0 +1,319 @@
+"""`app.events(...)`: follow what happens to jobs, in any process, from a position on.
+
+A feed reads the outbox (engine/outbox.py) and lets it be written by being subscribed. It wakes when the
+database hints at news, and looks every second without that.
+"""
+
+import asyncio
+import json
+import time
+from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from secrets import token_hex
+from types import TracebackType
+from typing import Any
+from uuid import UUID
+
+from holdfast import names
+from holdfast.duration import Duration, seconds
+from holdfast.engine import Engine, outbox
+from holdfast.engine.dialect import Dialect
+from holdfast.engine.script import Row
+from holdfast.errors import DatabaseBusy, DatabaseUnavailable, EventsGone, InvalidInput
+from holdfast.events import JobEvent, some_kinds
+from holdfast.ids import parse_id
+from holdfast.job import EventKind, Status
+
+BATCH = 500  # events that are read at a time
+POLL = 1.0  # seconds between two looks without a hint
+NAMED, UNNAMED = 600.0, 30.0  #: seconds that a subscription lives after its reader
+LOST = 60.0  # seconds without the database, until that is an error
+APART = 0.01  # seconds between two looks, at the least: SQLite hints at every commit of anybody
+_SOON = 0.05  # seconds until the next look at what a transaction has not told yet
+
+Wanted = Callable[[JobEvent], bool]
+
+
+class Feed:
+    """Reads the outbox from a position on. For one thread at a time; `stop` is for others."""
+
+    def __init__(self, engine: Engine, after: int | None, name: str | None, wanted: Wanted) -> None:
+        self._engine = engine
+        self._name = name or f"~{token_hex(8)}"
+        self._named = name is not None
+        self._life = NAMED if name is not None else UNNAMED
+        self._wanted = wanted
+        self._renew_at = float("-inf")
+        self._soon = _SOON
+        self._looked_at = float("-inf")
+        self._lost_at: float | None = None
+        self._stopped = False
+        self._tide: outbox.Tide | None = None
+        if after is not None:
+            self._tide = outbox.Tide(names.integer(after, "after", 0))
+        engine.open()
+        self._wakeups = engine.wakeups(events=True)
+        try:
+            self._subscribe()
+        except BaseException:
+            self._wakeups.close()
+            raise
+
+    @property
+    def position(self) -> int:
+        """All up to here was told."""
+        return 0 if self._tide is None else self._tide.position
+
+    def take(self, patience: float) -> list[JobEvent]:
+        """The next events; empty when none came for so many seconds, or it was stopped. A database
+        that is out of reach is waited for, a minute."""
+        deadline = time.monotonic() + patience
+        while not self._stopped:
+            try:
+                found = self._look()
+                self._lost_at = None
+                if found:
+                    return found
+            except (DatabaseBusy, DatabaseUnavailable):
+                self._lost_at = self._lost_at or time.monotonic()
+                if time.monotonic() - self._lost_at > LOST:
+                    raise
+            left = deadline - time.monotonic()
+            if left <= 0:
+                break
+            self._rest(left)
+        return []
+
+    def _look(self) -> list[JobEvent]:
+        """Also while what is wanted by nobody fills a batch: there may be more behind it."""
+        while not self._stopped:
+            if time.monotonic() >= self._renew_at:
+                self._subscribe()
+            tide = self._tide
+            if tide is None:
+                raise AssertionError("subscribed above")
+            before = tide.position
+            reading = self._engine.run(
+                partial(outbox.read, before, BATCH, mark=tide.wants_mark), write=False
+            )
+            self._check(before, reading.floor)
+            rows = tide.take(reading, BATCH)
+            self._looked_at = time.monotonic()
+            events = [decode(self._engine.dialect, row) for row in rows]
+            if found := [event for event in events if self._wanted(event)]:
+                return found
+            if len(rows) < BATCH:
+                self._soon = min(POLL, 2 * self._soon) if tide.pending and not rows else _SOON
+                return []
+        return []
+
+    def _rest(self, left: float) -> None:
+        """Until a hint comes, or it is time for a look without one."""
+        pending = self._tide is not None and self._tide.pending
+        self._wakeups.wait(min(left, self._soon if pending else POLL))
+        time.sleep(max(0.0, min(left, self._looked_at + APART - time.monotonic())))
+
+    def _subscribe(self) -> None:
+        spare = self._life / 10 if self._named else self._life / 3
+        life = self._life + (spare if self._named else 0.0)
+        engine = self._engine
+        standing = engine.run(
+            lambda: outbox.subscribe(engine.dialect, self._name, life), write=True
+        )
+        self._renew_at = time.monotonic() + spare
+        if self._tide is None:
+            self._tide = outbox.Tide(standing.newest)
+        if self._tide.position > standing.newest:
+            raise InvalidInput(
+                f"after={self._tide.position}: the newest event of this database is "
+                f"{standing.newest}: is the position of another one? after=None begins now"
+            )
+        self._check(self._tide.position, standing.floor)
+        engine.prune_events()
+
+    def _check(self, position: int, floor: int) -> None:
+        if position < floor:
+            raise EventsGone(
+                f"the events after position {position} are gone (they begin at {floor}): events are "
+                f"kept while somebody follows, {NAMED / 60:.0f} minutes longer for a name=, and at "
+                f"most {outbox.KEPT:,}. Look at the jobs themselves, and go on with after=None"
+            )
+
+    def stop(self) -> None:
+        """End a wait, from another thread; nothing comes after that."""
+        self._stopped = True
+        self._wakeups.nudge()
+
+    def close(self) -> None:
+        """The subscription lives on for its time, for who comes back."""
+        self._stopped = True
+        self._wakeups.close()
+
+
+class Events:
+    """What `app.events()` gives: an iterator, to be closed, best by `with`."""
+
+    def __init__(self, feed: Feed, timeout: float | None) -> None:
+        self._feed = feed
+        self._timeout = timeout
+        self._ready: list[JobEvent] = []
+        self._closed = False
+
+    @property
+    def position(self) -> int:
+        """Where it stands: nothing before this is still to come, but for what was taken already."""
+        return self._ready[-1].position - 1 if self._ready else self._feed.position
+
+    def __iter__(self) -> "Events":
+        return self
+
+    def __next__(self) -> JobEvent:
+        begin = time.monotonic()
+        while not self._ready:
+            left = _left(begin, self._timeout)
+            if self._closed or left <= 0:
+                raise StopIteration
+            self._ready = self._feed.take(left)[::-1]
+        return self._ready.pop()
+
+    def close(self) -> None:
+        if not self._closed:
+            self._closed = True
+            self._ready.clear()
+            self._feed.close()
+
+    def __enter__(self) -> "Events":
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+
+class AsyncEvents:
+    """The same for `async for`. It has a thread of its own, since it waits in it."""
+
+    def __init__(self, open_feed: Callable[[], Feed], timeout: float | None) -> None:
+        self._open_feed = open_feed
+        self._timeout = timeout
+        self._feed: Feed | None = None
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="holdfast-events")
+        self._ready: list[JobEvent] = []
+        self._closed = False
+
+    @property
+    def position(self) -> int:
+        if self._ready:
+            return self._ready[-1].position - 1
+        return 0 if self._feed is None else self._feed.position
+
+    async def _hop(self, work: Callable[[], Any]) -> Any:
+        return await asyncio.get_running_loop().run_in_executor(self._thread, work)
+
+    async def _opened(self) -> Feed:
+        if self._feed is None:
+            self._feed = await self._hop(self._open_feed)
+        return self._feed
+
+    def __aiter__(self) -> "AsyncEvents":
+        return self
+
+    async def __anext__(self) -> JobEvent:
+        begin = time.monotonic()
+        while not self._ready:
+            left = _left(begin, self._timeout)
+            if self._closed or left <= 0:
+                raise StopAsyncIteration
+            await self._hop(partial(self._fill, await self._opened(), min(left, POLL)))
+        return self._ready.pop()
+
+    def _fill(self, feed: Feed, patience: float) -> None:
+        """What comes after its reader was cancelled, the next one finds."""
+        if not self._ready:
+            self._ready = feed.take(patience)[::-1]
+
+    async def aclose(self) -> None:
+        if self._closed:
+            return
+        self._closed = True
+        if self._feed is not None:
+            self._feed.stop()
+            await self._hop(self._feed.close)
+        self._thread.shutdown(wait=False)
+
+    async def __aenter__(self) -> "AsyncEvents":
+        await self._opened()
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        await self.aclose()
+
+
+def _left(begin: float, timeout: float | None) -> float:
+    """A wait without an end is made of long ones."""
+    return 3600.0 if timeout is None else begin + timeout - time.monotonic()
+
+
+def patience(timeout: Duration | None) -> float | None:
+    return None if timeout is None else seconds(timeout, what="timeout")
+
+
+def make_wanted(
+    kinds: str | Iterable[str] = (),
+    job: str | UUID | None = None,
+    type: str | None = None,
+    queue: str | None = None,
+    entity: tuple[str, Any] | None = None,
+) -> Wanted:
+    """Which events somebody wants, checked."""
+    some = frozenset(some_kinds((kinds,) if isinstance(kinds, str) else tuple(kinds)))
+    wanted: dict[str, Any] = {
+        "job_id": None if job is None else parse_id(job),
+        "type": None if type is None else names.name(type, "type"),
+        "queue": None if queue is None else names.name(queue, "queue"),
+    }
+    if entity is not None:
+        wanted["entity_type"], text = names.entity(entity)
+        wanted["entity_id"] = json.loads(text)
+    given = [(field, value) for field, value in wanted.items() if value is not None]
+
+    def is_wanted(event: JobEvent) -> bool:
+        return event.kind in some and all(getattr(event, field) == value for field, value in given)
+
+    return is_wanted
+
+
+def decode(dialect: Dialect, row: Row) -> JobEvent:
+    position, at, job_id, kind, text, _ = row
+    data = json.loads(text)
+    return JobEvent(
+        position=position,
+        at=dialect.moment(at),
+        kind=EventKind(kind),
+        job_id=job_id,
+        type=data["type"],
+        queue=data["queue"],
+        status=Status(data["status"]),
+        entity_type=data["entity_type"],
+        entity_id=None if data["entity_id"] is None else json.loads(data["entity_id"]),
+        attempts=data["attempts"],
+        max_attempts=data["max_attempts"],
+        claim_no=data["claim_no"],
+        worker_id=data["worker_id"],
+        run_at=dialect.moment(data["run_at"]),
+        error=data["error"],
+        result=None if data["result"] is None else json.loads(data["result"]),
+        result_left_out=bool(data["result_left_out"]),
+        progress=data["progress"],
+        message=data["message"],
+    )

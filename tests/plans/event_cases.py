@@ -1,0 +1,25 @@
+"""What is asked of the engines for events; they add themselves to the others."""
+
+from functools import partial
+
+from holdfast.engine import Engine, outbox
+from tests.plans.cases import LIMIT, case
+from tests.plans.world import World
+
+
+@case("audience hold_outbox horizon raise_floor subscribe emit postgres:ring", needs="id")
+def _tell_events(engine: Engine, world: World) -> None:
+    engine.run(lambda: outbox.subscribe(engine.dialect, "me", 60.0), write=True)
+    assert len(engine.cancel(world.ids("pending", LIMIT), keep=60.0)) == LIMIT
+
+
+@case("horizon mark ended events")
+def _follow_events(engine: Engine, world: World) -> None:
+    script = partial(outbox.read, 5 * LIMIT, LIMIT, mark=True)
+    reading = engine.run(script, write=False)
+    assert len(reading.rows) == LIMIT
+
+
+@case("events prune_events prune_followers raise_floor", rows=4 * outbox.PRUNED)
+def _prune_events(engine: Engine, world: World) -> None:
+    assert engine.prune_events() == outbox.PRUNED
