@@ -22,10 +22,12 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule, run_stat
 
 from holdfast import KeyConflict, outcome
 from holdfast.clock import FakeClock
-from holdfast.engine import Engine, Filter, Report, Seen, flows, open_engine
+from holdfast.engine import Engine, Filter, Report, Seen, flows, open_engine, outbox
 from holdfast.engine.inspection import LAST_ID
+from holdfast.events import JobEvent
+from holdfast.feed import decode
 from holdfast.ids import new_id
-from holdfast.job import Edge, Job
+from holdfast.job import FINISHED, Edge, Job
 from holdfast.outcome import Finish
 from tests.support.jobs import execute, new, prune
 from tests.support.model import Model
@@ -33,6 +35,7 @@ from tests.support.model import Model
 WORKERS = ["w1", "w2", "w3"]
 TYPES = ["send", "fetch"]
 QUEUES = ["default", "media"]
+YEARS = 10 * 365 * 86400.0
 
 VERBS = [
     *["insert"] * 4,
@@ -67,6 +70,9 @@ class Lockstep(RuleBasedStateMachine):
                 execute(engine, f"DELETE FROM {{{table}}}")
             if hasattr(engine, "_bounds"):
                 engine._bounds.forget()
+            engine.run(partial(outbox.subscribe, engine.dialect, "model", YEARS), write=True)
+        self.read = [engine.run(outbox.standing, write=False).newest for engine in self.engines]
+        self.told: dict[str, list[JobEvent]] = {}  # what was told of each job
         self.model = Model(self.clock)
         self.ids: list[str] = []
         self.claims: list[Job] = []
@@ -263,6 +269,30 @@ class Lockstep(RuleBasedStateMachine):
         self.all_agree([_rows(engine, self.ids) for engine in self.engines], expected)
 
     @invariant()
+    def the_events_are_the_same(self) -> None:
+        """Of each job the same, in the same order; and the last one tells how it ended."""
+        found = [self.events_of(number) for number in range(len(self.engines))]
+        first = {id: [_told(event) for event in events] for id, events in found[0].items()}
+        self.all_agree(
+            [{id: [_told(one) for one in events] for id, events in of.items()} for of in found],
+            first,
+        )
+        for id, events in found[0].items():
+            self.told.setdefault(id, []).extend(events)
+        for id, row in self.model.rows.items():
+            if row.status in FINISHED:
+                assert self.told[id][-1].status == row.status, id
+
+    def events_of(self, number: int) -> dict[str, list[JobEvent]]:
+        engine, found = self.engines[number], dict[str, list[JobEvent]]()
+        script = partial(outbox.read, self.read[number], 10_000, mark=False)
+        for row in engine.run(script, write=False).rows:
+            event = decode(engine.dialect, row)
+            self.read[number] = event.position
+            found.setdefault(event.job_id, []).append(event)
+        return found
+
+    @invariant()
     def the_workflows_are_the_same(self) -> None:
         found = [
             engine.run(partial(flows.listing, engine.dialect, LAST_ID, 1000), write=False)
@@ -286,6 +316,13 @@ class Lockstep(RuleBasedStateMachine):
             assert [job.id for job in engine.search(Filter(), limit=500).jobs] == newest_first
             for id, errors in failures.items():
                 assert [attempt.error for attempt in engine.attempts(id)] == errors
+
+
+def _told(event: JobEvent) -> tuple[object, ...]:
+    return (
+        *(event.kind, event.status, event.type, event.queue, event.attempts, event.claim_no),
+        *(event.worker_id, event.run_at, event.error, event.result, event.progress, event.message),
+    )
 
 
 def _reader(connection: Any, table: str) -> Reader:

@@ -5,6 +5,7 @@ import json
 import math
 import random
 import threading
+import time
 from contextlib import suppress
 
 import psycopg
@@ -26,6 +27,7 @@ LONG = {
     "seed": 1,
 }
 ENGINES = ("sqlite", "postgres")
+BOUND = 20.0  # seconds of a recovery
 
 # How many keys each task has, how many of them at a time, its share of the jobs, and how many of its
 # jobs may run at once. See `limited.py`.
@@ -40,8 +42,9 @@ LIMITS = {
 
 
 class Auditor:
-    """Reads the table all the time: a job that waits for room under its key, although there is room
-    and nobody is on the way to it, would wait until somebody looks for such jobs."""
+    """Reads the table all the time: how long does a job wait for room under its key although there is
+    room, and nobody is on the way to it? On PostgreSQL an end and what it frees are two transactions;
+    where a process died between them, somebody must find it within the bound of a recovery."""
 
     def __init__(self, scene: Scene) -> None:
         table = "holdfast_jobs" if scene.kind == "sqlite" else f"{scene.schema}.jobs"
@@ -58,6 +61,8 @@ class Auditor:
         self.looks = 0
         self.waited = 0  #: the most that waited at once
         self.leaks: list[str] = []
+        self.longest = 0.0  #: seconds that room was left unused
+        self._since: dict[str, float] = {}  # keys with room for which jobs wait
         self._closing = False
         self._thread = threading.Thread(target=self._run)
 
@@ -82,9 +87,14 @@ class Auditor:
     def _look(self, rows: list[tuple[str, int, int]]) -> None:
         self.looks += 1
         self.waited = max(self.waited, sum(waiting for _, waiting, _ in rows))
+        now, before, self._since = time.monotonic(), self._since, {}
         for key, waiting, others in rows:
             most = LIMITS[key.replace("/key=", "=")]
-            if waiting and others < most:
+            if not waiting or others >= most:
+                continue
+            since = self._since[key] = before.get(key, now)
+            self.longest = max(self.longest, now - since)
+            if now - since > BOUND:
                 self.leaks.append(f"{key}: {waiting} wait, {others} of {most} run or are next")
 
 
@@ -133,6 +143,7 @@ def prove(
         "waited at once": auditor.waited,
         "looks": auditor.looks,
         "leaks": len(auditor.leaks),
+        "room unused": f"{auditor.longest:.1f} s",
         "after the last blow": f"{slow:.0f} s",
         "at once": full,
     }
