@@ -9,8 +9,9 @@ PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11 python3.14; 
 	done)
 
 .DEFAULT_GOAL := help
-# What starts and kills processes has the machine to itself.
+# What starts and kills processes has the machine to itself; workers share it with workers only.
 ALONE := tests/crash/ tests/worker/
+PAIRED := $(BIN)/python -m pytest -n 2 --dist loadfile
 .PHONY: help setup check budgets format test prove bench demo clean
 
 help: ## Show this list
@@ -42,8 +43,9 @@ test: $(STAMP) ## Run the tests, on SQLite and on a real PostgreSQL (ARGS='-k na
 ifdef ARGS
 	$(BIN)/python -m pytest $(ARGS)
 else
-	$(BIN)/python -m pytest -n 2 --dist loadfile $(filter-out $(ALONE),$(sort $(dir $(wildcard tests/*/__init__.py))))
-	$(BIN)/python -m pytest $(ALONE)
+	$(PAIRED) $(filter-out $(ALONE),$(sort $(dir $(wildcard tests/*/__init__.py))))
+	$(PAIRED) tests/worker/
+	$(BIN)/python -m pytest tests/crash/
 endif
 
 prove: $(STAMP) ## Run the long proofs: kills, freezes, restarts (ARGS='kills sqlite --kills 50')

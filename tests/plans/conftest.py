@@ -19,7 +19,7 @@ from tests.plans.postgres_probe import Explain, Kept, Params, PostgresProbe, Pro
 from tests.plans.world import World, fill_postgres, fill_sqlite
 from tests.support.server import PostgresServer
 
-LARGE, SMALL, TINY = 1_000_000, 50_000, 10
+LARGE, SMALL, TINY = 500_000, 50_000, 10
 
 
 @dataclass(frozen=True)
