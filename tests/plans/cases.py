@@ -485,9 +485,9 @@ _RULES = {type: _rule(type, limit) for type, limit in _LIMITS.items()}
     needs="claim",
 )
 def _fetch_limited(engine: Engine, world: World) -> None:
-    for _ in range(3):
-        found = engine.fetch("default", LIMIT, worker=LIVE[0], types=TYPES, rules=_RULES)
-        assert len(found.jobs) == LIMIT
+    for types in (TYPES, TYPES, TYPES, TYPES[:1]):
+        found = engine.fetch("default", LIMIT, worker=LIVE[0], types=types, rules=_RULES)
+        assert len(found.jobs) == LIMIT or len(types) == 1
 
 
 @case("stirring rooms", rows=4 * RUNNING, needs="claim")

@@ -64,6 +64,7 @@ def claim(
 
 def _look(params: Mapping[str, Any], wanted: Wanted, *options: str) -> Script[list[Row]]:
     named = {**params, "type": wanted[0]["type"], "types": json.dumps(wanted)}
+    named["guard"] = "yes" if "unlimited" in options else ""
     number = "one" if len(wanted) == 1 else "several"
     return (yield Run("look", named, options=frozenset({number, *options}))).rows
 

@@ -187,35 +187,49 @@ UPDATE {schema}.jobs
 RETURNING {claimed}, jobs.started_at, jobs.payload::text;
 
 -- name: look
--- The best pending jobs of some types in one queue, in the order of running, each type up to a limit of its own; held
--- for this transaction.
-WITH wanted AS MATERIALIZED (
-    SELECT *
-      FROM json_to_recordset(:types::json) AS wanted (type text, "limit" int, rank bigint, run_at timestamptz, id uuid)
-     WHERE EXISTS (SELECT 1 FROM {schema}.workers WHERE id = :worker::text AND died_at IS NULL)
-       AND NOT EXISTS (SELECT 1 FROM {schema}.queues
-                        WHERE name = :queue::text AND paused_at IS NOT NULL AND (resume_at IS NULL OR resume_at > {now}))
-       AND NOT EXISTS (SELECT 1 FROM {schema}.limits WHERE name = 'queue:' || :queue::text)                --? unlimited
-), best AS MATERIALIZED (
-    SELECT head.id, head.rank, head.run_at
-      FROM wanted
-CROSS JOIN LATERAL (SELECT id, rank, run_at
-                      FROM {schema}.jobs
-                     WHERE status = 'pending'
-                       AND queue = :queue::text
-                       AND type = wanted.type
-                       AND NOT suspect
-                       AND (rank, run_at, id) > (wanted.rank, wanted.run_at, wanted.id)
-                     ORDER BY rank, run_at, id
-                     LIMIT wanted."limit"
-                       FOR UPDATE SKIP LOCKED) AS head
-     ORDER BY head.rank, head.run_at, head.id
-     LIMIT :limit::int
-)
-SELECT {claimed}, jobs.payload::text
-  FROM {schema}.jobs
- WHERE jobs.id = ANY(ARRAY(SELECT best.id FROM best))
- ORDER BY jobs.rank, jobs.run_at, jobs.id;
+-- The best pending jobs of one type or some in one queue, in the order of running, each type up to a limit of its own;
+-- held for this transaction.
+SELECT {claimed}, jobs.payload::text                                                                    --? one
+  FROM {schema}.jobs                                                                                    --? one
+ WHERE jobs.status = 'pending'                                                                          --? one
+   AND jobs.queue = :queue::text                                                                        --? one
+   AND jobs.type = :type::text                                                                          --? one
+   AND NOT jobs.suspect                                                                                 --? one
+   AND EXISTS (SELECT 1 FROM {schema}.workers WHERE id = :worker::text AND died_at IS NULL)             --? one
+   AND NOT EXISTS (SELECT 1 FROM {schema}.queues                                                        --? one
+                    WHERE name = :queue::text AND paused_at IS NOT NULL AND (resume_at IS NULL OR resume_at > {now})) --? one
+   AND (:guard::text = '' OR NOT EXISTS (SELECT 1 FROM {schema}.limits WHERE name = 'queue:' || :queue::text)) --? one
+ ORDER BY jobs.rank, jobs.run_at, jobs.id                                                               --? one
+ LIMIT :limit::int                                                                                      --? one
+   FOR UPDATE OF jobs SKIP LOCKED                                                                       --? one
+WITH wanted AS MATERIALIZED (                                                                           --? several
+    SELECT *                                                                                            --? several
+      FROM json_to_recordset(:types::json) AS wanted (type text, "limit" int, rank bigint, run_at timestamptz, id uuid) --? several
+     WHERE EXISTS (SELECT 1 FROM {schema}.workers WHERE id = :worker::text AND died_at IS NULL)         --? several
+       AND NOT EXISTS (SELECT 1 FROM {schema}.queues                                                    --? several
+                        WHERE name = :queue::text AND paused_at IS NOT NULL AND (resume_at IS NULL OR resume_at > {now})) --? several
+       AND (:guard::text = '' OR NOT EXISTS (SELECT 1 FROM {schema}.limits WHERE name = 'queue:' || :queue::text)) --? several
+), best AS MATERIALIZED (                                                                               --? several
+    SELECT head.id, head.rank, head.run_at                                                              --? several
+      FROM wanted                                                                                       --? several
+CROSS JOIN LATERAL (SELECT id, rank, run_at                                                             --? several
+                      FROM {schema}.jobs                                                                --? several
+                     WHERE status = 'pending'                                                           --? several
+                       AND queue = :queue::text                                                         --? several
+                       AND type = wanted.type                                                           --? several
+                       AND NOT suspect                                                                  --? several
+                       AND (rank, run_at, id) > (wanted.rank, wanted.run_at, wanted.id)                 --? several
+                     ORDER BY rank, run_at, id                                                          --? several
+                     LIMIT wanted."limit"                                                               --? several
+                       FOR UPDATE SKIP LOCKED) AS head                                                  --? several
+     ORDER BY head.rank, head.run_at, head.id                                                           --? several
+     LIMIT :limit::int                                                                                  --? several
+)                                                                                                       --? several
+SELECT {claimed}, jobs.payload::text                                                                    --? several
+  FROM {schema}.jobs                                                                                    --? several
+ WHERE jobs.id = ANY(ARRAY(SELECT best.id FROM best))                                                   --? several
+ ORDER BY jobs.rank, jobs.run_at, jobs.id                                                               --? several
+;
 
 -- name: look_suspect
 -- Some of those whose process died under them: whoever takes one runs it alone.
