@@ -71,7 +71,7 @@ INDEXES: dict[str, set[str]] = {
     "park": {"id"},
     "unpark": {"parked", "id"},
     "awaited": {"parked"},
-    "stirring": {"claim"},
+    "stirring": {"claim", "slots"},
     "turn": set(),
     "due_keys": set(),
     "waiting_keys": {"parked"},
@@ -490,7 +490,7 @@ def _fetch_limited(engine: Engine, world: World) -> None:
         assert len(found.jobs) == LIMIT or len(types) == 1
 
 
-@case("stirring rooms", rows=4 * RUNNING, needs="claim")
+@case("stirring", rows=4 * RUNNING, needs="claim slots")
 def _foresee(engine: Engine, world: World) -> None:
     rules = {type: _rule(type, Limit(1, name="whole")) for type in TYPES}
     engine.run(lambda: claims.foresee(engine.dialect, "default", rules), write=False)

@@ -8,7 +8,7 @@ from datetime import datetime
 from typing import Any, NamedTuple
 
 from holdfast.engine.dialect import Dialect
-from holdfast.engine.limiting import declare, peek, rooms, spend, turn, unpark
+from holdfast.engine.limiting import declare, make_room, rooms, spend, turn, unpark
 from holdfast.engine.outbox import emit
 from holdfast.engine.script import Row, Run, Script
 from holdfast.job import Body, EventKind, Job, Status
@@ -135,12 +135,14 @@ class Prospect(NamedTuple):
 
 def foresee(dialect: Dialect, queue: str, rules: Mapping[str, Rule]) -> Script[Prospect]:
     """Is it worth while to hold limits and count?"""
-    params = {"queue": queue, "types": json.dumps(sorted(rules))}
-    stirring = [row[0] for row in (yield Run("stirring", params)).rows]
-    names = {name for type in stirring for name in rules[type].whole}
-    whole = (yield from peek(dialect, names, "whole")) if names else {}
-    waits = [room.until_next() for room in whole.values() if room.waits_for_rate]
-    full = {name for name, room in whole.items() if not room.left}
+    names = sorted({name for rule in rules.values() for name in rule.whole})
+    lists = {"types": json.dumps(sorted(rules)), "keys": json.dumps(names)}
+    reply = yield Run("stirring", {"now": dialect.now(), "queue": queue, **lists})
+    stirring = [row[0] for row in reply.rows if row[6] is None]
+    whole = [make_room(row) for row in reply.rows if row[6] is not None]
+    wanted = {name for type in stirring for name in rules[type].whole}
+    full = {room.key for room in whole if not room.left}
+    waits = [room.until_next() for room in whole if room.waits_for_rate and room.key in wanted]
     is_open = any(full.isdisjoint(rules[type].whole) for type in stirring)
     return Prospect(is_open, min(waits, default=None))
 

@@ -27,10 +27,10 @@ def peek(dialect: Dialect, keys: Collection[str], kind: str) -> Script[dict[str,
     """The same without holding them: for those who only look."""
     params = {"keys": json.dumps(sorted(keys)), "now": dialect.now()}
     reply = yield Run("rooms", params, options=_KINDS[kind])
-    return {row[0]: _room(row) for row in reply.rows}
+    return {row[0]: make_room(row) for row in reply.rows}
 
 
-def _room(row: Row) -> Room:
+def make_room(row: Row) -> Room:
     key, concurrency, times, period, starts, in_line, now, running = row
     rate = None if times is None else Rate(times, period / MICRO)
     slots = None if concurrency is None else concurrency - running

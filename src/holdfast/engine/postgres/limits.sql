@@ -29,12 +29,25 @@ SELECT keys.key,
  WHERE keys.key = ANY(ARRAY(SELECT json_array_elements_text(:keys::json)));
 
 -- name: stirring
--- Of which of some types a queue holds pending jobs.
-SELECT wanted.type
+-- Of which of some types a queue holds pending jobs; and, by the way, the rooms of some limits without keys, as above.
+SELECT wanted.type, NULL::int, NULL::int, NULL::bigint, NULL::text, NULL::boolean, NULL::bigint, NULL::bigint
   FROM json_array_elements_text(:types::json) AS wanted (type)
  WHERE EXISTS (SELECT 1 FROM {schema}.jobs
                 WHERE status = 'pending' AND queue = :queue::text AND type = wanted.type AND NOT suspect
-                ORDER BY rank, run_at, id LIMIT 1 OFFSET 0);
+                ORDER BY rank, run_at, id LIMIT 1 OFFSET 0)
+ UNION ALL
+SELECT keys.key,
+       COALESCE(limits.set_concurrency, limits.concurrency),
+       COALESCE(limits.set_rate, limits.rate),
+       COALESCE(limits.set_period, limits.period),
+       keys.starts,
+       keys.in_line,
+       (extract(epoch FROM {now}) * 1000000)::bigint,
+       (SELECT count(*) FROM (SELECT 1 FROM {schema}.jobs WHERE status = 'running' AND limit_name = ANY(ARRAY[keys.key])
+                               ORDER BY limit_name OFFSET 0) AS counted)
+  FROM {schema}.keys
+  JOIN {schema}.limits ON limits.name = keys.name
+ WHERE keys.key = ANY(ARRAY(SELECT json_array_elements_text(:keys::json)));
 
 -- name: awaited
 -- Which of some keys jobs wait for.

@@ -24,11 +24,24 @@ SELECT keys.key,
  WHERE keys.key IN (SELECT value FROM json_each(:keys));
 
 -- name: stirring
--- Of which of some types a queue holds pending jobs.
-SELECT wanted.value
+-- Of which of some types a queue holds pending jobs; and, by the way, the rooms of some limits without keys, as above.
+SELECT wanted.value, NULL, NULL, NULL, NULL, NULL, NULL, NULL
   FROM json_each(:types) AS wanted
  WHERE EXISTS (SELECT 1 FROM holdfast_jobs INDEXED BY holdfast_jobs_claim
-                WHERE status = 'pending' AND queue = :queue AND type = wanted.value AND suspect = 0);
+                WHERE status = 'pending' AND queue = :queue AND type = wanted.value AND suspect = 0)
+ UNION ALL
+SELECT keys.key,
+       COALESCE(limits.set_concurrency, limits.concurrency),
+       COALESCE(limits.set_rate, limits.rate),
+       COALESCE(limits.set_period, limits.period),
+       keys.starts,
+       keys.in_line,
+       {now},
+       (SELECT COUNT(*) FROM holdfast_jobs INDEXED BY holdfast_jobs_slots
+         WHERE status = 'running' AND limit_name = keys.key)
+  FROM holdfast_keys AS keys
+ CROSS JOIN holdfast_limits AS limits ON limits.name = keys.name
+ WHERE keys.key IN (SELECT value FROM json_each(:keys));
 
 -- name: awaited
 -- Which of some keys jobs wait for.
