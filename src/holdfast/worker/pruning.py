@@ -34,7 +34,7 @@ LEASES = 10  # jobs whose hooks run at the same time
 ARCHIVED = 100  # jobs in a batch of the archive
 TIMEOUT = 60.0  # seconds that a hook may take
 _FIRST, _LONGEST = 60.0, 86400.0  # seconds until a job that could not go is tried again
-_SHARE = 4  # times as long as it worked, a pruner pauses: claims come first
+_SHARE = 9  # times as long as it worked, a pruner pauses: claims come first
 _SHORTEST = 0.05
 EVERY = 60.0  # seconds between two rounds
 
