@@ -110,8 +110,6 @@ def while_pruned(place: Place, pace: Pace, alone: Crowd, among: Crowd, before: R
                 raise RuntimeError(f"nothing is pruned\n{tail(log)}")
             time.sleep(0.1)
         row = compare("", alone.work("free"), watched, pace)
-        took = time.monotonic() - begin
-        gone = left - finished(among.app)
     part = (row.ratio or 0.0) / (before.ratio or 1.0)
     title = "claim and finish while jobs are pruned"
     return [
@@ -120,7 +118,6 @@ def while_pruned(place: Place, pace: Pace, alone: Crowd, among: Crowd, before: R
             "the longest claim meanwhile, in ms", None, max(waits), None, at_most(100.0, of="ours")
         ),
         Row("half of the claims meanwhile, in ms", None, statistics.median(waits), None),
-        Row("jobs pruned a second meanwhile", None, gone / took, None),
     ]
 
 

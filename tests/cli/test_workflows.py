@@ -42,6 +42,7 @@ def test_list_and_show(command: Command, flow: Workflow):
     text = command("workflows", "show", flow.id).out
     assert "67% of 3" in text
     assert "Cancelled: first, which it waited for, failed" in text
+    assert "held: first failed" in text
     assert "nightly" in command("workflows", "list").out
 
 

@@ -40,7 +40,7 @@ _COLUMNS = [
     Column("DONE", right=True),
     Column("JOBS", right=True),
     Column("FAILED", right=True),
-    Column("MADE", right=True),
+    Column("MADE", right=True, from_width=100),
 ]
 _JOBS = [
     Column("JOB", may_be_cut=True),
@@ -116,8 +116,8 @@ def show(
     if info.finished_at is not None:
         typer.echo(f"finished {both(info.finished_at, now)}")
     typer.echo()
-    names = {job.id: clean(job.node) for job in jobs}
-    print_table(_JOBS, (_job_row(job, edges, names) for job in jobs))
+    by_id = {job.id: job for job in jobs}
+    print_table(_JOBS, (_job_row(job, edges, by_id) for job in jobs))
 
 
 def _without_body(job: Job) -> dict[str, Any]:
@@ -125,16 +125,29 @@ def _without_body(job: Job) -> dict[str, Any]:
     return {name: plain(getattr(job, name)) for name in (*fields, "error", "progress")}
 
 
-def _job_row(job: Job, edges: Iterable[Settled], names: Mapping[str, str]) -> list[str | Text]:
-    after = [names.get(edge.parent, edge.parent) for edge in edges if edge.child == job.id]
+def _job_row(job: Job, edges: Iterable[Settled], by_id: Mapping[str, Job]) -> list[str | Text]:
+    mine = [edge for edge in edges if edge.child == job.id]
+    after = [
+        clean(by_id[edge.parent].node) if edge.parent in by_id else edge.parent for edge in mine
+    ]
     return [
         clean(job.node),
         clean(job.type),
         status_text(job.status),
         ", ".join(after) or "-",
         job.id,
-        clean(job.error) if job.error else "-",
+        clean(job.error) if job.error else _held(job, mine, by_id) or "-",
     ]
+
+
+def _held(job: Job, edges: Iterable[Settled], by_id: Mapping[str, Job]) -> str | None:
+    """Because of whom a job is held; the rest of what blocked jobs wait for is under AFTER."""
+    for edge in edges:
+        parent = by_id.get(edge.parent)
+        lost = parent is None or parent.status in (Status.FAILED, Status.CANCELLED)
+        if job.status is Status.BLOCKED and not edge.outcome and edge.policy == "hold" and lost:
+            return f"held: {'one is gone' if parent is None else f'{parent.node} {parent.status}'}"
+    return None
 
 
 @commands.command()
