@@ -34,12 +34,12 @@ _FIGURES = [
     Column("COMPLETED", right=True),
     Column("FAILED", right=True),
     Column("RETRIED", right=True, from_width=90),
-    Column("RATE", right=True),
+    Column("FAIL %", right=True),
     Column("/MIN", right=True),
     Column("WAIT P50", right=True, from_width=100),
-    Column("P95", right=True),
+    Column("WAIT P95", right=True),
     Column("RUN P50", right=True, from_width=100),
-    Column("P95", right=True),
+    Column("RUN P95", right=True),
 ]
 
 
