@@ -72,7 +72,7 @@ def history(place: Place, pace: Pace) -> list[Row]:
             before = compare(
                 f"claim and finish beside {size:,} finished", *sides, pace, at_least(0.90)
             )
-            return [before, *asked(app, size), *while_pruned(place, pace, alone, among, before)]
+            return [before, *asked(app, size), *while_pruned(pace, among)]
 
 
 def asked(app: Holdfast, size: int) -> list[Row]:
@@ -90,30 +90,32 @@ def asked(app: Holdfast, size: int) -> list[Row]:
     ]
 
 
-def while_pruned(place: Place, pace: Pace, alone: Crowd, among: Crowd, before: Row) -> list[Row]:
-    """Against the rate without pruning, each as a part of the empty table's in the same moments."""
+def while_pruned(pace: Pace, among: Crowd) -> list[Row]:
+    """Beside the same worker, in turns: it prunes, or it does not."""
     waits: list[float] = []
     work = among.work("free")
 
-    def watched(seconds: float) -> float:
-        among.waits = waits
-        try:
-            return work(seconds)
-        finally:
-            among.waits = None
+    with housekeeper(among.app.url) as (switch, log), beating(among.app):
 
-    left = finished(among.app)
-    with housekeeper(among.app.url) as log, beating(among.app):
-        begin = time.monotonic()
-        while finished(among.app) > left - 2000:
-            if time.monotonic() - begin > PATIENCE:
-                raise RuntimeError(f"nothing is pruned\n{tail(log)}")
-            time.sleep(0.1)
-        row = compare("", alone.work("free"), watched, pace)
-    part = (row.ratio or 0.0) / (before.ratio or 1.0)
-    title = "claim and finish while jobs are pruned"
+        def kept(seconds: float) -> float:
+            switch.unlink(missing_ok=True)
+            return work(seconds)
+
+        def pruned(seconds: float) -> float:
+            switch.touch()
+            wait_for_pruning(log)
+            among.waits = waits
+            try:
+                return work(seconds)
+            finally:
+                among.waits = None
+
+        title = "claim and finish while jobs are pruned"
+        row = compare(title, kept, pruned, pace, at_least(0.8))
+        switch.touch()
+        wait_for_pruning(log)  # else the last of it was not beside any
     return [
-        Row(title, before.ours, row.ours, part, at_least(0.8)),
+        row,
         Row(
             "the longest claim meanwhile, in ms", None, max(waits), None, at_most(100.0, of="ours")
         ),
@@ -121,8 +123,17 @@ def while_pruned(place: Place, pace: Pace, alone: Crowd, among: Crowd, before: R
     ]
 
 
-def finished(app: Holdfast) -> int:
-    return app.jobs.count(status="completed", cap=10**9)
+def wait_for_pruning(log: Path) -> None:
+    """Its log tells of every batch."""
+    begin, before = time.monotonic(), told(log)
+    while told(log) <= before:
+        if time.monotonic() - begin > PATIENCE:
+            raise RuntimeError(f"nothing is pruned\n{tail(log)}")
+        time.sleep(0.01)
+
+
+def told(log: Path) -> int:
+    return log.read_text().count("finished jobs pruned")
 
 
 @contextmanager
@@ -144,11 +155,13 @@ def beating(app: Holdfast) -> Iterator[None]:
 
 
 @contextmanager
-def housekeeper(url: str) -> Iterator[Path]:
-    """A worker of another queue, with nothing to do but to tidy up."""
+def housekeeper(url: str) -> Iterator[tuple[Path, Path]]:
+    """A worker of another queue, with nothing to do but to tidy up while a file is there; that file,
+    and its log."""
     command = [sys.executable, "-m", "holdfast", "worker", "bench.worker_app:app", "-q", "none"]
     with tempfile.TemporaryDirectory(prefix="holdfast-bench-", dir=real_folder()) as folder:
-        log = Path(folder) / "worker.log"
+        log, switch = Path(folder) / "worker.log", Path(folder) / "prune"
         env = {**os.environ, "HOLDFAST_URL": url, "HOLDFAST_WORKDIR": f"{folder}/work"}
+        env["BENCH_PRUNE_WHILE"] = str(switch)
         with leashed(command, env, log):
-            yield log
+            yield switch, log

@@ -1,13 +1,20 @@
 """Our side of the worker's comparisons: the application that `holdfast worker` runs, and the words that
 every side knows (bench/peers/script.py)."""
 
+import os
 import time
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 
 from bench.peers import script
 from holdfast import Holdfast
+from holdfast.worker.pruning import Pruner
 
 MANY = 1000  # jobs of one enqueue_many
+
+if switch := os.environ.get("BENCH_PRUNE_WHILE"):  # a file: it prunes while that is there
+    prune = Pruner.tick
+    setattr(Pruner, "tick", lambda own: prune(own) if Path(switch).exists() else 0.05)  # noqa: B010
 
 app = Holdfast()  # $HOLDFAST_URL
 
