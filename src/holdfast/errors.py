@@ -30,6 +30,10 @@ class UnknownLimit(InvalidInput):
     """No limit has this name."""
 
 
+class UnknownToken(HoldfastError, LookupError):
+    """No token of the web interface has that id."""
+
+
 class UnknownTask(HoldfastError, LookupError):
     """No task of that name is registered here."""
 

@@ -12,7 +12,7 @@ import psycopg
 import pytest
 
 from holdfast.engine import open_engine
-from tests.plans import event_cases, workflow_cases  # noqa: F401 - their cases
+from tests.plans import access_cases, event_cases, workflow_cases  # noqa: F401 - their cases
 from tests.plans.cases import CASES, Case
 from tests.plans.explained import Explained
 from tests.plans.postgres_probe import Explain, Kept, Params, PostgresProbe, ProbeConnection
@@ -62,7 +62,7 @@ def postgres_worlds(server: PostgresServer) -> Iterator[PostgresWorlds]:
         make_tables(url, schema)
         with psycopg.connect(url, autocommit=True) as connection:
             fill_postgres(connection, schema, world)
-            for table in ("jobs", "attempts", "workers", "edges", "workflows", "events"):
+            for table in ("jobs", "attempts", "workers", "edges", "workflows", "events", "audit"):
                 connection.execute(f"VACUUM (ANALYZE) {schema}.{table}")
     yield worlds
     server.drop_database(url.rpartition("/")[2])
@@ -84,6 +84,8 @@ def make_tables(url: str, schema: str) -> None:
             "edges",
             "workflows",
             "events",
+            "audit",
+            "tokens",
         ):
             connection.execute(f"ALTER TABLE {schema}.{table} SET (autovacuum_enabled = false)")
 

@@ -18,7 +18,7 @@ from tests.plans.cases import Case
 from tests.plans.explained import Explained, Spied
 from tests.plans.world import World
 
-GROWING = ("jobs", "attempts", "edges", "events")
+GROWING = ("jobs", "attempts", "edges", "events", "audit")
 EXPLAIN = "EXPLAIN (FORMAT JSON) "
 ANALYZE = "EXPLAIN (ANALYZE, BUFFERS, TIMING OFF, FORMAT JSON) "
 _PRIMARY = {
@@ -26,6 +26,7 @@ _PRIMARY = {
     "attempts_pkey": "attempts",
     "edges_pkey": "edges",
     "events_pkey": "events",
+    "audit_pkey": "audit",
 }
 _PLACE = re.compile(r"%\((\w+)\)s")
 

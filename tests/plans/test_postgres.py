@@ -11,7 +11,7 @@ from holdfast.engine import Filter
 from holdfast.engine.sqlite.engine import PACKAGE, WORDS
 from holdfast.engine.statements import Statements
 from holdfast.job import Status
-from tests.plans import event_cases, workflow_cases  # noqa: F401 - their cases
+from tests.plans import access_cases, event_cases, workflow_cases  # noqa: F401 - their cases
 from tests.plans.cases import CASES, LIMIT, Case
 from tests.plans.conftest import SMALL, Grown, PostgresWorlds, SqliteWorld, make_tables
 from tests.plans.explained import growth, problems

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from holdfast.errors import HoldfastError
-from tests.plans import event_cases, workflow_cases  # noqa: F401 - their cases
+from tests.plans import access_cases, event_cases, workflow_cases  # noqa: F401 - their cases
 from tests.plans.cases import CASES, Case
 from tests.plans.conftest import LARGE, SMALL, TINY, SqliteWorld
 from tests.plans.explained import Explained, growth, problems

@@ -288,6 +288,11 @@ def _fill_rest(execute: Callable[[str], object], world: World, prefix: str, now:
     execute(f"{attempts} VALUES {tired}")
     _fill_rollups(execute, world, prefix)
     execute(
+        f"INSERT INTO {prefix}audit (id, at, actor, role, action, detail)"
+        f" SELECT id, {now}, 'ann', 'admin', 'jobs.retry', '{{}}' FROM {prefix}jobs"
+        f" ORDER BY id LIMIT {world.size // 50}"
+    )
+    execute(
         f"INSERT INTO {prefix}events (at, job_id, kind, data) SELECT {now}, id, 'enqueued', '{{}}'"
         f" FROM {prefix}jobs LIMIT {world.size // 50}"
     )

@@ -107,6 +107,9 @@ def execute(engine: Engine, sql: str, **params: Any) -> list[tuple[Any, ...]]:
         "edges",
         "events",
         "followers",
+        "tokens",
+        "audit",
+        "secrets",
     )
     if hasattr(engine, "path"):
         import sqlite3

@@ -18,6 +18,7 @@ from holdfast.cli import (
     queues,
     schedules,
     stats,
+    tokens,
     watch,
     worker,
     workers,
@@ -31,6 +32,7 @@ from holdfast.errors import (
     SchemaError,
     UnknownLimit,
     UnknownTask,
+    UnknownToken,
 )
 
 # Stable: scripts may rely on them. 1 is any other failure.
@@ -40,6 +42,7 @@ EXIT_CODES: dict[type[HoldfastError], int] = {
     DatabaseUnavailable: 3,
     JobNotFound: 4,
     UnknownTask: 4,
+    UnknownToken: 4,
     SchemaError: 5,
 }
 
@@ -109,6 +112,7 @@ cli.add_typer(queues.commands, name="queues")
 cli.add_typer(limits.commands, name="limits")
 cli.add_typer(schedules.commands, name="schedules")
 cli.add_typer(workflows.commands, name="workflows")
+cli.add_typer(tokens.commands, name="tokens")
 cli.command("workers")(workers.workers)
 cli.command("stats")(stats.stats)
 cli.command("health")(health.health)

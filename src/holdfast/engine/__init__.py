@@ -294,6 +294,9 @@ class Engine(Inspector, Protocol):
     def prune_events(self) -> int:
         """Forget some of the events that nobody needs; how many."""
 
+    def prune_access(self) -> int:
+        """Forget some of the oldest entries of the audit log, and sessions that are over; how many."""
+
     def adopt(self, tx: Any) -> Transaction:
         """Recognise a caller's open transaction, or refuse it with the reason."""
 

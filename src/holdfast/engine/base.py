@@ -27,6 +27,7 @@ from holdfast.engine import (
     Seen,
     Swept,
     WorkerInfo,
+    access,
     finishing,
     flows,
     inspection,
@@ -164,6 +165,9 @@ class BaseEngine(Fetching):
         if not self.run(outbox.is_kept, write=False):
             return 0
         return self.run(lambda: outbox.prune(self.dialect, outbox.PRUNED), write=True)
+
+    def prune_access(self) -> int:
+        return self.run(lambda: access.prune(self.dialect, access.PRUNED), write=True)
 
     def hint(self, queues: frozenset[str]) -> None:
         """Where a commit does not tell others by itself, an engine does."""

@@ -9,6 +9,7 @@ from collections.abc import Callable, Collection
 from pathlib import Path
 
 from holdfast.engine import Engine
+from holdfast.engine.access import PRUNED as ACCESS_PRUNED
 from holdfast.engine.outbox import PRUNED as EVENTS_PRUNED
 from holdfast.errors import HoldfastError
 from holdfast.job import Claim, Status
@@ -23,6 +24,7 @@ _EVERY = 60.0
 _ADVANCE = 2.0
 _REPAIR = 5.0
 _EVENTS = 5.0
+_ACCESS = 3600.0
 
 
 class Services:
@@ -90,6 +92,7 @@ class Housekeeping:
             "forgetting": self.forget,
             "clearing": self.clear,
             "events": self.prune_events,
+            "access": self.prune_access,
         }
 
     def repair(self) -> float:
@@ -116,6 +119,9 @@ class Housekeeping:
 
     def prune_events(self) -> float:
         return 0.05 if self._engine.prune_events() >= EVENTS_PRUNED else _EVENTS
+
+    def prune_access(self) -> float:
+        return 0.05 if self._engine.prune_access() >= ACCESS_PRUNED else _ACCESS
 
     def sweep(self) -> float:
         swept = sweep_workdirs(self._workdir, self._living)

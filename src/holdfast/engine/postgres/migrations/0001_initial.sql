@@ -218,3 +218,42 @@ CREATE TABLE {schema}.followers (
     name  text        NOT NULL PRIMARY KEY,
     until timestamptz NOT NULL
 ) WITH (fillfactor = 50, autovacuum_vacuum_threshold = 100, autovacuum_vacuum_scale_factor = 0);
+
+-- Who may use the web interface. Of a secret only its hash is kept. A session belongs to the token that it came from.
+CREATE TABLE {schema}.tokens (
+    id           uuid        NOT NULL PRIMARY KEY,
+    hash         text        NOT NULL UNIQUE,
+    name         text        NOT NULL,
+    role         text        NOT NULL,
+    kind         text        NOT NULL CHECK (kind IN ('token', 'session')),
+    scope        text        NOT NULL,
+    parent_id    uuid,
+    created_at   timestamptz NOT NULL,
+    expires_at   timestamptz,
+    revoked_at   timestamptz,
+    last_used_at timestamptz,
+    created_by   text
+) WITH (fillfactor = 70);
+
+CREATE INDEX tokens_kind ON {schema}.tokens (kind, id);
+CREATE INDEX tokens_sessions ON {schema}.tokens (expires_at) WHERE kind = 'session';
+
+-- What people and programs did by the web interface. Entries are added, never changed; numbers tell how many there are.
+CREATE TABLE {schema}.audit (
+    id         uuid        NOT NULL PRIMARY KEY,
+    number     bigserial   NOT NULL,
+    at         timestamptz NOT NULL,
+    actor      text        NOT NULL,
+    role       text        NOT NULL,
+    action     text        NOT NULL,
+    target     text,
+    detail     text        NOT NULL,
+    address    text,
+    request_id text
+);
+
+-- What only those who use this database may know: it signs what they hand out.
+CREATE TABLE {schema}.secrets (
+    name  text NOT NULL PRIMARY KEY,
+    value text NOT NULL
+);

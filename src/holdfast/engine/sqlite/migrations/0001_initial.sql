@@ -228,3 +228,42 @@ CREATE TABLE holdfast_followers (
     name  TEXT    NOT NULL PRIMARY KEY,
     until INTEGER NOT NULL
 ) WITHOUT ROWID;
+
+-- Who may use the web interface. Of a secret only its hash is kept. A session belongs to the token that it came from.
+CREATE TABLE holdfast_tokens (
+    id           TEXT    NOT NULL PRIMARY KEY,
+    hash         TEXT    NOT NULL UNIQUE,
+    name         TEXT    NOT NULL,
+    role         TEXT    NOT NULL,
+    kind         TEXT    NOT NULL CHECK (kind IN ('token', 'session')),
+    scope        TEXT    NOT NULL,
+    parent_id    TEXT,
+    created_at   INTEGER NOT NULL,
+    expires_at   INTEGER,
+    revoked_at   INTEGER,
+    last_used_at INTEGER,
+    created_by   TEXT
+) WITHOUT ROWID;
+
+CREATE INDEX holdfast_tokens_kind ON holdfast_tokens (kind, id);
+CREATE INDEX holdfast_tokens_sessions ON holdfast_tokens (expires_at) WHERE kind = 'session';
+
+-- What people and programs did by the web interface. Entries are added, never changed; numbers tell how many there are.
+CREATE TABLE holdfast_audit (
+    number     INTEGER PRIMARY KEY AUTOINCREMENT,
+    id         TEXT    NOT NULL UNIQUE,
+    at         INTEGER NOT NULL,
+    actor      TEXT    NOT NULL,
+    role       TEXT    NOT NULL,
+    action     TEXT    NOT NULL,
+    target     TEXT,
+    detail     TEXT    NOT NULL,
+    address    TEXT,
+    request_id TEXT
+);
+
+-- What only those who use this database may know: it signs what they hand out.
+CREATE TABLE holdfast_secrets (
+    name  TEXT NOT NULL PRIMARY KEY,
+    value TEXT NOT NULL
+) WITHOUT ROWID;

@@ -1,0 +1,232 @@
+"""Who may use the web interface, and what was done by it: tokens, sessions, the audit log, and the
+secrets of a database. Knows nothing of HTTP: the web asks here.
+
+A token is shown once, when it is made; the database has only its SHA-256, which is enough for 32
+random bytes. What a role may do is decided by the web.
+"""
+
+import hashlib
+import hmac
+import json
+import re
+import secrets
+from collections.abc import Iterable
+from contextlib import suppress
+from dataclasses import replace
+from typing import Any
+from uuid import UUID
+
+from holdfast import names
+from holdfast.app import Holdfast
+from holdfast.duration import Duration, seconds
+from holdfast.engine import Engine
+from holdfast.engine import access as scripts
+from holdfast.engine.access import Entries, Entry, Kind, NewToken, TokenInfo
+from holdfast.errors import DatabaseBusy, InvalidInput, UnknownToken
+from holdfast.ids import new_id
+
+__all__ = ["ROLES", "Access", "Entries", "Entry", "TokenInfo"]
+
+ROLES = ("viewer", "operator", "admin", "enqueue")
+FIRST = "first start"  #: the name of the token that `first_token` makes
+_SECRET = re.compile(r"hf_[A-Za-z0-9_-]{43}")
+_LONGEST_NAME = 100
+_MOST_NAMES = 100
+_LONGEST_FIELD = 500
+_LARGEST_DETAIL = 16_384
+_MOST_ENTRIES = 1000
+
+
+class Access:
+    """What the web asks of a database before it does anything."""
+
+    def __init__(self, of: Holdfast | Engine) -> None:
+        self._engine: Engine = of.engine if isinstance(of, Holdfast) else of
+        self._dialect = self._engine.dialect
+
+    # tokens
+
+    def create(
+        self,
+        name: str,
+        role: str,
+        *,
+        tasks: Iterable[str] = (),
+        queues: Iterable[str] = (),
+        expires: Duration | None = None,
+        kind: Kind = "token",
+        by: str | None = None,
+    ) -> tuple[TokenInfo, str]:
+        """A new token, and its secret, which nobody can look up later. `tasks` and `queues`: all that
+        an enqueue token may enqueue, and into which queues."""
+        new, secret = _make(name, role, tasks, queues, expires, kind, by)
+        return self._engine.run(lambda: scripts.add(self._dialect, new), write=True), secret
+
+    def first_token(self) -> str | None:
+        """An administrator's token, if there was never a token; of servers that start together, one
+        makes it."""
+        new, secret = _make(FIRST, "admin", (), (), None, "token", None)
+        made = self._engine.run(lambda: scripts.add_first(self._dialect, new), write=True)
+        return None if made is None else secret
+
+    def check(self, secret: object) -> TokenInfo | None:
+        """Whose secret this is; None if nobody's, or if it is revoked or its time is over."""
+        if not isinstance(secret, str) or not _SECRET.fullmatch(secret):
+            return None
+        hash = _hash(secret)
+        found = self._engine.run(lambda: scripts.find(self._dialect, hash), write=False)
+        if found is None or not hmac.compare_digest(found.hash, hash):
+            return None
+        if found.is_stale:
+            with suppress(DatabaseBusy):  # it is only worth knowing
+                self._engine.run(lambda: scripts.touch(self._dialect, found.token), write=True)
+        return found.token
+
+    def list(self, kind: Kind = "token") -> list[TokenInfo]:
+        """The newest first, revoked and expired ones too."""
+        return self._engine.run(lambda: scripts.listing(self._dialect, _kind(kind)), write=False)
+
+    def revoke(self, id: str) -> TokenInfo:
+        """Let a token count no more, and its sessions with it."""
+        known = _id(id)
+        revoked = self._engine.run(lambda: scripts.revoke(self._dialect, known), write=True)
+        if revoked is None:
+            raise UnknownToken(f"no token has the id {known}: 'holdfast tokens list' shows them")
+        return revoked
+
+    # sessions
+
+    def session(self, of: TokenInfo, life: Duration) -> str:
+        """The secret of a new session, which may do what its token may, and ends with it."""
+        new, secret = _make(of.name, of.role, of.tasks, of.queues, life, "session", of.created_by)
+        new = replace(new, parent_id=of.parent_id or of.id)
+        self._engine.run(lambda: scripts.add(self._dialect, new), write=True)
+        return secret
+
+    def end(self, secret: object) -> bool:
+        """End a session; whether there was one."""
+        if not isinstance(secret, str) or not _SECRET.fullmatch(secret):
+            return False
+        return self._engine.run(lambda: scripts.end(_hash(secret)), write=True)
+
+    # the audit log
+
+    def record(self, entry: Entry) -> None:
+        """Write down what was done. What a request may contain is made storable, not refused."""
+        made = replace(
+            entry,
+            id=new_id(),
+            actor=_storable(entry.actor) or "",
+            role=_storable(entry.role) or "",
+            action=_storable(entry.action) or "",
+            target=_storable(entry.target),
+            address=_storable(entry.address),
+            request_id=_storable(entry.request_id),
+        )
+        detail = _detail(entry.detail or {})
+        self._engine.run(lambda: scripts.record(self._dialect, made, detail), write=True)
+
+    def entries(self, after: str | None = None, limit: int = 100) -> Entries:
+        """A page of the audit log, the newest first."""
+        known = None if after is None else _id(after)
+        size = names.integer(limit, "limit", 1, _MOST_ENTRIES)
+        return self._engine.run(lambda: scripts.entries(self._dialect, known, size), write=False)
+
+    # secrets
+
+    def secret(self, name: str) -> bytes:
+        """32 random bytes that belong to this database, the same to everybody who asks."""
+        known = names.name(name, "name")
+        kept = self._engine.run(lambda: scripts.secret(known), write=False)
+        if kept is None:
+            new = secrets.token_hex(32)
+            kept = self._engine.run(lambda: scripts.keep_secret(known, new), write=True)
+        return bytes.fromhex(kept)
+
+
+def _make(
+    name: str,
+    role: str,
+    tasks: Iterable[str],
+    queues: Iterable[str],
+    expires: Duration | None,
+    kind: Kind,
+    by: str | None,
+) -> tuple[NewToken, str]:
+    if role not in ROLES:
+        raise InvalidInput(f"role={role!r}: the roles are {', '.join(ROLES)}")
+    only, into = _names(tasks, "tasks"), _names(queues, "queues")
+    if role != "enqueue" and (only or into):
+        raise InvalidInput(
+            f"role={role!r} with tasks= or queues=: only an 'enqueue' token is bound to some; leave "
+            "them out, or make an 'enqueue' token"
+        )
+    life = None if expires is None else seconds(expires, what="expires")
+    if life == 0:
+        raise InvalidInput("expires=0: give a time from now on, such as '30d', or None for no end")
+    secret = f"hf_{secrets.token_urlsafe(32)}"
+    new = NewToken(
+        id=new_id(),
+        hash=_hash(secret),
+        name=_name(name),
+        role=role,
+        kind=_kind(kind),
+        life=life,
+        tasks=only,
+        queues=into,
+        created_by=_storable(by),
+    )
+    return new, secret
+
+
+def _id(value: object) -> str:
+    try:
+        return str(UUID(str(value)))
+    except ValueError:
+        raise InvalidInput(
+            f"{str(value)[:80]!r} is not an id of a token or an entry: give a UUID, as lists have it"
+        ) from None
+
+
+def _kind(kind: Kind) -> Kind:
+    if kind not in ("token", "session"):
+        raise InvalidInput(f"kind={kind!r}: the kinds are token, session")
+    return kind
+
+
+def _name(name: object) -> str:
+    known = name.strip() if isinstance(name, str) else ""
+    if not known.isprintable() or not 0 < len(known) <= _LONGEST_NAME:
+        raise InvalidInput(
+            f"name={str(name)[:150]!r}: a token's name is 1 to {_LONGEST_NAME} printable characters; "
+            "say whose it is, such as 'ann' or 'deploy script'"
+        )
+    return known
+
+
+def _names(given: Iterable[str], what: str) -> tuple[str, ...]:
+    if isinstance(given, str):
+        raise InvalidInput(f"{what}={given!r}: give a list of names")
+    known = tuple(sorted({names.name(one, what) for one in given}))
+    if len(known) > _MOST_NAMES:
+        raise InvalidInput(f"{what}: {len(known)} names were given, at most {_MOST_NAMES}")
+    return known
+
+
+def _hash(secret: str) -> str:
+    return hashlib.sha256(secret.encode()).hexdigest()
+
+
+def _storable(text: str | None) -> str | None:
+    """Without what no database stores, and of a bounded length."""
+    if text is None:
+        return None
+    plain = str(text)[:_LONGEST_FIELD].encode("utf-8", "replace").decode("utf-8")
+    return plain.replace("\x00", "\ufffd")
+
+
+def _detail(given: dict[str, Any]) -> str:
+    text = json.dumps(given, ensure_ascii=False, default=str)
+    if len(text) > _LARGEST_DETAIL:
+        text = json.dumps({"left_out": f"{len(text)} characters"})
+    return text.encode("utf-8", "replace").decode()

@@ -1,0 +1,200 @@
+"""Tokens, secrets and the audit log, as scripts. A secret itself never comes here: only its hash."""
+
+import json
+from datetime import datetime
+from typing import Any, Literal, NamedTuple
+
+from holdfast.engine.dialect import MICRO, Dialect
+from holdfast.engine.inspection import LAST_ID
+from holdfast.engine.script import Row, Run, Script
+from holdfast.value import value
+
+FRESH = 60.0  #: seconds in which a token's use is written down once
+AGE = 365 * 86400.0  #: seconds that entries of the audit log are kept, at the most
+KEPT = 1_000_000  #: of them, at the most
+PRUNED = 1000  #: entries or sessions, at a time
+LISTED = 1000  #: tokens, at the most
+
+Kind = Literal["token", "session"]
+
+
+@value
+class TokenInfo:
+    """A token, or a session of one, without its secret."""
+
+    id: str
+    name: str
+    role: str
+    kind: Kind
+    tasks: tuple[str, ...]  #: that it may enqueue; none: all
+    queues: tuple[str, ...]  #: into which it may enqueue; none: all
+    parent_id: str | None  #: of a session: the token that it came from
+    created_at: datetime
+    expires_at: datetime | None
+    revoked_at: datetime | None
+    last_used_at: datetime | None  #: to the minute
+    created_by: str | None
+
+
+@value
+class NewToken:
+    id: str
+    hash: str
+    name: str
+    role: str
+    kind: Kind = "token"
+    tasks: tuple[str, ...] = ()
+    queues: tuple[str, ...] = ()
+    life: float | None = None  #: seconds; None: until it is revoked
+    parent_id: str | None = None
+    created_by: str | None = None
+
+
+@value
+class Entry:
+    """What somebody did, or tried to."""
+
+    actor: str
+    role: str
+    action: str
+    target: str | None = None
+    detail: dict[str, Any] | None = None
+    address: str | None = None
+    request_id: str | None = None
+    id: str = ""  #: given when it is recorded
+    at: datetime | None = None  #: as well
+
+
+class Entries(NamedTuple):
+    entries: list[Entry]
+    next: str | None  #: give it as `after` for the next page; None: that was all
+
+
+class Found(NamedTuple):
+    token: TokenInfo
+    hash: str
+    is_stale: bool  #: its last use should be written down
+
+
+def add(dialect: Dialect, new: NewToken) -> Script[TokenInfo]:
+    params = {
+        "now": dialect.now(),
+        "id": new.id,
+        "hash": new.hash,
+        "name": new.name,
+        "role": new.role,
+        "kind": new.kind,
+        "scope": json.dumps({"tasks": new.tasks, "queues": new.queues}),
+        "parent_id": new.parent_id,
+        "life": None if new.life is None else round(new.life * MICRO),
+        "created_by": new.created_by,
+    }
+    return _token(dialect, (yield Run("add_token", params)).rows[0])
+
+
+def add_first(dialect: Dialect, new: NewToken) -> Script[TokenInfo | None]:
+    """Only if there was never one; of several that try, one succeeds."""
+    yield Run("hold_tokens", {})
+    if (yield Run("any_token", {})).rows[0][0]:
+        return None
+    return (yield from add(dialect, new))
+
+
+def find(dialect: Dialect, hash: str) -> Script[Found | None]:
+    params = {"now": dialect.now(), "hash": hash, "fresh": round(FRESH * MICRO)}
+    rows = (yield Run("find_token", params)).rows
+    return None if not rows else Found(_token(dialect, rows[0]), rows[0][-2], bool(rows[0][-1]))
+
+
+def touch(dialect: Dialect, token: TokenInfo) -> Script[None]:
+    params = {"now": dialect.now(), "id": token.id, "parent_id": token.parent_id}
+    yield Run("touch_token", params)
+
+
+def listing(dialect: Dialect, kind: Kind) -> Script[list[TokenInfo]]:
+    reply = yield Run("tokens", {"kind": kind, "limit": LISTED})
+    return [_token(dialect, row) for row in reply.rows]
+
+
+def revoke(dialect: Dialect, id: str) -> Script[TokenInfo | None]:
+    rows = (yield Run("revoke_token", {"now": dialect.now(), "id": id})).rows
+    return _token(dialect, rows[0]) if rows else None
+
+
+def end(hash: str) -> Script[bool]:
+    return (yield Run("end_session", {"hash": hash})).changed > 0
+
+
+def secret(name: str) -> Script[str | None]:
+    rows = (yield Run("secret", {"name": name})).rows
+    return rows[0][0] if rows else None
+
+
+def keep_secret(name: str, made: str) -> Script[str]:
+    """This one, or the one that somebody else kept before."""
+    yield Run("keep_secret", {"name": name, "value": made})
+    kept: str = (yield Run("secret", {"name": name})).rows[0][0]
+    return kept
+
+
+def record(dialect: Dialect, entry: Entry, detail: str) -> Script[None]:
+    """`detail` is JSON text."""
+    params = {
+        "now": dialect.now(),
+        "id": entry.id,
+        "actor": entry.actor,
+        "role": entry.role,
+        "action": entry.action,
+        "target": entry.target,
+        "detail": detail,
+        "address": entry.address,
+        "request_id": entry.request_id,
+    }
+    yield Run("record", params)
+
+
+def entries(dialect: Dialect, after: str | None, limit: int) -> Script[Entries]:
+    reply = yield Run("entries", {"before": after or LAST_ID, "limit": limit})
+    found = [_entry(dialect, row) for row in reply.rows]
+    return Entries(found, found[-1].id if len(found) == limit else None)
+
+
+def prune(dialect: Dialect, limit: int) -> Script[int]:
+    """Old entries, and sessions that are over; how many went."""
+    now = dialect.now()
+    params = {"now": now, "age": round(AGE * MICRO), "kept": KEPT, "limit": limit}
+    gone = (yield Run("prune_audit", params)).changed
+    return gone + (yield Run("prune_sessions", {"now": now, "limit": limit})).changed
+
+
+def _token(dialect: Dialect, row: Row) -> TokenInfo:
+    scope = json.loads(row[4])
+    expires, revoked, used = (None if at is None else dialect.moment(at) for at in row[7:10])
+    return TokenInfo(
+        id=row[0],
+        name=row[1],
+        role=row[2],
+        kind=row[3],
+        tasks=tuple(scope["tasks"]),
+        queues=tuple(scope["queues"]),
+        parent_id=row[5],
+        created_at=dialect.moment(row[6]),
+        expires_at=expires,
+        revoked_at=revoked,
+        last_used_at=used,
+        created_by=row[10],
+    )
+
+
+def _entry(dialect: Dialect, row: Row) -> Entry:
+    return Entry(
+        id=row[0],
+        at=dialect.moment(row[1]),
+        actor=row[2],
+        role=row[3],
+        action=row[4],
+        target=row[5],
+        detail=json.loads(row[6]),
+        address=row[7],
+        request_id=row[8],
+    )
