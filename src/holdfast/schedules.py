@@ -2,6 +2,7 @@
 each, which are enabled, disabled and moved, and end only when they are deleted."""
 
 import asyncio
+import builtins
 from collections.abc import Callable, Iterator
 from datetime import datetime
 from typing import Any
@@ -116,13 +117,17 @@ class Schedules:
 
     def list(self) -> Iterator[Job]:
         """All of them, by task and key, read page by page."""
-        after = ("", "")
-        while page := self._runner.go(self._page(after)):
+        after: tuple[str, str] | None = None
+        while page := self.page(after):
             yield from page
             after = (page[-1].type, str(page[-1].key))
 
-    def _page(self, after: tuple[str, str]) -> Steps[Any]:
-        return (yield Step(lambda: scheduling.listing(self._dialect, after, PAGE), write=False))
+    def page(self, after: tuple[str, str] | None = None, limit: int = PAGE) -> builtins.list[Job]:
+        """Some of them, by task and key: those after this task and key."""
+        return self._runner.go(self._page(after or ("", ""), names.integer(limit, "limit", 0)))
+
+    def _page(self, after: tuple[str, str], limit: int) -> Steps[Any]:
+        return (yield Step(lambda: scheduling.listing(self._dialect, after, limit), write=False))
 
     def _step(
         self, verb: Callable[..., Script[Job]], type: str, key: str, *words: Any

@@ -1,0 +1,7 @@
+"""Which jobs, in words."""
+
+from typing import Any
+
+
+def parse(text: str) -> dict[str, Any]:
+    return {}

@@ -1,0 +1,42 @@
+"""Figures: what there is now, what was done lately."""
+
+from typing import Annotated
+
+from fastapi import Query
+
+from holdfast.duration import seconds
+from holdfast.errors import InvalidInput
+from holdfast.metrics import KEPT, since, whole_series
+from holdfast.web.answers import Stats
+from holdfast.web.api.asking import Web, Window
+from holdfast.web.api.showing import as_json
+from holdfast.web.models import Name, Series
+from holdfast.web.permissions import Permission
+from holdfast.web.replies import Json
+from holdfast.web.routing import Routes
+
+routes = Routes("figures")
+
+
+@routes.get("/stats", may=Permission.JOBS_READ, answer=Stats)
+def stats(web: Web, window: Window = "1h") -> Json:
+    """What there is now, counted up to a cap, and what was done in the window."""
+    return Json(as_json(web.app.stats(window=window)))
+
+
+@routes.get("/series", may=Permission.JOBS_READ, answer=Series)
+def series(
+    web: Web,
+    window: Window = "1h",
+    type: Annotated[Name | None, Query()] = None,
+    queue: Annotated[Name | None, Query()] = None,
+) -> Json:
+    """A point for each minute of the window."""
+    length = seconds(window, what="window")
+    if not 60 <= length <= KEPT:
+        raise InvalidInput(f"window={window!r}: give a duration from 1m to 24h")
+    engine = web.app.engine
+    now = engine.now()
+    start = since(now, length)
+    points = whole_series(engine.series(start, type=type, queue=queue), start, now)
+    return Json(as_json({"series": points}))

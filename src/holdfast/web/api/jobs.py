@@ -1,0 +1,233 @@
+"""Jobs: made, found, looked at, changed."""
+
+import csv
+import io
+import json
+from collections.abc import Iterator
+from typing import Annotated, Any, Literal
+
+from fastapi import Query, Request
+from pydantic import Field
+from starlette.responses import StreamingResponse
+
+from holdfast.errors import InvalidInput
+from holdfast.fields import FIELDS, attempt_fields
+from holdfast.filters import make_filter
+from holdfast.job import Job, Status
+from holdfast.stats import CAP
+from holdfast.web.api.asking import Id, JobFilter, JobQuery, Me, Web, read_page, walk
+from holdfast.web.api.showing import as_json, listed, shown
+from holdfast.web.models import (
+    Attempts,
+    Duplicate,
+    JobEdit,
+    JobPage,
+    MadeJob,
+    NewJob,
+    Parents,
+    WholeJob,
+    Why,
+)
+from holdfast.web.permissions import Identity, Permission
+from holdfast.web.problems import Refusal
+from holdfast.web.replies import Json
+from holdfast.web.routing import Routes
+
+routes = Routes("jobs")
+_FORMULA = ("=", "+", "-", "@", "\t", "\r")
+_COLUMNS = tuple(name for name in FIELDS if name not in ("payload", "result"))
+
+
+@routes.get("/jobs", may=Permission.JOBS_READ, answer=JobPage)
+def list_jobs(web: Web, query: Annotated[JobQuery, Query()]) -> Json:
+    """Jobs that match, the newest first, and how many there are in each status."""
+    page = read_page(web.app, query.wanted(web.redact), query.after, query.limit)
+    counts = web.app.engine.counts(cap=CAP)
+    return Json(
+        {
+            "jobs": [listed(job) for job in page.jobs],
+            "next": page.next,
+            "stats": {status.value: counts.get(status, 0) for status in Status},
+            "cap": CAP,
+        }
+    )
+
+
+@routes.post(
+    "/jobs",
+    may=Permission.JOBS_ENQUEUE,
+    answer=MadeJob,
+    status=201,
+    also={200: {"model": MadeJob, "description": "A live job of its key was found"}},
+)
+def enqueue(web: Web, me: Me, new: NewJob, request: Request) -> Json:
+    """Make a job of a task that is registered here."""
+    task = web.app.find_task(new.type)
+    options = new.model_dump(exclude_unset=True, exclude={"type", "payload"})
+    options |= _entity(new, options)
+    options = {name: value for name, value in options.items() if value is not None}
+    _check_scope(me, new.type, options.get("queue") or task.defaults.queue or "default")
+    job = web.app.enqueue(new.type, new.payload, **options)
+    request.state.audit = {"type": job.type, "job": job.id}
+    return _made(job, me, web)
+
+
+def _made(job: Job, me: Identity, web: Any) -> Json:
+    fields = shown(job, me, web.redact) | {"created": job.created}
+    return Json(fields, status_code=201 if job.created else 200)
+
+
+def _entity(new: NewJob, options: dict[str, Any]) -> dict[str, Any]:
+    """By its own name, by two fields, or by two fields of the payload."""
+    kind, id = options.pop("entity_type", None), options.pop("entity_id", None)
+    if kind is None and id is None and new.entity is None:
+        kind, id = new.payload.get("entity_type"), new.payload.get("entity_id")
+        if not isinstance(kind, str) or type(id) not in (int, str):
+            return {}
+    elif new.entity is not None:
+        return {"entity": new.entity}
+    if kind is None or id is None:
+        raise InvalidInput("entity_type and entity_id belong together: give both, or neither")
+    return {"entity": (kind, id)}
+
+
+def _check_scope(me: Identity, type: str, queue: str) -> None:
+    if me.tasks and type not in me.tasks:
+        raise Refusal(403, f"{me.who} may enqueue {', '.join(sorted(me.tasks))} only, not {type!r}")
+    if me.queues and queue not in me.queues:
+        raise Refusal(403, f"{me.who} may use {', '.join(sorted(me.queues))} only, not {queue!r}")
+
+
+@routes.get("/jobs/{id}", may=Permission.JOBS_READ, answer=WholeJob)
+def get_job(web: Web, me: Me, id: Id) -> Json:
+    """A job with its payload and result."""
+    return Json(shown(web.app.jobs.get(id), me, web.redact))
+
+
+@routes.get("/jobs/{id}/attempts", may=Permission.JOBS_READ, answer=Attempts)
+def get_attempts(web: Web, me: Me, id: Id) -> Json:
+    """The failed runs of a job, the newest first."""
+    web.app.jobs.get(id)
+    runs = [attempt_fields(run) for run in web.app.jobs.attempts(id)]
+    if not me.may(Permission.JOBS_PAYLOAD):
+        runs = [run | {"trace": None} for run in runs]
+    return Json({"attempts": runs})
+
+
+@routes.get("/jobs/{id}/why", may=Permission.JOBS_READ, answer=Why)
+def why(web: Web, id: Id) -> Json:
+    """Why a job is not finished yet, in sentences."""
+    return Json({"reasons": web.app.jobs.why(id)})
+
+
+@routes.get("/jobs/{id}/parents", may=Permission.JOBS_READ, answer=Parents)
+def parents(web: Web, id: Id) -> Json:
+    """Whom a job of a workflow waits for, or waited for."""
+    web.app.jobs.get(id)
+    found = [as_json(parent) for parent in web.app.workflows.parents(id)]
+    for one in found:
+        one.pop("result", None)
+    return Json({"parents": found})
+
+
+@routes.delete("/jobs/{id}", may=Permission.JOBS_OPERATE, answer=WholeJob)
+def cancel(web: Web, me: Me, id: Id) -> Json:
+    """Cancel a job; one that runs is asked to stop."""
+    return Json(shown(web.app.jobs.cancel(id), me, web.redact))
+
+
+@routes.post("/jobs/{id}/retry", may=Permission.JOBS_OPERATE, answer=WholeJob)
+def retry(web: Web, me: Me, id: Id) -> Json:
+    """Run a job again from the beginning."""
+    return Json(shown(web.app.jobs.retry(id), me, web.redact))
+
+
+@routes.post("/jobs/{id}/delete", may=Permission.JOBS_DELETE, answer=WholeJob)
+def delete(web: Web, me: Me, id: Id) -> Json:
+    """Remove a job, whatever it is doing; the job as it was."""
+    return Json(shown(web.app.jobs.delete(id), me, web.redact))
+
+
+@routes.patch("/jobs/{id}", may=Permission.JOBS_OPERATE, answer=WholeJob)
+def edit(web: Web, me: Me, id: Id, change: JobEdit, request: Request) -> Json:
+    """Another priority, time or queue for a job that waits."""
+    given = change.model_dump(exclude_none=True)
+    if not given:
+        raise InvalidInput("nothing to change: give priority, run_at, delay or queue")
+    request.state.audit = {"change": change.model_dump(mode="json", exclude_none=True)}
+    return Json(shown(web.app.jobs.edit(id, **given), me, web.redact))
+
+
+@routes.post("/jobs/{id}/run", may=Permission.JOBS_OPERATE, answer=WholeJob)
+def run_now(web: Web, me: Me, id: Id) -> Json:
+    """Let a job run as soon as a worker is free, though its time has not come."""
+    job = web.app.jobs.get(id)
+    if job.schedule is not None:
+        return Json(shown(web.app.schedules.run_now(job.type, job.key), me, web.redact))
+    return Json(shown(web.app.jobs.edit(id, delay=0), me, web.redact))
+
+
+@routes.post("/jobs/{id}/duplicate", may=Permission.JOBS_ENQUEUE, answer=MadeJob, status=201)
+def duplicate(web: Web, me: Me, id: Id, change: Duplicate, request: Request) -> Json:
+    """Another job of the same kind, with the same payload or another; without its key."""
+    job = web.app.jobs.get(id)
+    _check_scope(me, job.type, job.queue)
+    made = web.app.enqueue(
+        job.type,
+        job.payload if change.payload is None else change.payload,
+        queue=job.queue,
+        priority=job.priority,
+        max_attempts=job.max_attempts,
+        **({} if job.entity is None else {"entity": job.entity}),
+    )
+    request.state.audit = {"job": made.id}
+    return Json(shown(made, me, web.redact) | {"created": made.created}, status_code=201)
+
+
+@routes.post("/jobs/{id}/release", may=Permission.WORKFLOWS_OPERATE, answer=WholeJob)
+def release(web: Web, me: Me, id: Id) -> Json:
+    """Let a job run that is held because another has failed."""
+    web.app.workflows.release(id)
+    return Json(shown(web.app.jobs.get(id), me, web.redact))
+
+
+class ExportQuery(JobFilter):
+    format: Literal["csv", "jsonl"] = "jsonl"
+    limit: int = Field(100_000, ge=1, le=1_000_000)
+
+
+@routes.get("/export", may=Permission.JOBS_READ, answer=None)
+def export(web: Web, query: Annotated[ExportQuery, Query()]) -> StreamingResponse:
+    """All jobs that match, as a file."""
+    filter = make_filter(**query.wanted(web.redact))
+    pages = (map(listed, jobs) for jobs in walk(web.app, filter, query.limit))
+    lines = _csv(pages) if query.format == "csv" else _json_lines(pages)
+    kind = "text/csv; charset=utf-8" if query.format == "csv" else "application/x-ndjson"
+    name = f'attachment; filename="jobs.{query.format}"'
+    return StreamingResponse(lines, media_type=kind, headers={"Content-Disposition": name})
+
+
+def _json_lines(pages: Iterator[Any]) -> Iterator[str]:
+    for page in pages:
+        yield "".join(json.dumps(job, separators=(",", ":")) + "\n" for job in page)
+
+
+def _csv(pages: Iterator[Any]) -> Iterator[str]:
+    text = io.StringIO()
+    writer = csv.writer(text)
+    writer.writerow(_COLUMNS)
+    for page in pages:
+        for job in page:
+            writer.writerow([_cell(job[name]) for name in _COLUMNS])
+        yield text.getvalue()
+        text.seek(0)
+        text.truncate()
+    yield text.getvalue()
+
+
+def _cell(value: Any) -> Any:
+    """A spreadsheet must not take somebody's text for a formula."""
+    if isinstance(value, str):
+        safe = value.encode("utf-8", "replace").decode()
+        return f"'{safe}" if safe.startswith(_FORMULA) else safe
+    return value

@@ -1,0 +1,95 @@
+"""The system itself: the database and its settings; and, at the root, what monitors ask."""
+
+import platform
+from typing import Any
+from urllib.parse import urlsplit, urlunsplit
+
+from starlette.concurrency import run_in_threadpool
+from starlette.requests import Request
+from starlette.responses import Response
+
+from holdfast.errors import HoldfastError
+from holdfast.job import FINISHED
+from holdfast.web import prometheus
+from holdfast.web.answers import Alive, Health, System
+from holdfast.web.api.asking import Web
+from holdfast.web.api.showing import as_json
+from holdfast.web.permissions import PUBLIC, Permission
+from holdfast.web.replies import Json
+from holdfast.web.routing import Routes
+
+routes = Routes("system")
+probes = Routes("probes")
+
+
+@routes.get("/system", may=Permission.SYSTEM_READ, answer=System)
+def system(web: Web) -> Json:
+    """The database, how it is set up, and what is set."""
+    app = web.app
+    settings = app.settings
+    return Json(
+        {
+            "engine": "sqlite" if app.url.startswith("sqlite") else "postgres",
+            "database": without_password(app.url),
+            "version": web.version,
+            "python": platform.python_version(),
+            "findings": [finding._asdict() for finding in app.engine.diagnose()],
+            "retention": {status.value: settings.retention[status] for status in sorted(FINISHED)},
+            "settings": {
+                "max_attempts": settings.max_attempts,
+                "timeout": settings.timeout,
+                "poll_interval": settings.poll_interval,
+                "heartbeat": settings.heartbeat,
+                "workdir": str(settings.workdir),
+                "archive": None if settings.archive is None else str(settings.archive),
+                "app_version": settings.app_version,
+                "health": as_json(settings.health),
+            },
+        }
+    )
+
+
+def without_password(url: str) -> str:
+    """What may be shown of a database's URL: neither user nor password, nor what a query may hold."""
+    parts = urlsplit(url)
+    if parts.scheme == "sqlite":
+        return url.partition("?")[0]
+    return urlunsplit(parts._replace(netloc=parts.netloc.rpartition("@")[2], query="", fragment=""))
+
+
+@routes.get("/openapi.json", may=Permission.JOBS_READ, answer=None)
+def openapi(request: Request) -> Json:
+    """This description."""
+    return Json(request.app.openapi())
+
+
+@probes.get(
+    "/health",
+    may=PUBLIC,
+    answer=Alive | Health,
+    also={503: {"model": Alive | Health, "description": "Something needs somebody"}},
+)
+async def health(web: Web, request: Request) -> Json:
+    """Is work being done? Who may read jobs is told what was found; everybody else, yes or no."""
+    me = await web.gate.who(request)
+    found: Any = await run_in_threadpool(web.app.health)
+    told = as_json(found) if me is not None and me.may(Permission.JOBS_READ) else {"ok": found.ok}
+    return Json(told, status_code=200 if found.ok else 503)
+
+
+@probes.get("/ready", may=PUBLIC, answer=Alive, also={503: {"model": Alive}})
+def ready(web: Web) -> Json:
+    """Does the database answer, with the tables of this release?"""
+    try:
+        web.app.engine.open()
+        web.app.engine.now()
+    except HoldfastError:
+        return Json({"ok": False}, status_code=503)
+    return Json({"ok": True})
+
+
+@probes.get("/metrics", may=Permission.METRICS_READ, answer=None)
+def metrics(web: Web) -> Response:
+    """For Prometheus."""
+    text = prometheus.render(web.app.stats(window="5m"), web.app.health())
+    return Response(text, media_type="text/plain; version=0.0.4; charset=utf-8")

@@ -1,0 +1,61 @@
+"""What can be set for the web: in `dashboard(...)`, by the command, else as the defaults say."""
+
+import re
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from holdfast.errors import InvalidInput
+from holdfast.value import value
+
+#: Keys whose values are never shown, wherever they are in arguments and results.
+REDACTED = (
+    *("*password*", "*passwd*", "*secret*", "*token*", "*api_key*", "*apikey*", "*authorization*"),
+    *("*credential*", "*private_key*", "cookie", "*session_key*", "*credit_card*", "*card_number*"),
+)
+LOOPBACK = frozenset({"127.0.0.1", "localhost", "[::1]", "::1"})
+_BASE = re.compile(r"(/[A-Za-z0-9._~-]+)*")
+_ORIGIN = re.compile(r"https?://[A-Za-z0-9.-]+(:\d{1,5})?|https?://\[[0-9a-fA-F:]+\](:\d{1,5})?")
+
+#: Given a request, who asks: an Identity, a role's name, a pair of name and role, or None.
+Authorize = Callable[[Any], Any]
+
+
+@value
+class WebOptions:
+    authorize: Authorize | None  #: the host application's own authentication
+    read_only: bool
+    redact: tuple[str, ...]
+    hosts: frozenset[str] | None  #: names by which it may be called; None: any
+    origins: frozenset[str]  #: other sites whose pages may call it
+    base: str  #: the path that it is mounted at, where the server does not tell
+    title: str
+
+
+def make_options(
+    *,
+    authorize: Authorize | None = None,
+    read_only: bool = False,
+    redact: Iterable[str] = REDACTED,
+    hosts: Iterable[str] | None = None,
+    origins: Iterable[str] = (),
+    base: str = "",
+    title: str = "Holdfast",
+) -> WebOptions:
+    if authorize is not None and not callable(authorize):
+        raise InvalidInput(f"authorize={authorize!r}: give a function of the request")
+    if not _BASE.fullmatch(base):
+        raise InvalidInput(
+            f"base={base!r}: give a path such as '/jobs', without a slash at its end"
+        )
+    allowed = frozenset(origins)
+    if wrong := sorted(one for one in allowed if not _ORIGIN.fullmatch(one)):
+        raise InvalidInput(f"origins: {wrong[0]!r} is none: write it as 'https://app.example.com'")
+    return WebOptions(
+        authorize=authorize,
+        read_only=read_only,
+        redact=tuple(redact),
+        hosts=None if hosts is None else frozenset(host.lower() for host in hosts),
+        origins=allowed,
+        base=base,
+        title=title[:100],
+    )

@@ -1,0 +1,57 @@
+"""The dashboard's files. Every page is the same shell, which asks the API; there is nothing in it that
+is not in the package, so whoever may not read jobs may read it."""
+
+import html
+import mimetypes
+from functools import lru_cache
+from pathlib import Path
+from typing import Annotated
+
+from fastapi import Path as PathParameter
+from starlette.requests import Request
+from starlette.responses import FileResponse, Response
+
+from holdfast.web.permissions import PUBLIC
+from holdfast.web.problems import Refusal
+from holdfast.web.routing import Routes
+
+FILES = Path(__file__).parent / "static"
+_FOREVER = "public, max-age=31536000, immutable"
+_KINDS = {".js": "text/javascript", ".mjs": "text/javascript", ".css": "text/css"}
+routes = Routes("pages")
+
+
+@routes.get("/static/{version}/{path:path}", may=PUBLIC, answer=None)
+def static(version: str, path: Annotated[str, PathParameter(max_length=300)]) -> Response:
+    """A file of the dashboard; the version in its address lets browsers keep it."""
+    found = (FILES / path).resolve() if "\x00" not in path else FILES
+    if not found.is_relative_to(FILES.resolve()) or not found.is_file():
+        raise Refusal(404, "there is no such file")
+    kind = _KINDS.get(found.suffix) or mimetypes.guess_type(found.name)[0]
+    return FileResponse(found, media_type=kind, headers={"Cache-Control": _FOREVER})
+
+
+@routes.get("/{page:path}", may=PUBLIC, answer=None)
+def shell(request: Request, page: str) -> Response:
+    """Any page of the dashboard."""
+    if page.split("/", 1)[0] in ("api", "static", "health", "ready", "metrics"):
+        raise Refusal(404, f"there is nothing at /{page[:200]}")
+    base = request.scope.get("root_path", "").rstrip("/")
+    web = request.app.state.web
+    text = _shell().replace("{{base}}", html.escape(base, quote=True))
+    text = text.replace("{{version}}", html.escape(f"{web.version}-{fingerprint()}"))
+    text = text.replace("{{title}}", html.escape(web.options.title))
+    return Response(text, media_type="text/html; charset=utf-8")
+
+
+def _shell() -> str:
+    return (FILES / "index.html").read_text()
+
+
+@lru_cache
+def fingerprint() -> str:
+    """Changes when any file does, so that no browser keeps an old one."""
+    newest = max(
+        (path.stat().st_mtime_ns for path in FILES.rglob("*") if path.is_file()), default=0
+    )
+    return f"{newest:x}"[-10:]

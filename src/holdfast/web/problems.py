@@ -1,0 +1,135 @@
+"""Errors as problem+json (RFC 9457): each names the thing, the rule and the remedy."""
+
+import http
+import logging
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from fastapi import FastAPI, Request
+from fastapi.exceptions import RequestValidationError
+from pydantic import BaseModel
+from starlette.exceptions import HTTPException
+from starlette.responses import Response
+
+from holdfast.errors import (
+    AppClosed,
+    DatabaseError,
+    HoldfastError,
+    InvalidInput,
+    InvalidTransition,
+    JobNotFound,
+    KeyConflict,
+    PayloadTooLarge,
+    UnknownLimit,
+    UnknownTask,
+)
+from holdfast.web.replies import Json
+
+logger = logging.getLogger("holdfast.web")
+
+_STATUS: Sequence[tuple[type[HoldfastError], int]] = (
+    (PayloadTooLarge, 413),
+    (UnknownLimit, 404),  # before what it is a kind of
+    (InvalidInput, 422),
+    (JobNotFound, 404),
+    (UnknownTask, 404),
+    (InvalidTransition, 409),
+    (KeyConflict, 409),
+    (DatabaseError, 503),
+    (AppClosed, 503),
+)
+
+
+class FieldError(BaseModel):
+    field: str
+    message: str
+
+
+class Problem(BaseModel):
+    """What went wrong, and what to do about it."""
+
+    type: str
+    title: str
+    status: int
+    detail: str
+    errors: list[FieldError] = []
+
+
+class Refusal(Exception):
+    """To be answered with a problem."""
+
+    def __init__(
+        self, status: int, detail: str, *, headers: Mapping[str, str] | None = None
+    ) -> None:
+        super().__init__(detail)
+        self.status = status
+        self.detail = detail
+        self.headers = dict(headers or {})
+
+
+def problem(
+    status: int,
+    detail: str,
+    errors: Sequence[Mapping[str, str]] = (),
+    headers: Mapping[str, str] | None = None,
+) -> Response:
+    body = {
+        "type": "about:blank",
+        "title": http.HTTPStatus(status).phrase,
+        "status": status,
+        "detail": detail,
+        "errors": list(errors),
+    }
+    return Json(body, status_code=status, headers=headers, media_type="application/problem+json")
+
+
+def status_of(error: HoldfastError) -> int:
+    return next((status for kind, status in _STATUS if isinstance(error, kind)), 500)
+
+
+def install(server: FastAPI) -> None:
+    """Every error of every route is a problem."""
+    server.add_exception_handler(Refusal, _refused)
+    server.add_exception_handler(HoldfastError, _ours)
+    server.add_exception_handler(RequestValidationError, _invalid)
+    server.add_exception_handler(HTTPException, _http)
+    server.add_exception_handler(Exception, _unexpected)
+
+
+async def _refused(request: Request, error: Any) -> Response:
+    return problem(error.status, error.detail, headers=error.headers)
+
+
+async def _ours(request: Request, error: Any) -> Response:
+    status = status_of(error)
+    if status >= 500:
+        logger.error("%s %s: %s", request.method, request.url.path, error)
+    headers = {"Retry-After": "2"} if status == 503 else None
+    return problem(status, _plain(str(error)), headers=headers)
+
+
+async def _invalid(request: Request, error: Any) -> Response:
+    found = [
+        {"field": ".".join(map(str, one["loc"])), "message": _plain(one["msg"])}
+        for one in error.errors()[:50]
+    ]
+    first = found[0] if found else {"field": "body", "message": "cannot be read"}
+    return problem(422, f"{first['field']}: {first['message']}", found)
+
+
+async def _http(request: Request, error: Any) -> Response:
+    detail = {
+        404: f"there is nothing at {_plain(request.url.path)}",
+        405: f"{request.method} is not what can be done here",
+    }.get(error.status_code, str(error.detail))
+    return problem(error.status_code, detail, headers=error.headers)
+
+
+async def _unexpected(request: Request, error: Exception) -> Response:
+    """The reason is in the log, not in the answer."""
+    logger.error("%s %s failed", request.method, request.url.path, exc_info=error)
+    return problem(500, "something unexpected went wrong; the server's log has the reason")
+
+
+def _plain(text: str) -> str:
+    return text[:2000]
