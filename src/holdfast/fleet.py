@@ -39,6 +39,7 @@ class WorkerView:
     died_at: datetime | None
     version: str | None = None  #: of Holdfast
     app_version: str | None = None
+    memory: int | None = None  #: bytes
 
     @property
     def alive(self) -> bool:
@@ -75,6 +76,7 @@ def view(worker: WorkerInfo, now: datetime) -> WorkerView:
         died_at=worker.died_at,
         version=told.get("version"),
         app_version=told.get("app_version"),
+        memory=told.get("memory"),
     )
 
 

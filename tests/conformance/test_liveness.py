@@ -22,6 +22,32 @@ def test_a_beat_tells_what_the_worker_holds(engine: Engine) -> None:
     assert engine.beat(WORKER, "{}").held == []
 
 
+def test_a_worker_is_asked_by_its_beat_where_its_runs_stand(
+    engine: Engine, clock: FakeClock
+) -> None:
+    assert not engine.ask_stacks("w")
+    assert engine.stacks("w") is None
+    engine.beat("w", "{}")
+    assert engine.stacks("w") == (None, None, None)
+    clock.advance(1)
+    assert engine.ask_stacks("w")
+    asked = clock.now()
+    assert engine.beat("w", "{}").asked
+    clock.advance(1)
+    engine.tell_stacks("w", "job 1: line 7")
+    assert engine.stacks("w") == (asked, clock.now(), "job 1: line 7")
+    assert not engine.beat("w", "{}").asked
+    clock.advance(1)
+    assert engine.ask_stacks("w")
+    assert engine.beat("w", "{}").asked
+
+
+def test_the_dead_are_not_asked(engine: Engine) -> None:
+    engine.beat("w", "{}")
+    engine.sweep([Seen("w", None)], limit=1)
+    assert not engine.ask_stacks("w")
+
+
 def test_a_silent_worker_is_buried_and_its_jobs_given_back(engine: Engine) -> None:
     job = running(engine)
     [seen] = engine.workers()

@@ -47,3 +47,23 @@ def test_sigusr1_prints_the_stacks_of_what_runs(scene: Scene) -> None:
         assert "in gated_thread\n" in log
         assert "time.sleep(0.02)" in log or ".exists()" in log
         assert len(workers.living()) == 1
+
+
+def test_who_asks_from_elsewhere_is_told_the_stacks_of_what_runs(scene: Scene) -> None:
+    with scene.app() as app, fleet(scene, heartbeat=0.5) as workers:
+        workers.start()
+        job = app.enqueue("gated_thread").id
+        until(lambda: len(scene.facts("start")) == 1, 30, "the start of the job")
+        [worker] = [one.id for one in app.engine.workers()]
+        assert app.engine.ask_stacks(worker)
+
+        def told() -> bool:
+            found = app.engine.stacks(worker)
+            return found is not None and found.text is not None
+
+        until(told, 10, "its answer")
+        found = app.engine.stacks(worker)
+        assert found is not None
+        assert found.text is not None
+        assert job in found.text
+        assert "in gated_thread\n" in found.text

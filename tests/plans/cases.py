@@ -110,6 +110,9 @@ INDEXES: dict[str, set[str]] = {
     "suspect": {"held", "id"},
     "rescue": {"held", "id"},
     "leave": set(),
+    "ask_stacks": set(),
+    "tell_stacks": set(),
+    "stacks": set(),
     "sentence": {"id"},
     "report": {"id"},
     "prune": {"listed", "id", "attempts"},
@@ -405,6 +408,15 @@ def _sweep(engine: Engine, world: World) -> None:
 def _beat(engine: Engine, world: World) -> None:
     assert len(engine.beat(LIVE[1], "{}").held) == RUNNING // 8
     assert len(engine.held(LIVE[2])) == RUNNING // 8
+
+
+@case("ask_stacks tell_stacks stacks")
+def _stacks(engine: Engine, world: World) -> None:
+    assert engine.ask_stacks(LIVE[1])
+    engine.tell_stacks(LIVE[1], "here")
+    found = engine.stacks(LIVE[1])
+    assert found is not None
+    assert found.text == "here"
 
 
 @case("leave")

@@ -30,6 +30,7 @@ from holdfast.engine.values import (
     Report,
     Retention,
     Seen,
+    Stacks,
     Swept,
     WorkerInfo,
     WorkflowInfo,
@@ -59,6 +60,7 @@ __all__ = [
     "Report",
     "Retention",
     "Seen",
+    "Stacks",
     "Swept",
     "Transaction",
     "Wakeups",
@@ -125,6 +127,9 @@ class Inspector(Protocol):
 
     def held(self, worker: str) -> list[Held]:
         """What a worker holds, by the database's word."""
+
+    def stacks(self, worker: str) -> Stacks | None:
+        """Where its runs stood when it was last asked; None: there is no such worker."""
 
     def suspects(self) -> list[tuple[str, str]]:
         """Queue and type of the jobs that wait to be run alone (some of them, if many)."""
@@ -239,6 +244,12 @@ class Engine(Inspector, Protocol):
 
     def beat(self, worker: str, info: str) -> Beat:
         """A worker's sign of life; tells whether it counts as alive, and what it holds."""
+
+    def ask_stacks(self, worker: str) -> bool:
+        """Let a worker tell where its runs stand, with its next beat; False: it is not there."""
+
+    def tell_stacks(self, worker: str, text: str) -> None:
+        """Where they stand."""
 
     def sweep(self, dead: Sequence[Seen], *, limit: int) -> Swept:
         """Declare workers dead that are still as silent as was seen, and give back what dead

@@ -25,6 +25,7 @@ from holdfast.engine import (
     Report,
     Retention,
     Seen,
+    Stacks,
     Swept,
     WorkerInfo,
     access,
@@ -200,6 +201,15 @@ class BaseEngine(Fetching):
 
     def beat(self, worker: str, info: str) -> Beat:
         return self.run_vital(lambda: liveness.beat(self.dialect, worker, info))
+
+    def ask_stacks(self, worker: str) -> bool:
+        return self.run(lambda: liveness.ask_stacks(self.dialect, worker), write=True)
+
+    def tell_stacks(self, worker: str, text: str) -> None:
+        self.run(lambda: liveness.tell_stacks(self.dialect, worker, text), write=True)
+
+    def stacks(self, worker: str) -> Stacks | None:
+        return self.run(lambda: liveness.stacks(self.dialect, worker), write=False)
 
     def held(self, worker: str) -> list[Held]:
         return self.run(lambda: liveness.held(worker), write=False)

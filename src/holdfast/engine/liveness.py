@@ -8,7 +8,7 @@ from holdfast.engine.inspection import columns_to_job
 from holdfast.engine.limiting import release
 from holdfast.engine.outbox import emit
 from holdfast.engine.script import Run, Script
-from holdfast.engine.values import Beat, Held, Report, Seen, Swept
+from holdfast.engine.values import Beat, Held, Report, Seen, Stacks, Swept
 from holdfast.job import Claim, EventKind
 
 
@@ -49,7 +49,28 @@ def report(dialect: Dialect, reports: Sequence[Report]) -> Script[None]:
 
 def beat(dialect: Dialect, worker: str, info: str) -> Script[Beat]:
     reply = yield Run("beat", {"now": dialect.now(), "id": worker, "info": info})
-    return Beat(bool(reply.rows), (yield from held(worker)))
+    asked = bool(reply.rows) and bool(reply.rows[0][1])
+    return Beat(bool(reply.rows), (yield from held(worker)), asked)
+
+
+def ask_stacks(dialect: Dialect, worker: str) -> Script[bool]:
+    reply = yield Run("ask_stacks", {"now": dialect.now(), "id": worker})
+    return bool(reply.rows)
+
+
+def tell_stacks(dialect: Dialect, worker: str, text: str) -> Script[None]:
+    yield Run("tell_stacks", {"now": dialect.now(), "id": worker, "text": text})
+
+
+def stacks(dialect: Dialect, worker: str) -> Script[Stacks | None]:
+    reply = yield Run("stacks", {"id": worker})
+    for asked_at, at, text in reply.rows:
+        return Stacks(
+            None if asked_at is None else dialect.moment(asked_at),
+            None if at is None else dialect.moment(at),
+            text,
+        )
+    return None
 
 
 def held(worker: str) -> Script[list[Held]]:

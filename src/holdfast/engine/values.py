@@ -97,6 +97,15 @@ class Held(NamedTuple):
 class Beat(NamedTuple):
     alive: bool
     held: list[Held]
+    asked: bool = False  #: somebody wants to see where its runs stand
+
+
+class Stacks(NamedTuple):
+    """Where the runs of a worker stood."""
+
+    asked_at: datetime | None
+    at: datetime | None  #: None: it has not told yet
+    text: str | None
 
 
 class Seen(NamedTuple):

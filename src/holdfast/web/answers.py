@@ -65,6 +65,12 @@ class Worker(BaseModel):
     memory: int | None = None
 
 
+class Stacks(BaseModel):
+    asked_at: datetime | None
+    at: datetime | None
+    text: str | None
+
+
 class Workers(BaseModel):
     workers: list[Worker]
 

@@ -16,7 +16,7 @@ from typing import Any
 from holdfast.errors import HoldfastError
 from holdfast.locate import load
 from holdfast.logs import configure
-from holdfast.worker.stacks import print_stacks
+from holdfast.worker.stacks import print_stacks, tell_stacks
 from holdfast.worker.wire import Wire
 from holdfast.worker.worker import Worker
 
@@ -73,6 +73,8 @@ class ChildProcess:
                 self.worker.life.confirmed(message["beat"])
             elif "dead" in message:
                 threading.Thread(target=self.worker.life.declared_dead, daemon=True).start()
+            elif "stacks" in message:
+                threading.Thread(target=tell_stacks, args=[self.worker], daemon=True).start()
             elif "stop" in message:
                 self._stop_within = message["stop"]
                 self._wake.set()

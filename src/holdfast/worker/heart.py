@@ -90,6 +90,7 @@ class Member:
     ]  #: told the moment (boottime) before each beat that was written
     dead: Callable[[], None]  #: told that it was declared dead
     stopped: Callable[[], bool] = field(default=lambda: False)  #: its process is frozen
+    asked: Callable[[], None] = field(default=lambda: None)  #: told to tell where its runs stand
 
 
 class _Gone(NamedTuple):
@@ -210,9 +211,12 @@ class Heart:
         written = False
         for member in self._living():
             before = boottime()
-            if self._engine.beat(member.id, member.info()).alive:
+            beat = self._engine.beat(member.id, member.info())
+            if beat.alive:
                 member.confirmed(before)
                 written = True
+                if beat.asked:
+                    member.asked()
             else:
                 self.remove(member.id)
                 member.dead()

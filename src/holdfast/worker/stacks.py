@@ -1,17 +1,40 @@
-"""What runs, and where it stands: for SIGUSR1."""
+"""What runs, and where it stands: for SIGUSR1, and for who asks from elsewhere."""
 
 import asyncio
 import io
+import logging
 import sys
 import time
 import traceback
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from holdfast.worker.worker import Worker
+from holdfast.errors import HoldfastError
+
+if TYPE_CHECKING:
+    from holdfast.worker.worker import Worker
+
+logger = logging.getLogger("holdfast.worker")
+_LONGEST = 200_000  # characters that are kept for who asked
 
 
-def print_stacks(worker: Worker) -> None:
-    """To stderr: each running job with its stack."""
+def print_stacks(worker: "Worker") -> None:
+    """To stderr."""
+    sys.stderr.write(render(worker))
+    sys.stderr.flush()
+
+
+def tell_stacks(worker: "Worker") -> None:
+    """To the database, for who asked there."""
+    if worker.id is None:
+        return
+    try:
+        worker.engine.tell_stacks(worker.id, render(worker)[:_LONGEST].replace("\x00", ""))
+    except HoldfastError as problem:
+        logger.warning("nobody could be told where the runs stand: %s", problem)
+
+
+def render(worker: "Worker") -> str:
+    """Each running job with its stack."""
     text = io.StringIO()
     running = worker.executions()
     print(f"worker {worker.id}: {len(running)} jobs run", file=text)
@@ -27,8 +50,7 @@ def print_stacks(worker: Worker) -> None:
             text.write("".join(traceback.format_stack(frames[where])))
         else:
             print("  in a process of its own", file=text)
-    sys.stderr.write(text.getvalue())
-    sys.stderr.flush()
+    return text.getvalue()
 
 
 def _extract(task: "asyncio.Task[None]") -> traceback.StackSummary:

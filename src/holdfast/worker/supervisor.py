@@ -79,6 +79,9 @@ class Child:
     def tell_dead(self) -> None:
         self.wire.send({"dead": True})
 
+    def ask_stacks(self) -> None:
+        self.wire.send({"stacks": True})
+
     def update(self, status: Mapping[str, Any]) -> None:
         self.info = status["info"]
         self.draining = status["draining"]
@@ -200,6 +203,7 @@ class Supervisor:
                     child.confirm,
                     child.tell_dead,
                     lambda: child.stopped,
+                    child.ask_stacks,
                 )
             )
 

@@ -5,15 +5,12 @@ says what follows, the finisher writes it, the heart beats, two watches look.
 """
 
 import asyncio
-import json
 import logging
-import os
-import socket
 import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Sequence
-from importlib import metadata
+from functools import partial
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
@@ -23,7 +20,7 @@ from holdfast.errors import HoldfastError
 from holdfast.job import Claim, Job
 from holdfast.outcome import Applied, Ended, released
 from holdfast.task import Kind
-from holdfast.worker.declaring import declare, hooked
+from holdfast.worker.declaring import declare
 from holdfast.worker.dispatcher import Dispatcher
 from holdfast.worker.doubt import Doubt
 from holdfast.worker.execution import Execution, Stop, until
@@ -32,11 +29,13 @@ from holdfast.worker.heart import BEATS_MISSED, Heart, Member
 from holdfast.worker.herald import Herald
 from holdfast.worker.hooks import Hooks, decided, hook_of
 from holdfast.worker.life import Life
+from holdfast.worker.portrait import portrait
 from holdfast.worker.processes import ProcessRunner
 from holdfast.worker.pruning import Pruner
 from holdfast.worker.runner import AsyncRunner, JobRunner, LoopThread, ThreadRunner
 from holdfast.worker.services import Housekeeping, Services
 from holdfast.worker.slots import Lane, Queues, make_lanes
+from holdfast.worker.stacks import tell_stacks
 from holdfast.worker.tally import Tally
 from holdfast.worker.threads import Threads
 from holdfast.worker.watch import Timer, Watch
@@ -46,7 +45,6 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("holdfast.worker")
 
-_VERSION = metadata.version("holdfast")
 _MARGIN = 0.6  # heartbeats before others may declare us dead, at which we stop our work
 _LAST_WORDS = 0.5  # seconds for what was stopped at the end of the grace period to end
 
@@ -182,7 +180,9 @@ class Worker:
     def _beats_for(self, id: str) -> None:
         """A life began: who beats for it?"""
         if self._beats_elsewhere is None:
-            self._heart.add(Member(id, self.info, self.life.confirmed, self.life.declared_dead))
+            life = self.life
+            tell = partial(tell_stacks, self)
+            self._heart.add(Member(id, self.info, life.confirmed, life.declared_dead, asked=tell))
         else:
             self._beats_elsewhere(self)
         self._dispatcher.wake()
@@ -195,25 +195,7 @@ class Worker:
 
     def info(self) -> str:
         """What the workers' table shows."""
-        return json.dumps(
-            {
-                "host": socket.gethostname(),
-                "pid": os.getpid(),
-                "version": _VERSION,
-                "app_version": self._settings.app_version,
-                "queues": sorted({lane.queue for lane in self._lanes}),
-                "heartbeat": self._settings.heartbeat,
-                "slots": sum(lane.size for lane in self._lanes),
-                "tasks": sorted(self.app.tasks),
-                "hooks": hooked(self.app),
-                "running": len(self._running),
-                "draining": self.draining,
-                "jobs": [
-                    {"id": x.job.id, "type": x.job.type, "stuck": x.stuck}
-                    for x in self.executions()[:20]
-                ],
-            }
-        )
+        return portrait(self, self._lanes)
 
     # running
 

@@ -487,6 +487,27 @@ UPDATE {schema}.workers
  WHERE id = :id::text
    AND died_at IS NULL;
 
+-- name: ask_stacks
+-- Somebody wants to see where the runs of a worker stand; its next beat tells it so.
+UPDATE {schema}.workers
+   SET asked_at = {now}
+ WHERE id = :id::text
+   AND died_at IS NULL
+RETURNING id;
+
+-- name: tell_stacks
+-- Where they stand.
+UPDATE {schema}.workers
+   SET stacks_at = {now},
+       stacks = :text::text
+ WHERE id = :id::text;
+
+-- name: stacks
+-- What a worker said of its runs, and when it was asked.
+SELECT asked_at, stacks_at, stacks
+  FROM {schema}.workers
+ WHERE id = :id::text;
+
 -- name: sentence
 -- What to record of a run that its worker cannot record any more; whoever claims it next does.
 UPDATE {schema}.jobs
@@ -612,7 +633,7 @@ ON CONFLICT (id) DO UPDATE
        beat_at = {now},
        info = excluded.info
  WHERE workers.died_at IS NULL
-RETURNING beat_no;
+RETURNING beat_no, COALESCE(asked_at > COALESCE(stacks_at, started_at), false);
 
 -- name: held
 -- What a worker holds, by the database's word.

@@ -331,6 +331,27 @@ UPDATE holdfast_workers
  WHERE id = :id
    AND died_at IS NULL;
 
+-- name: ask_stacks
+-- Somebody wants to see where the runs of a worker stand; its next beat tells it so.
+UPDATE holdfast_workers
+   SET asked_at = {now}
+ WHERE id = :id
+   AND died_at IS NULL
+RETURNING id;
+
+-- name: tell_stacks
+-- Where they stand.
+UPDATE holdfast_workers
+   SET stacks_at = {now},
+       stacks = :text
+ WHERE id = :id;
+
+-- name: stacks
+-- What a worker said of its runs, and when it was asked.
+SELECT asked_at, stacks_at, stacks
+  FROM holdfast_workers
+ WHERE id = :id;
+
 -- name: sentence
 -- What to record of a run that its worker cannot record any more; whoever claims it next does.
 UPDATE holdfast_jobs
@@ -438,7 +459,7 @@ ON CONFLICT (id) DO UPDATE
        beat_at = {now},
        info = excluded.info
  WHERE died_at IS NULL
-RETURNING beat_no;
+RETURNING beat_no, COALESCE(asked_at > COALESCE(stacks_at, started_at), 0);
 
 -- name: held
 -- What a worker holds, by the database's word.

@@ -139,7 +139,10 @@ CREATE TABLE {schema}.workers (
     started_at timestamptz NOT NULL,
     beat_at    timestamptz NOT NULL,
     left_at    timestamptz,
-    died_at    timestamptz
+    died_at    timestamptz,
+    asked_at   timestamptz,
+    stacks_at  timestamptz,
+    stacks     text
 ) WITH (fillfactor = 50, autovacuum_vacuum_threshold = 100, autovacuum_vacuum_scale_factor = 0);
 
 CREATE INDEX workers_dead ON {schema}.workers (died_at) WHERE died_at IS NOT NULL;

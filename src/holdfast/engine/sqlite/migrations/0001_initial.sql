@@ -149,7 +149,10 @@ CREATE TABLE holdfast_workers (
     started_at INTEGER NOT NULL,
     beat_at    INTEGER NOT NULL,
     left_at    INTEGER,
-    died_at    INTEGER
+    died_at    INTEGER,
+    asked_at   INTEGER,
+    stacks_at  INTEGER,
+    stacks     TEXT
 ) WITHOUT ROWID;
 
 CREATE INDEX holdfast_workers_dead ON holdfast_workers (died_at) WHERE died_at IS NOT NULL;
