@@ -12,17 +12,26 @@ PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11 python3.14; 
 # What starts and kills processes has the machine to itself; workers share it with workers only.
 ALONE := tests/crash/ tests/worker/
 PAIRED := $(BIN)/python -m pytest -n 2 --dist loadfile
-.PHONY: help setup check budgets format test prove bench demo clean
+# The dashboard's third-party JavaScript: made again when the lock changes.
+ASSETS := src/holdfast/web/static/vendor/lock.sha256
+.PHONY: help setup assets check budgets format test prove bench demo clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
-setup: $(STAMP) ## Create .venv and install Holdfast with its tools
+setup: $(STAMP) $(ASSETS) ## Create .venv and install Holdfast with its tools
 
 $(STAMP): pyproject.toml
 	@test -n "$(PYTHON)" || { echo "Holdfast needs Python 3.11 or newer on the PATH." >&2; exit 1; }
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[all,dev]'
+	@touch $@
+
+assets: $(STAMP) ## Fetch the dashboard's third-party JavaScript (npm registry, checked by hash)
+	$(BIN)/python tools/assets.py
+
+$(ASSETS): src/holdfast/web/assets.lock.json | $(STAMP)
+	$(BIN)/python tools/assets.py
 	@touch $@
 
 check: $(STAMP) ## Check style, types, layers and budgets
@@ -39,7 +48,7 @@ format: $(STAMP) ## Format the code and apply the safe fixes
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-test: $(STAMP) ## Run the tests, on SQLite and on a real PostgreSQL (ARGS='-k name -x')
+test: $(STAMP) $(ASSETS) ## Run the tests, on SQLite and on a real PostgreSQL (ARGS='-k name -x')
 ifdef ARGS
 	$(BIN)/python -m pytest $(ARGS)
 else
@@ -54,7 +63,7 @@ prove: $(STAMP) ## Run the long proofs: kills, freezes, restarts (ARGS='kills sq
 bench: $(STAMP) ## Run the benchmarks (ARGS='--help')
 	$(BIN)/python -m bench $(ARGS)
 
-demo: $(STAMP) ## Run the demonstration on SQLite, until Ctrl-C
+demo: $(STAMP) $(ASSETS) ## Run the demonstration on SQLite, until Ctrl-C
 	$(BIN)/holdfast demo $(ARGS)
 
 clean: ## Remove .venv, caches and build results

@@ -1,0 +1,45 @@
+/** Who is looking, and what they may do. */
+import { signal } from './lib.js';
+import { get, post, del, onLost, Problem } from './api.js';
+import * as live from './live.js';
+
+/** undefined: not known yet; null: not logged in; else the answer of GET /session. */
+export const session = signal(undefined);
+/** Why the session could not be read, where it is not that a login is needed. */
+export const trouble = signal(null);
+
+export const can = (permission) => Boolean(session.value && session.value.permissions.includes(permission));
+
+function enter(answer) {
+  session.value = answer;
+  trouble.value = null;
+  if (can('events.read')) live.start();
+}
+
+export async function restore() {
+  try {
+    enter(await get('/session'));
+  } catch (problem) {
+    if (problem instanceof Problem && problem.status === 401) leave();
+    else trouble.value = problem;
+  }
+}
+
+export async function login(token) {
+  enter(await post('/session', { token }));
+}
+
+export async function logout() {
+  try {
+    await del('/session');
+  } finally {
+    leave();
+  }
+}
+
+function leave() {
+  live.stop();
+  session.value = null;
+}
+
+onLost(leave);

