@@ -30,7 +30,7 @@ function Branch({ name, value, depth }) {
   if (!entries.length) return html`<div class="json-leaf">${name !== undefined && html`<${Name} name=${name} />`}<span class="faint">${isList ? '[ ]' : '{ }'}</span></div>`;
   return html`<div class="json-branch">
     <button type="button" class="json-toggle" aria-expanded=${open} onClick=${() => setOpen(!open)}>
-      ${name === undefined ? '' : html`<${Name} name=${name} />`}<span class="faint">${size}</span></button>
+      <span>${name === undefined ? '' : html`<${Name} name=${name} />`}<span class="faint">${size}</span></span></button>
     ${open && html`<div class="json-children">${entries.slice(0, limit).map(([key, one]) => html`<${Node} key=${key} name=${key} value=${one} depth=${depth + 1} />`)}
       ${entries.length > limit && html`<button type="button" class="link" onClick=${() => setLimit(limit + 500)}>${entries.length - limit} more</button>`}</div>`}
   </div>`;
