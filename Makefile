@@ -14,6 +14,7 @@ ALONE := tests/crash/ tests/worker/
 PAIRED := $(BIN)/python -m pytest -n 2 --dist loadfile
 # The dashboard's third-party JavaScript: made again when the lock changes.
 ASSETS := src/holdfast/web/static/vendor/lock.sha256
+AXE := tests/browser/vendor/lock.sha256
 .PHONY: help setup assets check budgets format test prove bench demo clean
 
 help: ## Show this list
@@ -34,6 +35,10 @@ $(ASSETS): src/holdfast/web/assets.lock.json | $(STAMP)
 	$(BIN)/python tools/assets.py
 	@touch $@
 
+$(AXE): tests/browser/assets.lock.json | $(STAMP)
+	$(BIN)/python tools/assets.py --tests
+	@touch $@
+
 check: $(STAMP) ## Check style, types, layers and budgets
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
@@ -48,7 +53,8 @@ format: $(STAMP) ## Format the code and apply the safe fixes
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-test: $(STAMP) $(ASSETS) ## Run the tests, on SQLite and on a real PostgreSQL (ARGS='-k name -x')
+test: $(STAMP) $(ASSETS) $(AXE) ## Run the tests, on SQLite and on a real PostgreSQL (ARGS='-k name -x')
+	@$(BIN)/python tools/browser.py >/dev/null || true
 ifdef ARGS
 	$(BIN)/python -m pytest $(ARGS)
 else

@@ -1,6 +1,7 @@
 """Fetch the dashboard's third-party JavaScript, which is not kept in git.
 
     python tools/assets.py           fetches what is missing or of another version than the lock says
+    python tools/assets.py --tests   ... also what the browser's tests need
     python tools/assets.py --check   only says whether all is there
 
 Packages come from the npm registry by name (`npm pack`), are compared with the integrity in the lock
@@ -21,9 +22,11 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-WEB = Path(__file__).resolve().parents[1] / "src" / "holdfast" / "web"
-LOCK = WEB / "assets.lock.json"
-VENDOR = WEB / "static" / "vendor"
+ROOT = Path(__file__).resolve().parents[1]
+LOCK = ROOT / "src" / "holdfast" / "web" / "assets.lock.json"
+VENDOR = ROOT / "src" / "holdfast" / "web" / "static" / "vendor"
+TEST_LOCK = ROOT / "tests" / "browser" / "assets.lock.json"
+TEST_VENDOR = ROOT / "tests" / "browser" / "vendor"
 STAMP = "lock.sha256"  # what the folder was made from
 
 IMPORT = re.compile(r"""(\bfrom\s*|\bimport\s*)(["'])(@?[a-z][\w./-]*)\2""")
@@ -35,38 +38,45 @@ class Refused(Exception):
 
 
 def main(arguments: list[str]) -> int:
-    lock = json.loads(LOCK.read_text())
-    if is_complete(lock, VENDOR):
-        return 0
-    if "--check" in arguments:
-        print(f"{VENDOR} is not what {LOCK.name} says: run `make assets`", file=sys.stderr)
-        return 1
-    try:
-        fetch(lock, VENDOR)
-    except Refused as problem:
-        print(f"assets: {problem}", file=sys.stderr)
-        return 1
-    print(f"assets: {len(lock['packages'])} packages fetched")
+    places = [(LOCK, VENDOR)]
+    if "--tests" in arguments:
+        places.append((TEST_LOCK, TEST_VENDOR))
+    missing = [place for place in places if not is_complete(*place)]
+    for lock, vendor in missing:
+        if "--check" in arguments:
+            print(f"{vendor} is not what {lock.name} says: run `make assets`", file=sys.stderr)
+            return 1
+        try:
+            fetch(lock, vendor)
+        except Refused as problem:
+            print(f"assets: {problem}", file=sys.stderr)
+            return 1
+        print(f"assets: {len(packages(lock))} packages fetched for {vendor.parent.name}")
     return 0
 
 
-def fingerprint() -> str:
-    return hashlib.sha256(LOCK.read_bytes()).hexdigest()
+def packages(lock: Path) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = json.loads(lock.read_text())["packages"]
+    return found
 
 
-def is_complete(lock: dict[str, Any], vendor: Path) -> bool:
+def fingerprint(lock: Path) -> str:
+    return hashlib.sha256(lock.read_bytes()).hexdigest()
+
+
+def is_complete(lock: Path, vendor: Path) -> bool:
     stamp = vendor / STAMP
-    if not stamp.is_file() or stamp.read_text() != fingerprint():
+    if not stamp.is_file() or stamp.read_text() != fingerprint(lock):
         return False
     return all((vendor / name).is_file() for name in targets(lock))
 
 
-def targets(lock: dict[str, Any]) -> list[str]:
+def targets(lock: Path) -> list[str]:
     """Every file that the folder has to hold."""
-    return [name for package in lock["packages"] for name in package["files"].values()]
+    return [name for package in packages(lock) for name in package["files"].values()]
 
 
-def fetch(lock: dict[str, Any], vendor: Path) -> None:
+def fetch(lock: Path, vendor: Path) -> None:
     """All packages into a new folder, which then takes the old one's place."""
     with tempfile.TemporaryDirectory(prefix="holdfast-assets-") as folder:
         scratch = Path(folder)
@@ -75,12 +85,12 @@ def fetch(lock: dict[str, Any], vendor: Path) -> None:
         npm = find_npm(scratch)
         modules = {
             name: target
-            for package in lock["packages"]
-            for name, target in package["modules"].items()
+            for package in packages(lock)
+            for name, target in package.get("modules", {}).items()
         }
-        for package in lock["packages"]:
+        for package in packages(lock):
             take(package, pack(npm, package, scratch), made, modules)
-        (made / STAMP).write_text(fingerprint())
+        (made / STAMP).write_text(fingerprint(lock))
         shutil.rmtree(vendor, ignore_errors=True)
         shutil.copytree(made, vendor)
 
@@ -112,7 +122,7 @@ def pack(npm: list[str], package: dict[str, Any], scratch: Path) -> Path:
         raise Refused(f"`npm pack {what}` failed: {(done.stderr or done.stdout).strip()[-500:]}")
     digest = base64.b64encode(hashlib.sha512(tarballs[0].read_bytes()).digest()).decode()
     if f"sha512-{digest}" != package["integrity"]:
-        raise Refused(f"{what} is not the one in {LOCK.name} (sha512-{digest}): do not use it")
+        raise Refused(f"{what} is not the one in the lock file (sha512-{digest}): do not use it")
     return tarballs[0]
 
 
@@ -121,7 +131,7 @@ def take(package: dict[str, Any], tarball: Path, folder: Path, modules: dict[str
         for source, target in package["files"].items():
             member = archive.extractfile(f"package/{source}")
             if member is None:
-                raise Refused(f"{package['name']} has no {source}: correct {LOCK.name}")
+                raise Refused(f"{package['name']} has no {source}: correct the lock file")
             text = member.read().decode()
             if target.endswith(".js"):
                 text = relative(SOURCE_MAP.sub("", text), target, modules)
@@ -136,7 +146,7 @@ def relative(text: str, where: str, modules: dict[str, str]) -> str:
     def path_of(match: re.Match[str]) -> str:
         keyword, quote, name = match.groups()
         if name not in modules:
-            raise Refused(f"{where} imports {name}, which is not in {LOCK.name}: add it there")
+            raise Refused(f"{where} imports {name}, which is not in the lock file: add it there")
         return f"{keyword}{quote}./{modules[name]}{quote}"
 
     return IMPORT.sub(path_of, text)
