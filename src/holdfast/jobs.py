@@ -4,7 +4,6 @@ from collections.abc import (
     AsyncIterator,
     Callable,
     Collection,
-    Iterable,
     Iterator,
     Mapping,
     Sequence,
@@ -30,6 +29,7 @@ from holdfast.engine import Filter, Page, inspection, verbs
 from holdfast.engine.script import Script
 from holdfast.engine.values import Edit
 from holdfast.errors import InvalidInput, JobNotFound, KeyConflict
+from holdfast.filters import make_filter
 from holdfast.health import why_it_waits
 from holdfast.ids import parse_id
 from holdfast.job import Attempt, Job, Status
@@ -47,9 +47,9 @@ _Batch = tuple[list[Job], list[str], str | None]  # jobs seen, ids changed, wher
 
 class Jobs(Results):
     """The filters are `status` (one or several), `type`, `prefix` (of the type), `queue`, `key`,
-    `worker_id`, `entity`, `since` and `until` (by the time of creation). What is given must all hold;
-    `limit` bounds how many are searched or changed. Every verb also runs in a caller's transaction:
-    `tx=`."""
+    `worker_id`, `entity`, `since` and `until` (by the time of creation), and those that `make_filter`
+    tells of. What is given must all hold; `limit` bounds how many are searched or changed. Every verb
+    also runs in a caller's transaction: `tx=`."""
 
     def __init__(
         self,
@@ -357,37 +357,6 @@ class Jobs(Results):
                 answer = yield Step(partial(act, [job], filter.status), catch=(KeyConflict,))
                 changed += [] if isinstance(answer, KeyConflict) else answer
         return page.jobs, changed, page.next
-
-
-def make_filter(
-    *,
-    status: str | Iterable[str] | None = None,
-    type: str | None = None,
-    prefix: str | None = None,
-    queue: str | None = None,
-    key: str | None = None,
-    worker_id: str | None = None,
-    entity: tuple[str, Any] | None = None,
-    since: datetime | None = None,
-    until: datetime | None = None,
-) -> Filter:
-    """A filter from what callers give, checked."""
-    wanted = [] if status is None else [status] if isinstance(status, str) else list(status)
-    try:
-        statuses = frozenset(Status(one) for one in wanted)
-    except ValueError:
-        raise InvalidInput(f"status={status!r}: the statuses are {', '.join(Status)}") from None
-    return Filter(
-        status=statuses,
-        type=None if type is None else names.name(type, "type"),
-        prefix=None if prefix is None else names.name(prefix, "prefix"),
-        queue=None if queue is None else names.name(queue, "queue"),
-        key=None if key is None else names.key(key),
-        worker_id=worker_id,
-        entity=None if entity is None else names.entity(entity),
-        since=None if since is None else names.moment(since, "since"),
-        until=None if until is None else names.moment(until, "until"),
-    )
 
 
 def _limit(limit: int | None) -> int | None:

@@ -113,6 +113,25 @@ def test_a_bad_filter_is_a_wrong_call(command: Command, option: str, value: str,
     assert remedy in refused.err
 
 
+def test_a_query(command: Command, now: Engine):
+    plain = insert(now, priority=7, payload='{"user":{"id":7}}')
+    other = running(now, type="send-mail", payload='{"user":{"id":"8"}}')
+    now.finish([failed(other, 'HTTPError: "rate limit" of 50%', keep=60.0)])
+    assert ids(command, "--query", "type:send") == [other.id, plain.id]
+    assert ids(command, "--query", "type:=send priority:>5 payload.user.id:7") == [plain.id]
+    assert ids(command, "--query", 'error:"\\"rate limit\\"" 50%') == [other.id]
+    assert ids(command, "--query", "payload.user.id:8", "--status", "failed") == [other.id]
+    assert ids(command, "--query", "payload.user.id:8", "--status", "pending") == []
+    assert ids(command, "--query", f"id:{plain.id}") == [plain.id]
+    assert ids(command, "--query", "before:1h") == []
+    assert ids(command, "--query", "after:1h", "--limit", "1") == [other.id]
+    twice = command("jobs", "list", "--query", "queue:a", "--queue", "b")
+    assert (twice.code, "queue: give it once" in twice.err) == (2, True)
+    wrong = command("jobs", "list", "--query", "colour:red")
+    assert (wrong.code, wrong.out) == (2, "")
+    assert "colour: is no qualifier: there are status, type" in wrong.err
+
+
 def test_where_there_is_no_terminal_nothing_is_cut(command: Command, now: Engine):
     type, queue = "t" * 120, "q" * 120
     made = running(now, type=type, queue=queue)

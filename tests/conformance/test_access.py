@@ -3,6 +3,7 @@
 import re
 import threading
 from collections import Counter
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from pathlib import Path
@@ -15,6 +16,7 @@ from holdfast.access import ROLES, Access, Entry
 from holdfast.clock import FakeClock
 from holdfast.engine import Engine
 from holdfast.engine import access as scripts
+from holdfast.engine.access import NewToken
 from holdfast.errors import DatabaseBusy, UnknownToken
 from holdfast.ids import new_id
 from tests.conftest import Database
@@ -208,6 +210,23 @@ def test_the_first_token_is_made_once(access: Access):
     assert access.first_token() is None
     access.revoke(found.id)
     assert access.first_token() is None
+
+
+def test_what_is_sent_again_after_a_lost_answer_is_made_once(engine: Engine, access: Access):
+    """A script may be run again from its start: the connection was cut after the commit."""
+    first = NewToken(id=new_id(), hash="a", name="first start", role="admin")
+    second = NewToken(id=new_id(), hash="b", name="ann", role="viewer")
+    entry = replace(note(1), id=new_id())
+    for _ in range(2):
+        made = engine.run(lambda: scripts.add_first(engine.dialect, first), write=True)
+        assert made is not None
+        assert made.id == first.id
+        assert engine.run(lambda: scripts.add(engine.dialect, second), write=True).id == second.id
+        engine.run(lambda: scripts.record(engine.dialect, entry, "{}"), write=True)
+        execute(engine, "DELETE FROM {tokens} WHERE id = :id", id=second.id)
+        engine.run(lambda: scripts.add(engine.dialect, first), write=True)
+    assert [token.id for token in access.list()] == [first.id]
+    assert len(access.entries().entries) == 1
 
 
 def test_no_first_token_where_somebody_made_one(access: Access):

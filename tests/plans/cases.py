@@ -23,7 +23,7 @@ from holdfast.engine import (
     waiting,
 )
 from holdfast.engine.inspection import FIRST_ID, LAST_ID
-from holdfast.engine.values import Edit
+from holdfast.engine.values import Edit, Wanted
 from holdfast.errors import KeyConflict
 from holdfast.ids import new_id
 from holdfast.job import FINISHED, Claim, Job, NewJob, Status
@@ -783,6 +783,11 @@ def _search_filtered(engine: Engine, world: World) -> None:
         {"key": "k-none"},
         {"worker_id": "w1"},
         {"queue": "mail", "type": "t0"},
+        {"lowest": 90, "highest": 99},
+        {"text": ("unknown word",)},
+        {"error": ("a", "b")},
+        {"payload": (Wanted(("n", "0"), ("7", '"7"')), Wanted(("m",), ("null",)))},
+        {"id": (FIRST_ID, LAST_ID), "text": ("none",)},
         {"type": "unknown", "since": world.hours_ago(48), "until": world.hours_ago(1)},
     ]
     for residue in residues:
@@ -791,5 +796,6 @@ def _search_filtered(engine: Engine, world: World) -> None:
 
 @case("search search_edge", rows=4 * SCAN, needs="listed held")
 def _search_status_filtered(engine: Engine, world: World) -> None:
-    for residue in ({"type": "none"}, {"queue": "nowhere"}, {"worker_id": LIVE[0]}):
+    words: tuple[dict[str, Any], ...] = ({"error": ("none",)}, {"text": ("e: no",)})
+    for residue in ({"type": "none"}, {"queue": "nowhere"}, {"worker_id": LIVE[0]}, *words):
         _pages(engine, None, status=frozenset(Status), **residue)

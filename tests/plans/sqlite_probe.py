@@ -42,6 +42,7 @@ LITTLE = (
     *("holdfast_workers", "dead", "holdfast_queues", "kept", "json_each", "wanted", "CONSTANT"),
     *("seen", "names", "best", "holdfast_limits", "limits", "few", "holdfast_hooks", "look"),
     *("holdfast_outbox", "holdfast_followers", "sqlite_sequence", "told"),
+    *("word", "place", "given"),
 )
 _LINE = re.compile(
     r"(SCAN|SEARCH) (?:TABLE )?(\S+)(?: USING (?:COVERING )?(?:INDEX (\S+)|(PRIMARY KEY)))?"

@@ -9,6 +9,7 @@ import typer
 
 from holdfast.duration import seconds
 from holdfast.errors import InvalidInput
+from holdfast.query import parse
 
 StatusOption = Annotated[
     list[str] | None,
@@ -27,6 +28,13 @@ SinceOption = Annotated[
     typer.Option("--since", help="Made at or after: a moment (UTC), or an age such as '2h'."),
 ]
 UntilOption = Annotated[str | None, typer.Option("--until", help="Made before; as --since.")]
+QueryOption = Annotated[
+    str | None,
+    typer.Option(
+        "--query",
+        help="All at once: 'type:mail error:\"rate limit\" payload.user.id:7 before:1h words'.",
+    ),
+]
 LimitOption = Annotated[int | None, typer.Option("--limit", min=0, help="At most so many.")]
 
 
@@ -41,6 +49,7 @@ class Filters:
     key: str | None = None
     since: str | None = None
     until: str | None = None
+    query: str | None = None
 
     def wanted(self) -> dict[str, Any]:
         """What `app.jobs` takes; empty if nothing was given."""
@@ -55,7 +64,13 @@ class Filters:
             "since": None if self.since is None else moment(self.since, "--since"),
             "until": None if self.until is None else moment(self.until, "--until"),
         }
-        return {name: value for name, value in found.items() if value not in (None, [])}
+        given = {name: value for name, value in found.items() if value not in (None, [])}
+        asked = parse(self.query or "")
+        if twice := set(asked) & set(given):
+            raise InvalidInput(
+                f"--query and another option both tell {', '.join(sorted(twice))}: give it once"
+            )
+        return given | asked
 
 
 def entity(text: str) -> tuple[str, int | str]:

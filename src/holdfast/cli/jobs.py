@@ -15,6 +15,7 @@ from holdfast.cli.filters import (
     Filters,
     KeyOption,
     LimitOption,
+    QueryOption,
     QueueOption,
     SinceOption,
     StatusOption,
@@ -58,6 +59,7 @@ def show_all(
     key: KeyOption = None,
     since: SinceOption = None,
     until: UntilOption = None,
+    query: QueryOption = None,
     limit: LimitOption = LIMIT,
     app: AppOption = None,
     url: UrlOption = None,
@@ -66,7 +68,14 @@ def show_all(
 ) -> None:
     """The jobs that match, newest first."""
     filters = Filters(
-        status=status, type=type, queue=queue, entity=entity, key=key, since=since, until=until
+        status=status,
+        type=type,
+        queue=queue,
+        entity=entity,
+        key=key,
+        since=since,
+        until=until,
+        query=query,
     )
     with opened(app, url, schema) as holdfast:
         wanted = filters.wanted()

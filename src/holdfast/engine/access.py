@@ -95,7 +95,7 @@ def add(dialect: Dialect, new: NewToken) -> Script[TokenInfo]:
 def add_first(dialect: Dialect, new: NewToken) -> Script[TokenInfo | None]:
     """Only if there was never one; of several that try, one succeeds."""
     yield Run("hold_tokens", {})
-    if (yield Run("any_token", {})).rows[0][0]:
+    if (yield Run("any_token", {"id": new.id})).rows[0][0]:
         return None
     return (yield from add(dialect, new))
 

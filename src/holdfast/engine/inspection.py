@@ -3,10 +3,11 @@
 import json
 from collections.abc import Sequence
 from datetime import datetime
+from itertools import product
 from typing import Any, NamedTuple, Protocol
 
 from holdfast.engine.script import Row, Run, Script
-from holdfast.engine.values import Filter, Page, QueueInfo, WorkerInfo
+from holdfast.engine.values import Filter, Page, QueueInfo, Wanted, WorkerInfo
 from holdfast.ids import floor_id
 from holdfast.job import Attempt, Body, Job, Status
 
@@ -22,6 +23,7 @@ LAST_ID = "ffffffff-ffff-ffff-ffff-ffffffffffff"
 FIRST_ID = "00000000-0000-0000-0000-000000000000"
 _STATUS = {status.value: status for status in Status}  # four times as quick as Status(...)
 _SCAN = 20  # rows looked at for each row of a page, where a filter has no index
+_READ = 5  # the same, where payloads are read
 
 
 class Reader(Protocol):
@@ -111,8 +113,7 @@ class _Walk(NamedTuple):
 
 def search(dialect: Reader, filter: Filter, after: str | None, limit: int) -> Script[Page]:
     """Several statuses are several walks, merged: `status IN (...)` would sort every row."""
-    until = LAST_ID if filter.until is None else floor_id(filter.until)
-    params = _search_params(filter) | {"before": min(after or LAST_ID, until), "limit": limit}
+    params = _search_params(filter, after) | {"limit": limit}
     walks: list[_Walk] = []
     statuses: list[Status | None] = [*sorted(filter.status)] or [None]
     for status in statuses:
@@ -130,7 +131,7 @@ def _walk(
     dialect: Reader, filter: Filter, status: Status | None, params: dict[str, Any], limit: int
 ) -> Script[_Walk]:
     where, residue = _search_options(filter, status)
-    scan = limit * _SCAN if residue else limit
+    scan = limit * (_READ if filter.payload else _SCAN) if residue else limit
     params = params | {"status": status and status.value, "scan": scan}
     reply = yield Run("search", params, options=where | residue)
     jobs = [columns_to_job(dialect, row) for row in reply.rows]
@@ -142,8 +143,11 @@ def _walk(
     return _Walk(jobs, edge if seen == scan else None)
 
 
-def _search_params(filter: Filter) -> dict[str, Any]:
+def _search_params(filter: Filter, after: str | None) -> dict[str, Any]:
     entity_type, entity_id = filter.entity or (None, None)
+    lowest, highest = filter.id or (FIRST_ID, LAST_ID)
+    since = FIRST_ID if filter.since is None else floor_id(filter.since)
+    until = LAST_ID if filter.until is None else floor_id(filter.until)
     return {
         "type": filter.type,
         "prefix": filter.prefix,
@@ -153,8 +157,24 @@ def _search_params(filter: Filter) -> dict[str, Any]:
         "worker_id": filter.worker_id,
         "entity_type": entity_type,
         "entity_id": entity_id,
-        "since": FIRST_ID if filter.since is None else floor_id(filter.since),
+        "since": max(since, lowest),
+        "before": min(after or LAST_ID, until, highest),
+        "lowest": filter.lowest,
+        "highest": filter.highest,
+        "text": json.dumps(filter.text),
+        "error": json.dumps(filter.error),
+        "payload": json.dumps([_wanted(one) for one in filter.payload]),
     }
+
+
+def _wanted(wanted: Wanted) -> dict[str, Any]:
+    """The path as PostgreSQL takes it; as SQLite does, where a number is either a key or a place."""
+    steps = [
+        [f'."{step}"', f"[{int(step)}]"] if step.isdecimal() else [f'."{step}"']
+        for step in wanted.path
+    ]
+    places = ["".join(["$", *choice]) for choice in product(*steps)]
+    return {"path": wanted.path, "places": places, "texts": wanted.texts}
 
 
 def _search_options(filter: Filter, status: Status | None) -> tuple[frozenset[str], frozenset[str]]:
@@ -167,6 +187,11 @@ def _search_options(filter: Filter, status: Status | None) -> tuple[frozenset[st
             ("prefix", filter.prefix),
             ("key", filter.key),
             ("worker", filter.worker_id),
+            ("lowest", filter.lowest),
+            ("highest", filter.highest),
+            ("text", filter.text or None),
+            ("error", filter.error or None),
+            ("payload", filter.payload or None),
         ]
         if value is not None
     }

@@ -21,6 +21,19 @@ class Filter:
     entity: tuple[str, str] | None = None  #: type, and id as JSON text
     since: datetime | None = None  #: made at or after
     until: datetime | None = None  #: made before
+    id: tuple[str, str] | None = None  #: not below the first, and below the second
+    lowest: int | None = None  #: its priority is at least this...
+    highest: int | None = None  #: ... and at most this
+    text: tuple[str, ...] = ()  #: each is in its error, message, type or key; in lower case, A to Z
+    error: tuple[str, ...] = ()  #: each is in its error; the same
+    payload: tuple["Wanted", ...] = ()
+
+
+class Wanted(NamedTuple):
+    """What a payload has to hold."""
+
+    path: tuple[str, ...]  #: keys, and numbers of places in lists
+    texts: tuple[str, ...]  #: as JSON, of which one is to be there
 
 
 class Page(NamedTuple):

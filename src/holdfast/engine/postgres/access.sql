@@ -6,14 +6,16 @@
 SELECT pg_advisory_xact_lock(hashtext('{schema}.tokens'));
 
 -- name: any_token
--- Was a token ever made?
-SELECT EXISTS (SELECT 1 FROM {schema}.tokens WHERE kind = 'token');
+-- Was a token ever made, besides the one that is to be the first? (That was sent before, then.)
+SELECT EXISTS (SELECT 1 FROM {schema}.tokens WHERE kind = 'token' AND id <> :id::uuid);
 
 -- name: add_token
--- A token, or a session of one.
+-- A token, or a session of one. One that was sent before is there already.
 INSERT INTO {schema}.tokens (id, hash, name, role, kind, scope, parent_id, created_at, expires_at, created_by)
 VALUES (:id::uuid, :hash::text, :name::text, :role::text, :kind::text, :scope::text, :parent_id::uuid, {now},
         {now} + :life::bigint * interval '1 microsecond', :created_by::text)
+ON CONFLICT (id) DO UPDATE
+   SET name = excluded.name
 RETURNING id::text, name, role, kind, scope, parent_id::text, created_at, expires_at, revoked_at, last_used_at, created_by;
 
 -- name: find_token

@@ -668,7 +668,8 @@ SELECT job_id::text, claim_no, attempt, worker_id, started_at, finished_at, stat
 
 -- name: search
 -- A page of jobs, the newest first: a bounded walk of one index, filtered. Bodies are not read. "= ANY" and the order
--- leave the planner one index to choose: by a plain "status = ..." it may walk the primary key, and find nothing.
+-- leave the planner one index to choose: by a plain "status = ..." it may walk the primary key, and find nothing. A
+-- payload with escapes that no text can hold is never looked into: that would be an error.
 SELECT {columns}
   FROM (SELECT *
           FROM {schema}.jobs                                                --? newest
@@ -692,6 +693,19 @@ SELECT {columns}
    AND type >= :prefix::text COLLATE "C" AND type < :prefix_end::text COLLATE "C"  --? prefix
    AND key = :key::text                                                     --? key
    AND worker_id = :worker_id::text                                         --? worker
+   AND priority >= :lowest::bigint                                          --? lowest
+   AND priority <= :highest::bigint                                         --? highest
+   AND NOT EXISTS (SELECT 1 FROM json_array_elements_text(:error::json) AS word (value)  --? error
+                    WHERE COALESCE(strpos(lower(jobs.error COLLATE "C"), word.value), 0) = 0)  --? error
+   AND NOT EXISTS (SELECT 1 FROM json_array_elements_text(:text::json) AS word (value)   --? text
+                    WHERE strpos(lower(jobs.type COLLATE "C"), word.value) = 0           --? text
+                      AND COALESCE(strpos(lower(jobs.key COLLATE "C"), word.value), 0) = 0      --? text
+                      AND COALESCE(strpos(lower(jobs.error COLLATE "C"), word.value), 0) = 0    --? text
+                      AND COALESCE(strpos(lower(jobs.message COLLATE "C"), word.value), 0) = 0) --? text
+   AND NOT EXISTS (SELECT 1 FROM json_array_elements(:payload::json) AS wanted (value)   --? payload
+                    WHERE COALESCE(CASE WHEN jobs.payload::text !~ '[\\]u(0000|[dD][89a-fA-F])' --? payload
+                                        THEN (jobs.payload #> ARRAY(SELECT json_array_elements_text(wanted.value -> 'path')))::text END --? payload
+                                   <> ALL(ARRAY(SELECT json_array_elements_text(wanted.value -> 'texts'))), TRUE)) --? payload
  ORDER BY id DESC
  LIMIT :limit::int;
 

@@ -6,13 +6,15 @@
 SELECT 1;
 
 -- name: any_token
--- Was a token ever made?
-SELECT EXISTS (SELECT 1 FROM holdfast_tokens WHERE kind = 'token');
+-- Was a token ever made, besides the one that is to be the first? (That was sent before, then.)
+SELECT EXISTS (SELECT 1 FROM holdfast_tokens WHERE kind = 'token' AND id <> :id);
 
 -- name: add_token
--- A token, or a session of one.
+-- A token, or a session of one. One that was sent before is there already.
 INSERT INTO holdfast_tokens (id, hash, name, role, kind, scope, parent_id, created_at, expires_at, created_by)
 VALUES (:id, :hash, :name, :role, :kind, :scope, :parent_id, {now}, {now} + :life, :created_by)
+ON CONFLICT (id) DO UPDATE
+   SET name = excluded.name
 RETURNING id, name, role, kind, scope, parent_id, created_at, expires_at, revoked_at, last_used_at, created_by;
 
 -- name: find_token

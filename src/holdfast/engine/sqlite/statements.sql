@@ -492,7 +492,8 @@ SELECT job_id, claim_no, attempt, worker_id, started_at, finished_at, status, er
  ORDER BY claim_no DESC;
 
 -- name: search
--- A page of jobs, the newest first: a bounded walk of one index, filtered. Bodies are not read.
+-- A page of jobs, the newest first: a bounded walk of one index, filtered. Bodies are not read, unless they are asked for:
+-- two paths give a list as JSON text, in which numbers are as they were written.
 SELECT {columns}
   FROM (SELECT *
           FROM holdfast_jobs                                    --? newest
@@ -506,7 +507,7 @@ SELECT {columns}
            AND entity_type = :entity_type                       --? entity
            AND entity_id = :entity_id AND entity_type IS NOT NULL --? entity
          ORDER BY id DESC
-         LIMIT :scan)
+         LIMIT :scan) AS look
  WHERE TRUE
    AND status = :status                                         --? status
    AND queue = :queue                                           --? queue
@@ -514,6 +515,24 @@ SELECT {columns}
    AND type >= :prefix AND type < :prefix_end                   --? prefix
    AND key = :key                                               --? key
    AND worker_id = :worker_id                                   --? worker
+   AND priority >= :lowest                                      --? lowest
+   AND priority <= :highest                                     --? highest
+   AND NOT EXISTS (SELECT 1 FROM json_each(:error) AS word      --? error
+                    WHERE COALESCE(instr(lower(look.error), word.value), 0) = 0) --? error
+   AND NOT EXISTS (SELECT 1 FROM json_each(:text) AS word       --? text
+                    WHERE instr(lower(look.type), word.value) = 0                        --? text
+                      AND COALESCE(instr(lower(look.key), word.value), 0) = 0            --? text
+                      AND COALESCE(instr(lower(look.error), word.value), 0) = 0          --? text
+                      AND COALESCE(instr(lower(look.message), word.value), 0) = 0)       --? text
+   AND NOT EXISTS (SELECT 1 FROM json_each(:payload) AS wanted                           --? payload
+                    WHERE NOT EXISTS (SELECT 1                                           --? payload
+                                        FROM json_each(wanted.value, '$.places') AS place --? payload
+                                        JOIN json_each(wanted.value, '$.texts') AS given --? payload
+                                       CROSS JOIN holdfast_payloads AS body              --? payload
+                                       WHERE body.job_id = look.id                       --? payload
+                                         AND CASE WHEN json_valid(body.payload) AND json_type(body.payload, place.value) IS NOT NULL --? payload
+                                                  THEN json_extract(body.payload, place.value, place.value) END --? payload
+                                             = '[' || given.value || ',' || given.value || ']')) --? payload
  ORDER BY id DESC
  LIMIT :limit;
 
