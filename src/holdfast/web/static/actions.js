@@ -59,7 +59,7 @@ export function actionsOf(job, { done, gone } = {}) {
   const operate = can('jobs.operate');
   const list = [];
   if (operate && (finished || job.status === 'retrying')) list.push({ name: 'retry', label: 'Retry', icon: 'retry', run: () => act(() => post(`${path}/retry`), 'It will run again', done) });
-  if (operate && job.workflow_id && job.status === 'blocked') list.push({ name: 'release', label: 'Release', icon: 'play', run: () => act(() => post(`${path}/release`), 'Released', done) });
+  if (can('workflows.operate') && job.workflow_id && job.status === 'blocked') list.push({ name: 'release', label: 'Release', icon: 'play', run: () => act(() => post(`${path}/release`), 'Released', done) });
   if (operate && ['scheduled', 'retrying'].includes(job.status)) list.push({ name: 'run', label: 'Run now', icon: 'play', run: () => act(() => post(`${path}/run`), 'It is due now', done) });
   if (operate && !finished) list.push({ name: 'cancel', label: 'Cancel', icon: 'cancel', run: () => cancel(job, done) });
   if (operate && !finished && job.status !== 'running') list.push({ name: 'edit', label: 'Edit', icon: 'edit', run: () => edit(job, done) });

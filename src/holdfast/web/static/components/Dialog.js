@@ -9,13 +9,16 @@ export function Dialog({ title, onClose, children, drawer = false, wide = false,
   useEffect(() => {
     const before = document.activeElement;
     box.current.showModal();
+    // Without a first field the browser takes the close button, which is nobody's first wish.
+    const head = box.current.querySelector('.dialog-head');
+    if (head && head.contains(document.activeElement)) head.querySelector('h2').focus();
     return () => { if (before && before.isConnected) before.focus({ preventScroll: true }); };
   }, []);
   const shade = (event) => { if (event.target === box.current) onClose(); };
   return html`<dialog ref=${box} class=${`dialog ${drawer ? 'drawer' : ''} ${wide ? 'dialog-wide' : ''}`} aria-label=${title}
       onCancel=${(event) => { event.preventDefault(); onClose(); }} onMouseDown=${shade}>
     <div class="dialog-body">
-      ${!plain && html`<header class="dialog-head"><h2>${title}</h2><${IconButton} icon="close" label="Close" onClick=${onClose} /></header>`}
+      ${!plain && html`<header class="dialog-head"><h2 tabindex="-1">${title}</h2><${IconButton} icon="close" label="Close" onClick=${onClose} /></header>`}
       ${children}
     </div></dialog>`;
 }

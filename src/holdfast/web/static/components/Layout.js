@@ -51,7 +51,7 @@ function Tools() {
     <${LiveSign} />
     <${IconButton} icon=${{ auto: 'auto', light: 'sun', dark: 'moon' }[theme]} label=${`Theme: ${theme}`} onClick=${nextTheme} />
     <${IconButton} icon="keyboard" label="Keyboard shortcuts" onClick=${openShortcuts} class="wide-only" />
-    ${session.value.auth === 'token' && html`<${IconButton} icon="logout" label="Log out" onClick=${logout} />`}
+    ${['token', 'session'].includes(session.value.auth || session.value.via) && html`<${IconButton} icon="logout" label="Log out" onClick=${logout} />`}
   </div>`;
 }
 

@@ -24,6 +24,7 @@ export function NewJob({ type: firstType = '', payload, of }) {
   const [type, setType] = useState(firstType);
   const [error, setError] = useState(null);
   useEffect(() => { get('/tasks').then((answer) => setTasks(answer.tasks.filter((one) => one.registered || one.name === firstType)), setError); }, []);
+  useEffect(() => { const field = tasks && document.getElementById('new-type'); if (field && !of) field.focus(); }, [tasks]);
   const close = () => { newJob.value = null; };
   const task = tasks && tasks.find((one) => one.name === type);
   return html`<${Dialog} title=${of ? 'Duplicate with changes' : 'New job'} onClose=${close} drawer>

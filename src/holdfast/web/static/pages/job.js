@@ -39,18 +39,18 @@ export default function JobPage({ id }) {
       <${State} job=${job.data} path=${path} />
       ${job.data.error && job.data.status !== 'completed' && html`<div class="notice notice-bad"><${Icon} name="warning" /><div><strong>${job.data.status === 'retrying' ? 'The last attempt failed' : 'Error'}</strong><p class="mono"><${Text} value=${job.data.error} /></p></div></div>`}
       <${Bodies} job=${job.data} />
-      <${Panel} title="Attempts" note=${attempts.data && attempts.data.attempts.length ? plural(attempts.data.attempts.length, 'run') : ''} flush><${Loaded} from=${attempts}>${(data) => html`<${Attempts} list=${data.attempts} />`}<//><//>
+      <${Panel} title="Attempts" note=${attempts.data && attempts.data.attempts.length ? plural(attempts.data.attempts.length, 'run') : ''} flush><${Loaded} from=${attempts}>${(data) => html`<${Attempts} list=${data.attempts} job=${job.data} />`}<//><//>
     </div><div class="stack"><${Facts} job=${job.data} /><${Parents} job=${job.data} path=${path} /></div></div>`;
 }
 
 function Head({ job, resource }) {
   const actions = actionsOf(job, { done: (answer) => { resource.set({ ...resource.data, ...answer }); resource.reload(); }, gone: () => go('/jobs') });
   const main = actions.filter((one) => ['retry', 'run', 'cancel', 'release'].includes(one.name)).slice(0, 2);
-  const whole = job.payload !== undefined;
+  const whole = !isHidden(job);
   const copies = () => snippets(job);
   const rest = [
     ...actions.filter((one) => !main.includes(one) && !one.danger),
-    whole && can('jobs.enqueue') && can('jobs.operate') && { label: 'Duplicate with changes', icon: 'copy', run: () => duplicate(job) },
+    whole && can('jobs.enqueue') && { label: 'Duplicate with changes', icon: 'copy', run: () => duplicate(job) },
     null,
     whole && { label: 'Copy as curl', icon: 'copy', run: () => copyText(copies().curl, 'Copied as curl') },
     whole && { label: 'Copy as Python', icon: 'copy', run: () => copyText(copies().python, 'Copied as Python') },
@@ -76,16 +76,18 @@ function State({ job, path }) {
   </div><//>`;
 }
 
+const isHidden = (job) => job.payload === undefined || (job.hidden || []).includes('payload');
+
 function Bodies({ job }) {
-  if (job.payload === undefined) return html`<${Panel} title="Arguments"><p class="faint">You may not see arguments and results.</p><//>`;
+  if (isHidden(job)) return html`<${Panel} title="Arguments"><p class="faint">You may not see arguments and results.</p><//>`;
   const hasResult = job.status === 'completed' || (job.result !== null && job.result !== undefined);
   const none = job.payload !== null && typeof job.payload === 'object' && !Object.keys(job.payload).length;
   return html`<${Panel} title="Arguments">${none ? html`<p class="faint">None.</p>` : html`<${JsonTree} value=${job.payload} label="Arguments" />`}<//>
     ${hasResult && html`<${Panel} title="Result"><${JsonTree} value=${job.result ?? null} label="Result" /><//>`}`;
 }
 
-function Attempts({ list }) {
-  if (!list.length) return html`<${EmptyState} icon="pending" title="It has not run yet" />`;
+function Attempts({ list, job }) {
+  if (!list.length) return html`<p class="panel-note faint">${job.attempts > 0 ? 'No attempt has failed.' : 'It has not run yet.'}</p>`;
   return list.map((one, index) => html`<${Attempt} key=${`${one.attempt}-${one.started_at}`} attempt=${one} first=${index === 0} />`);
 }
 

@@ -18,6 +18,8 @@ import { Text } from '../components/Text.js';
 import { Time, Since } from '../components/Time.js';
 import { Table } from '../components/Table.js';
 
+// A status is asked for in the search or by a tab, not by both.
+const STATED = /(^|\s)status:\S*/;
 const PLAIN = ['type', 'queue', 'key', 'worker', 'entity', 'since', 'until'];
 
 /** What the address asks for, in the API's words. */
@@ -55,7 +57,7 @@ export default function Jobs() {
     if (await bulk(action, what, all ? words : undefined)) clear();
   };
   return html`<${PageHead} title="Jobs"><${Export} filter=${filter} /><//>
-    <${QueryBar} value=${filter.q} placeholder='Search: words, or type: status: queue: error: payload.user.id:7 after:1h' onSearch=${(q) => setParams({ q }, { replace: false })} />
+    <${QueryBar} value=${filter.q} placeholder='Search: words, or type: status: queue: error: payload.user.id:7 after:1h' onSearch=${(q) => setParams(STATED.test(q) ? { q, status: '' } : { q }, { replace: false })} />
     <${Chips} params=${params} />
     <section class="panel panel-flush jobs-panel" aria-label="Jobs">
       <${StatusTabs} list=${list} filter=${filter} />
@@ -64,8 +66,8 @@ export default function Jobs() {
       ${list.waiting > 0 && html`<button type="button" class="fresh" onClick=${() => { list.reload(); scrollTo(0, 0); }}>${list.waiting >= PAGE ? `${PAGE}+ new jobs` : plural(list.waiting, 'new job')} – show</button>`}
       ${!list.rows && !list.error && html`<${Skeleton} lines=${12} />`}
       ${list.rows && html`<${Rows} rows=${rows} list=${list} picked=${picked} all=${all} toggle=${toggle} filtered=${Boolean(shown)} />`}
-      ${rows.length > 0 && html`<footer class="table-foot"><span class="faint">${plural(rows.length, 'job')} shown</span>
-        ${list.next && html`<${Button} busy=${list.more} onClick=${() => list.loadMore()}>Load more<//>`}</footer>`}
+      ${list.rows && (rows.length > 0 || list.next) && html`<footer class="table-foot"><span class="faint">${plural(rows.length, 'job')} ${rows.length ? 'shown' : 'found so far'}</span>
+        ${list.next && html`<${Button} busy=${list.more} onClick=${() => list.loadMore()}>${rows.length ? 'Load more' : 'Look further'}<//>`}</footer>`}
     </section>`;
 }
 
@@ -92,7 +94,7 @@ function useRowKeys(toggle, clear, inputs) {
 function StatusTabs({ list, filter }) {
   const { stats, cap } = list.answer || {};
   const chosen = filter.status.length === 1 ? filter.status[0] : filter.status.length ? 'several' : 'all';
-  const to = (status) => { const query = search({ ...filter, status }); return href(`/jobs${query ? `?${query}` : ''}`); };
+  const to = (status) => { const query = search({ ...filter, q: status.length ? filter.q.replace(STATED, ' ').trim() : filter.q, status }); return href(`/jobs${query ? `?${query}` : ''}`); };
   const tabs = [{ value: 'all', label: 'All', to: to([]) }, ...STATUSES.map((status) => ({
     value: status, label: status[0].toUpperCase() + status.slice(1), to: to([status]),
     tone: stats && stats[status] ? status : undefined, count: stats ? cappedShort(stats[status], cap) : '·',
@@ -121,20 +123,22 @@ function Bar({ list, picked, all, setAll, setPicked, clear, run }) {
   const whole = rows.length > 0 && rows.every((job) => picked.has(job.id));
   const selecting = all || picked.size > 0;
   const flip = () => { setAll(false); setPicked(whole || all ? new Set() : new Set(rows.map((job) => job.id))); };
-  const total = stats && totalOf(list);
+  const total = stats ? totalOf(list) : null;
   return html`<div class=${`jobs-bar ${selecting ? 'selecting' : ''}`}>
     <input type="checkbox" aria-label="Select all rows" checked=${all || whole} indeterminate=${!all && !whole && picked.size > 0} disabled=${!rows.length} onChange=${flip} />
-    ${!selecting && html`<span class="faint">${total === undefined ? ' ' : `${capped(total, cap)} ${total === 1 ? 'job' : 'jobs'}`}</span>`}
+    ${!selecting && html`<span class="faint">${total === null ? (rows.length ? `${plural(rows.length, 'job')}${list.next ? ', and more' : ''}` : ' ') : `${capped(total, cap)} ${total === 1 ? 'job' : 'jobs'}`}</span>`}
     ${selecting && html`<strong>${all ? 'All that match' : `${plural(picked.size, 'job')} selected`}</strong>
-      ${whole && !all && list.next && html`<button type="button" class="link" onClick=${() => setAll(true)}>Select all ${total >= cap ? 'that match' : `${capped(total, cap)} that match`}</button>`}
+      ${whole && !all && list.next && html`<button type="button" class="link" onClick=${() => setAll(true)}>Select all ${total === null || total >= cap ? 'that match' : `${capped(total, cap)} that match`}</button>`}
       <button type="button" class="link" onClick=${clear}>Clear</button><span class="spacer"></span>
       ${can('jobs.operate') && html`<${Button} icon="retry" onClick=${() => run('retry')}>Retry<//><${Button} icon="cancel" onClick=${() => run('cancel')}>Cancel<//>`}
       ${can('jobs.delete') && html`<${Button} icon="trash" kind="bad" onClick=${() => run('delete')}>Delete<//>`}`}
   </div>`;
 }
 
+/** The counts are those of all jobs: under a search nobody has counted. */
 function totalOf(list) {
   const { stats } = list.answer;
+  if (Object.entries(list.params).some(([name, value]) => name !== 'status' && value)) return null;
   const wanted = list.params.status.length ? list.params.status : Object.keys(stats);
   return wanted.reduce((sum, status) => sum + (stats[status] || 0), 0);
 }
