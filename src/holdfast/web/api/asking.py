@@ -69,12 +69,8 @@ class JobFilter(Asked):
         }
         found = {name: value for name, value in given.items() if value is not None}
         asked = parse(self.q) if self.q else {}
-        if "payload" in asked and redact.of_path(
-            [part for path, _ in asked["payload"] for part in path]
-        ):
-            raise InvalidInput(
-                "q: this part of the payload is redacted, and cannot be searched for"
-            )
+        if any(redact.of_path(path.split(".")) for path in asked.get("payload", {})):
+            raise InvalidInput("q: this part of the payload is redacted: it cannot be searched for")
         return _both(found, asked)
 
 
