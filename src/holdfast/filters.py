@@ -3,7 +3,7 @@ SQL: texts are searched for as they are, whatever signs they hold."""
 
 import json
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 from uuid import UUID
@@ -41,11 +41,12 @@ def make_filter(
     max_priority: int | None = None,
     text: str | Iterable[str] = (),
     error: str | Iterable[str] = (),
-    payload: Mapping[str, Any] | None = None,
+    payload: Mapping[str, Any] | Iterable[tuple[str | Sequence[str], Any]] = (),
 ) -> Filter:
     """What is given must all hold. `id`: whole, or its beginning. `text`: in the error, the message,
     the type or the key; `error`: in the error; several must all be there, capitals (A to Z) do not
-    matter. `payload`: what is at a path, `{"user.id": 7}`; the text "7" finds the number, too."""
+    matter. `payload`: what is at a path, `{"user.id": 7}`; the text "7" finds the number, too.
+    A path may also be the keys one by one, `(("user", "id"), 7)` in a list of such pairs."""
     return Filter(
         status=_statuses(status),
         type=None if type is None else names.name(type, "type"),
@@ -61,7 +62,7 @@ def make_filter(
         highest=None if max_priority is None else names.integer(max_priority, "max_priority"),
         text=_texts(text, "text"),
         error=_texts(error, "error"),
-        payload=tuple(_wanted(path, value) for path, value in _checked(payload or {}).items()),
+        payload=tuple(_wanted(path, value) for path, value in _pairs(payload)),
     )
 
 
@@ -105,21 +106,27 @@ def _storable(text: str) -> bool:
     return "\x00" not in text and not any("\ud800" <= char <= "\udfff" for char in text)
 
 
-def _checked(payload: Mapping[str, Any]) -> Mapping[str, Any]:
-    given: object = payload
-    if not isinstance(given, Mapping) or len(given) > _MOST_TEXTS:
+def _pairs(payload: Any) -> list[tuple[Any, Any]]:
+    given = payload.items() if isinstance(payload, Mapping) else payload
+    try:
+        pairs = [(path, value) for path, value in given]
+    except (TypeError, ValueError):
+        pairs = []
+    if len(pairs) > _MOST_TEXTS or (payload and not pairs):
         raise InvalidInput(
             f"payload={str(payload)[:80]!r}: give paths and what is there, such as {{'user.id': 7}}; "
             f"at most {_MOST_TEXTS}"
         )
-    return payload
+    return pairs
 
 
-def _wanted(path: object, value: Any) -> Wanted:
-    steps = tuple(path.split(".")) if isinstance(path, str) else ()
-    places = sum(step.isdecimal() for step in steps)
+def _wanted(path: Any, value: Any) -> Wanted:
+    steps: tuple[Any, ...] = tuple(path) if isinstance(path, list | tuple) else ()
+    if isinstance(path, str):
+        steps = tuple(path.split("."))
+    places = sum(str(step).isdecimal() for step in steps)
     if (
-        not all(_STEP.fullmatch(step) and _storable(step) for step in steps)
+        not all(isinstance(s, str) and _STEP.fullmatch(s) and _storable(s) for s in steps)
         or not 0 < len(steps) <= _MOST_STEPS
         or places > _MOST_PLACES
         or any(step.isdecimal() and not (step.isascii() and len(step) < 10) for step in steps)

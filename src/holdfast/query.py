@@ -83,7 +83,7 @@ def _add(found: dict[str, Any], qualifier: str | None, written: str, now: dateti
     quoted = _QUOTED.fullmatch(written)
     if '"' in written and not quoted and qualifier != "entity":
         raise InvalidInput(f"{written}: quotes go around the whole value")
-    value = re.sub(r"\\(.)", r"\1", written[1:-1], flags=re.DOTALL) if quoted else written
+    value = re.sub(r'\\(["\\])', r"\1", written[1:-1]) if quoted else written
     if qualifier is None:
         found["text"] = (*found.get("text", ()), value)
     elif qualifier == "error":
@@ -91,7 +91,10 @@ def _add(found: dict[str, Any], qualifier: str | None, written: str, now: dateti
     elif qualifier == "status":
         found["status"] = [*found.get("status", []), *_statuses(value)]
     elif qualifier.startswith("payload.") and len(qualifier) > len("payload."):
-        _set(found.setdefault("payload", {}), qualifier.removeprefix("payload."), value, qualifier)
+        path = tuple(qualifier.removeprefix("payload.").split("."))
+        known = found.setdefault("payload", [])
+        _set(dict(known), path, value, qualifier)
+        known.append((path, value))
     elif qualifier in _SINGLE:
         for name, given in _SINGLE[qualifier](value, now).items():
             _set(found, name, given, qualifier)
@@ -103,7 +106,7 @@ def _add(found: dict[str, Any], qualifier: str | None, written: str, now: dateti
         )
 
 
-def _set(found: dict[str, Any], name: str, value: Any, qualifier: str) -> None:
+def _set(found: dict[Any, Any], name: Any, value: Any, qualifier: str) -> None:
     if name in found:
         raise InvalidInput(f"{qualifier}: was given twice, and a job has one: give it once")
     found[name] = value

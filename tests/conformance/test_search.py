@@ -253,6 +253,8 @@ def test_by_payload(engine: Engine):
         expected = ids[1::-1] if wanted == {"user.id": "7"} else [id]
         assert found(engine, payload=wanted) == expected, wanted
     assert found(engine, payload={"user.id": 7, "x": True}) == []
+    assert found(engine, payload=[(("user", "id"), 7)]) == [ids[0]]
+    assert found(engine, payload=[("user.id", 7), ("user.id", "7")]) == [ids[0]]
     assert found(engine, payload={"user": 7}) == found(engine, payload={"nope": None}) == []
     assert found(engine, payload={"user.id": "12345678901234567890"}) == [ids[2]]
     assert found(engine, payload={"user.id": "12345678901234567891"}) == []
@@ -321,7 +323,11 @@ def test_unindexed_filters_look_at_a_bounded_number_of_rows(engine: Engine):
         {"payload": {"a": [1]}},
         {"payload": {"a": float("nan")}},
         {"payload": {7: 1}},
-        {"payload": [("a", 1)]},
+        {"payload": [(7, 1)]},
+        {"payload": [((), 1)]},
+        {"payload": [(("a", "\ud800"), 1)]},
+        {"payload": ["a"]},
+        {"payload": 7},
     ],
 )
 def test_wrong_filters_are_refused(app: Holdfast, fields: dict):
