@@ -59,6 +59,8 @@ bind('n', () => known() && can('jobs.enqueue') && openNewJob(), 'New job');
 bind('/', () => (document.querySelector('[data-query]') || { focus: () => go('/jobs') }).focus(), 'Search jobs');
 for (const page of PAGES.filter((one) => one.key)) bind(`g ${page.key}`, () => go(page.path), page.title, 'Go to');
 
+effect(() => { route.value; settle(); });
+
 /** After a change of page the keyboard begins at its top, and screen readers hear its name. */
 let before = route.peek().path;
 effect(() => {

@@ -21,11 +21,14 @@ export function end() {
 /** Idle again once the browser has drawn what came, if nothing else began meanwhile. */
 export function settle() {
   const mine = ++turn;
-  setTimeout(() => {
-    const done = () => { if (busy === 0 && mine === turn) window.holdfastIdle = true; };
-    if (document.hidden) done();
-    else requestAnimationFrame(() => setTimeout(done, 0));
-  }, 0);
+  window.holdfastIdle = false;
+  // Effects run after a frame, and what they change is drawn in another one.
+  afterFrame(() => afterFrame(() => { if (busy === 0 && mine === turn) window.holdfastIdle = true; }));
+}
+
+function afterFrame(callback) {
+  if (document.hidden) setTimeout(callback, 0);
+  else requestAnimationFrame(() => setTimeout(callback, 0));
 }
 
 /** Follows a promise from its beginning to its end. */

@@ -18,10 +18,11 @@ export function Chart({ times, series, label, height = 190, sync, format = count
   useEffect(() => { during(loadPlot()).then((uPlot) => setReady(() => uPlot)); }, []);
   useEffect(() => {
     if (!ready) return undefined;
-    const made = new ready(options(ready, { series, height, sync, format, minTop, width: box.current.clientWidth, onCursor: setAt }), data, box.current);
+    const place = box.current;
+    const made = new ready(options(ready, { series, height, sync, format, minTop, width: place.clientWidth, onCursor: setAt }), data, place);
     plot.current = made;
-    const watch = new ResizeObserver(() => made.setSize({ width: box.current.clientWidth, height }));
-    watch.observe(box.current);
+    const watch = new ResizeObserver(() => made.setSize({ width: place.clientWidth, height }));
+    watch.observe(place);
     return () => { watch.disconnect(); made.destroy(); plot.current = null; };
   }, [ready, dark.value, shape, height]);
   useEffect(() => { if (plot.current) plot.current.setData(data); }, [times, ...series.map((one) => one.values)]);
@@ -55,13 +56,16 @@ function options(uPlot, { series, height, sync, format, minTop, width, onCursor 
   };
 }
 
+/** A line needs neighbours; without them there are dots. */
+const isSparse = (plot, index) => plot.data[index].filter((value) => value !== null).length < 3;
+
 function drawn(uPlot, { label, token, kind = 'line', dash }) {
   const stroke = color(token);
   if (kind === 'bars') {
     return { label, stroke, fill: stroke, width: 0, points: { show: false }, paths: uPlot.paths.bars({ size: [0.6, 14], radius: 0.15 }) };
   }
   return {
-    label, stroke, width: 1.75, dash, points: { show: false }, spanGaps: true,
+    label, stroke, width: 1.75, dash, points: { show: isSparse, size: 5, fill: stroke }, spanGaps: true,
     fill: kind === 'area' ? color(token, 0.16) : undefined, paths: uPlot.paths.spline(),
   };
 }

@@ -10,7 +10,12 @@ import { Text } from './Text.js';
 export function fieldsOf(schema) {
   if (!schema || schema.type !== 'object' || !schema.properties) return null;
   const required = new Set(schema.required || []);
-  return Object.entries(schema.properties).map(([name, one]) => ({ name, schema: resolve(one, schema), required: required.has(name) }));
+  return Object.entries(schema.properties).map(([name, one]) => ({ name, schema: undecided(resolve(one, schema), required.has(name)), required: required.has(name) }));
+}
+
+/** A box that is not ticked says no; where the task has a default of its own, saying nothing must be possible. */
+function undecided(schema, required) {
+  return schema.type === 'boolean' && !required && schema.default === undefined ? { ...schema, enum: [true, false] } : schema;
 }
 
 /** Follows a reference, and takes the one kind out of "this or null". */
