@@ -3,17 +3,14 @@
 import os
 import signal
 import socket
-import sys
 import threading
-import webbrowser
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from holdfast.access import Access
-from holdfast.app import Holdfast
+from holdfast.cli.site import Site, installed, refuse_open
 from holdfast.cli.target import (
     SCHEMA,
     AppArgument,
@@ -25,12 +22,11 @@ from holdfast.cli.target import (
     refuse_absent,
 )
 from holdfast.cli.worker import LogFormat, LogLevel
-from holdfast.errors import HoldfastError
 from holdfast.locate import find
 from holdfast.logs import configure
 
 if TYPE_CHECKING:
-    from holdfast.web.serving import Serving
+    pass
 
 Host = Annotated[str, typer.Option(help="The address to listen on; the default is this machine.")]
 Port = Annotated[int, typer.Option(min=0, max=65535, help="0 means one that is free.")]
@@ -95,14 +91,9 @@ def web(
     another --host needs a token or --authorize, and --allow-host.
     """
     tied = None if lifeline is None else Tied(lifeline)
-    serving, options = _installed()
+    serving, options = installed()
     configure(log_level, log_format)
-    how = serving.make_serving(
-        tls_cert=tls_cert,
-        tls_key=tls_key,
-        proxies=proxy_headers_from or (),
-        access_log=access_log,
-    )
+    how = serving.make_serving(tls_cert, tls_key, proxy_headers_from or (), access_log=access_log)
     made = {
         "authorize": None if authorize is None else find(authorize),
         "read_only": read_only,
@@ -119,87 +110,7 @@ def web(
         with serving.listen(host, port) as listener:
             site = Site(holdfast, made, how, listener, host)
             site.announce(application or app, open_browser=open_browser)
-            site.serve(tied)
-
-
-def _installed() -> tuple[Any, Any]:
-    """The modules of the web, which need an extra."""
-    try:
-        from holdfast.web import options, serving
-    except ModuleNotFoundError as missing:
-        if (missing.name or "").partition(".")[0] == "holdfast":
-            raise
-        raise HoldfastError(
-            f"the web needs {missing.name!r}, which is not installed: pip install 'holdfast[web]'"
-        ) from None
-    return serving, options
-
-
-def refuse_open(holdfast: Holdfast, host: str, allowed: Any, authorize: object) -> None:
-    from holdfast.web import serving
-
-    if not serving.is_loopback(host):
-        serving.refuse_open(
-            host,
-            allowed,
-            authorize=authorize is not None,
-            tokens=Access(holdfast).list(),
-            now=holdfast.engine.now(),
-        )
-
-
-class Site:
-    """The dashboard of an application on a socket."""
-
-    def __init__(
-        self,
-        app: Holdfast,
-        options: dict[str, Any],
-        serving: "Serving",
-        listener: socket.socket,
-        host: str,
-    ) -> None:
-        from holdfast.web import dashboard
-        from holdfast.web.serving import address_of
-
-        self.web = dashboard(app, **options)
-        self.address = address_of(listener, host, serving, options.get("base", ""))
-        self._app = app
-        self._closed = options.get("authorize") is not None
-        self._serving = serving
-        self._listener = listener
-        self._host = host
-
-    def announce(self, location: str | None, *, open_browser: bool) -> None:
-        from holdfast.web.serving import is_loopback
-
-        first = None if self._closed else Access(self._app).first_token()
-        typer.echo(f"dashboard: {self.address}")
-        if first is not None:
-            typer.echo(f"first token, an administrator's, not shown again: {first}")
-        elif not self._closed:
-            told = f" --app {location}" if location else ""
-            typer.echo(f"to log in: holdfast tokens create{told} --name YOU --role admin")
-        if not (is_loopback(self._host) or self._serving.tls_cert or self._serving.proxies):
-            typer.echo(
-                "warning: other machines can reach it, without TLS: whoever listens in reads tokens. "
-                "Give --tls-cert and --tls-key, or put a proxy with TLS in front "
-                "(--proxy-headers-from)",
-                err=True,
-            )
-        sys.stdout.flush()
-        if open_browser:
-            self.open()
-
-    def open(self) -> None:
-        """In a browser, logged in. What comes after `#` is not sent to any server."""
-        webbrowser.open(f"{self.address}#token={self.web.state.web.invitations.make()}")
-
-    def serve(self, tied: "Tied | None") -> None:
-        from holdfast.web.serving import Server
-
-        ready = (lambda: None) if tied is None else tied.ready
-        Server(self.web, self._serving, ready=ready).run([self._listener])
+            site.serve((lambda: None) if tied is None else tied.ready)
 
 
 class Tied:

@@ -47,11 +47,7 @@ class Serving:
 
 
 def make_serving(
-    *,
-    tls_cert: Path | None = None,
-    tls_key: Path | None = None,
-    proxies: Iterable[str] = (),
-    access_log: bool = False,
+    tls_cert: Path | None, tls_key: Path | None, proxies: Iterable[str], *, access_log: bool
 ) -> Serving:
     if (tls_cert is None) != (tls_key is None):
         raise InvalidInput("--tls-cert and --tls-key go together: give both, or neither")
