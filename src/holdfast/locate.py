@@ -11,6 +11,17 @@ from holdfast.errors import InvalidInput
 
 def load(location: str) -> Holdfast:
     """The application at MODULE:APP, the current folder importable; MODULE alone means `app`."""
+    found = find(location)
+    if not isinstance(found, Holdfast):
+        raise InvalidInput(
+            f"{location!r} is a {type(found).__name__}, not a Holdfast application"
+            f"{_hint(location.partition(':')[0])}"
+        )
+    return found
+
+
+def find(location: str) -> object:
+    """Whatever is at MODULE:NAME."""
     module_name, _, name = location.partition(":")
     name = name or "app"
     if not all(part.isidentifier() for part in module_name.split(".")):
@@ -25,11 +36,6 @@ def load(location: str) -> Holdfast:
                 f"{location!r}: module {module_name!r} has no {name!r}{_hint(module_name)}"
             )
         found = getattr(found, part)
-    if not isinstance(found, Holdfast):
-        raise InvalidInput(
-            f"{location!r} is a {type(found).__name__}, not a Holdfast application"
-            f"{_hint(module_name)}"
-        )
     return found
 
 

@@ -96,9 +96,10 @@ def _note(event: Event) -> str:
 
 
 class Board:
-    def __init__(self, out: Console, url: str, record: Record) -> None:
+    def __init__(self, out: Console, url: str, record: Record, told: Sequence[str] = ()) -> None:
         self._out = out
         self._url = url
+        self._told = told  #: lines about the dashboard
         self._record = record
         self._unicode = "utf" in out.encoding.lower()
 
@@ -131,6 +132,7 @@ class Board:
             (self._url, "bold"),
             ("\n$ ", "dim"),
             f"holdfast jobs list --url {self._url}",
+            *(f"\n{line}" for line in self._told),
             overflow="fold",
         )
         return Panel(

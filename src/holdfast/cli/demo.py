@@ -6,7 +6,7 @@ import shutil
 import signal
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Annotated
@@ -18,13 +18,15 @@ from rich.text import Text
 from holdfast.app import Holdfast
 from holdfast.cli.board import Board, Record
 from holdfast.cli.output import Column, console, print_table
-from holdfast.errors import HoldfastError
+from holdfast.cli.site import dashboard
+from holdfast.errors import HoldfastError, JobNotFound
 from holdfast.job import UNFINISHED, EventKind
 from holdfast.stats import Stats
 
 FRAME = 0.25  # seconds between two pictures
 GRACE = 0.6  # seconds for what runs, when somebody wants to leave
 DRAIN = 45.0  # seconds for what is left, at the end of --seconds
+RECURRING = "refresh_trends"
 QUEUES = "demo,demo.media=5"  # few slots for media, so that some of it is seen waiting
 
 
@@ -39,12 +41,19 @@ def demo(
     ] = None,
     schema: Annotated[str, typer.Option(help="Its schema, on PostgreSQL.")] = "holdfast",
     keep: Annotated[bool, typer.Option("--keep", help="Leave the temporary folder.")] = False,
+    port: Annotated[
+        int | None,
+        typer.Option(min=0, max=65535, help="Of the dashboard; else 8686, or one that is free."),
+    ] = None,
+    open_browser: Annotated[
+        bool | None, typer.Option("--open/--no-open", help="Open a browser; on a terminal it does.")
+    ] = None,
 ) -> None:
-    """Show jobs of every kind at work, live in the terminal, until Ctrl-C.
+    """Show jobs of every kind at work, live in the terminal and in a browser, until Ctrl-C.
 
     Nothing has to be configured: the database is a new SQLite file in a temporary folder. There are
-    quick and slow jobs, with progress; some are retried, some fail for good; some are scheduled, some
-    enqueue others; some run in threads and some in processes.
+    quick and slow jobs, with progress; some are retried, some fail for good; some are scheduled or
+    recurring, some enqueue others or are parts of workflows; some run in threads, some in processes.
     """
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     with _database(url, keep) as chosen:
@@ -52,9 +61,12 @@ def demo(
         os.environ.update(HOLDFAST_URL=chosen, HOLDFAST_SCHEMA=schema)
         from holdfast.demo.tasks import app
 
+        wanted = console().is_terminal if open_browser is None else open_browser
         with app:
-            show = Show(app, chosen, seconds)
-            show.run()
+            app.migrate()
+            with dashboard(app, port, open_browser=wanted) as told:
+                show = Show(app, chosen, seconds, told)
+                show.run()
         _summary(show, chosen, kept=keep or url is not None)
     if show.problem is not None:
         raise show.problem
@@ -76,7 +88,7 @@ def _database(url: str | None, keep: bool) -> Iterator[str]:
 class Show:
     """Somebody enqueues, a worker in this process runs, and we look at the database."""
 
-    def __init__(self, app: Holdfast, url: str, seconds: float | None) -> None:
+    def __init__(self, app: Holdfast, url: str, seconds: float | None, told: Sequence[str]) -> None:
         from holdfast.demo.feeder import Feeder
 
         self.problem: HoldfastError | None = None
@@ -84,7 +96,8 @@ class Show:
         self._app = app
         self._seconds = seconds
         self._out = console()
-        self._board = Board(self._out, url, self.record)
+        self._board = Board(self._out, url, self.record, told)
+        self._told = told
         self._feeder = Feeder(self._failed)
         self._worker = app.worker(queues=QUEUES, grace=GRACE)
         # Failures are part of the show: the board tells of them, and a log would tear the picture.
@@ -95,7 +108,6 @@ class Show:
         self.problem = problem
 
     def run(self) -> None:
-        self._app.migrate()
         self._worker.start()
         self._feeder.start()
         try:
@@ -109,6 +121,12 @@ class Show:
             with suppress(KeyboardInterrupt):  # impatience changes nothing: it ends within 2 s
                 self._feeder.stop()
                 self._worker.stop()
+                self._forget_recurring()
+
+    def _forget_recurring(self) -> None:
+        """It would never end, and would wait for a worker in a database that is kept."""
+        with suppress(JobNotFound):
+            self._app.schedules.delete(RECURRING)
 
     def _draw(self) -> None:
         with Live(console=self._out, auto_refresh=False, screen=True) as live:
@@ -121,6 +139,8 @@ class Show:
                 live.update(picture, refresh=True)
 
     def _print_lines(self) -> None:
+        for line in self._told:
+            typer.echo(line)
         for stats in self._looks(1.0):
             typer.echo(self._board.line(stats))
 
@@ -131,6 +151,7 @@ class Show:
             yield stats
             if self._seconds is not None and self.record.elapsed >= self._seconds:
                 self._feeder.stop()
+                self._forget_recurring()
                 nothing_left = not any(stats.jobs[status] for status in UNFINISHED)
                 if nothing_left or self.record.elapsed >= self._seconds + DRAIN:
                     return

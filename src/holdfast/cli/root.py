@@ -8,6 +8,7 @@ from typer.core import TyperGroup
 
 from holdfast.cli import (
     demo,
+    dev,
     doctor,
     enqueue,
     health,
@@ -20,6 +21,7 @@ from holdfast.cli import (
     stats,
     tokens,
     watch,
+    web,
     worker,
     workers,
     workflows,
@@ -106,6 +108,8 @@ def root(
 
 cli.command("enqueue")(enqueue.enqueue)
 cli.command("worker")(worker.worker)
+cli.command("web")(web.web)
+cli.command("dev")(dev.dev)
 cli.add_typer(jobs.commands, name="jobs")
 jobs.commands.command("watch")(watch.watch)
 cli.add_typer(queues.commands, name="queues")

@@ -1,11 +1,16 @@
 """`holdfast worker`: run jobs, in processes that are watched over."""
 
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import Annotated
 
 import typer
 
+from holdfast.app import Holdfast
+from holdfast.cli.companion import Companion, parse_address
 from holdfast.cli.filters import duration
 from holdfast.cli.target import AppOption
+from holdfast.cli.teller import Teller
 from holdfast.errors import InvalidInput
 from holdfast.locate import load
 from holdfast.logs import configure
@@ -18,9 +23,19 @@ Queues = Annotated[
     str | None,
     typer.Option(
         *("-q", "--queues"),
-        help="Which queues, and how many jobs of each at a time: 'default=10,media=2'.",
+        help="Which queues, and how many jobs of each at a time: 'default=10,media=2'; '*': those of "
+        "all tasks.",
     ),
 ]
+Web = Annotated[
+    str | None,
+    typer.Option(
+        "--web",
+        metavar="[HOST:]PORT",
+        help="Serve the dashboard, too, in a process beside; HOLDFAST_WEB_... has its options.",
+    ),
+]
+Tell = Annotated[bool, typer.Option("--tell", hidden=True)]
 LogLevel = Annotated[
     str,
     typer.Option(envvar="HOLDFAST_LOG_LEVEL", help="debug, info, warning, error or critical."),
@@ -42,6 +57,8 @@ def worker(
     ] = "30s",
     log_level: LogLevel = "info",
     log_format: LogFormat = "text",
+    web: Web = None,
+    tell: Tell = False,
     app: AppOption = None,
 ) -> None:
     """Run jobs until SIGTERM or Ctrl-C; a second one ends at once, and SIGUSR1 prints what runs."""
@@ -53,16 +70,40 @@ def worker(
         raise InvalidInput("no application was given: write MODULE:APP, or set HOLDFAST_APP")
     log = {"level": log_level, "format": log_format}
     configure(**log)
-    make_lanes(queues, concurrency)  # refused here, not in a child
     patience = duration(grace, "--grace")
-    with load(location) as holdfast:
+    with load(location) as holdfast, beside(location, web, log):
+        wanted = queues_of(holdfast) if queues == "*" else queues
+        make_lanes(wanted, concurrency)  # refused here, not in a child
+        if tell:
+            Teller(holdfast).start()
         code = supervise(
             location,
             holdfast,
-            queues=queues,
+            queues=wanted,
             concurrency=concurrency,
             processes=processes,
             grace=patience,
             log=log,
         )
     raise typer.Exit(code)
+
+
+@contextmanager
+def beside(location: str, web: str | None, log: Mapping[str, str]) -> Iterator[None]:
+    """With the web server, if it is wanted, from before the first worker until after the last."""
+    if web is None:
+        yield
+        return
+    companion = Companion(location, parse_address(web), log)
+    companion.start()
+    try:
+        yield
+    finally:
+        companion.stop()
+
+
+def queues_of(app: Holdfast) -> str:
+    """Every queue that a task names."""
+    return ",".join(
+        sorted({"default", *(task.defaults.queue or "" for task in app.tasks.values())} - {""})
+    )

@@ -50,10 +50,48 @@ def _archive() -> Job:
     return tasks.checksum_archive.enqueue(archive=f"backup-{next(_numbers)}.tar")
 
 
-ONE_OF_EACH = (_video, _podcast, _flaky, _reminder, _upload, _image, _archive, _feed)
+def _partner() -> Job:
+    name = _dice.choice(["acme", "globex", "hooli", "initech"])
+    return tasks.sync_partner.enqueue(partner=name)
+
+
+def _partners() -> Job:
+    """More at once than the limit allows."""
+    return [_partner() for _ in range(4)][-1]
+
+
+def _subtitles() -> Job:
+    number = next(_numbers)
+    return tasks.read_subtitles.enqueue(
+        file=_dice.choice([f"fr-{number}.txt", f"sub-{number}9.srt"])
+    )
+
+
+def _film() -> Job:
+    """A workflow: one, then three at once, then one."""
+    film = f"film-{next(_numbers)}"
+    with tasks.app.workflow(f"publish-{film}") as flow:
+        scan = flow.add(tasks.scan_film, film=film)
+        parts = [
+            flow.add(
+                tasks.encode_part.using(after=[scan], node=f"encode-{quality}"),
+                film=film,
+                quality=quality,
+            )
+            for quality in ("480p", "720p", "1080p")
+        ]
+        last = flow.add(tasks.publish_film.using(after=parts), film=film)
+    return tasks.app.jobs.get(last.id)
+
+
+ONE_OF_EACH = (
+    *(_film, _video, _podcast, _flaky, _reminder, _upload, _image, _archive, _feed, _partners),
+    _subtitles,
+)
 MIX = (
     *(_feed, _video, _podcast, _feed, _image, _flaky, _feed, _reminder, _archive, _feed),
-    *(_image, _video, _feed, _podcast, _feed, _flaky, _image, _feed, _upload, _reminder),
+    *(_image, _partners, _feed, _podcast, _feed, _flaky, _image, _feed, _upload, _reminder),
+    *(_partner, _film, _feed, _subtitles, _image, _feed, _partner, _feed),
 )
 
 

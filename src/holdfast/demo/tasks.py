@@ -11,7 +11,7 @@ import hashlib
 import os
 import random
 
-from holdfast import Backoff, Context, Discard, Holdfast
+from holdfast import Backoff, Context, Discard, Holdfast, Limit
 
 QUEUE, MEDIA = "demo", "demo.media"
 
@@ -100,3 +100,50 @@ def checksum_archive(ctx: Context, archive: str) -> str:
         ctx.progress(100 * round / rounds, f"block {round + 1} of {rounds}")
         digest.update(hashlib.pbkdf2_hmac("sha256", digest.digest(), b"demo", 120_000))
     return digest.hexdigest()[:16]
+
+
+@app.task(queue=QUEUE, concurrency=Limit(2, name="partner-api"), max_attempts=2)
+async def sync_partner(partner: str) -> str:
+    """Two at a time, over all workers: the others wait in line. Now and then the partner is wrong."""
+    await asyncio.sleep(_dice.uniform(0.4, 1.0))
+    if partner == "initech":
+        raise Discard(f"partner {partner} sent a price of -{_dice.randint(1, 99)}")
+    return f"{partner} is up to date"
+
+
+@app.task(queue=QUEUE, every="5s")
+async def refresh_trends() -> str:
+    """Recurring: one row, which comes back."""
+    await asyncio.sleep(0.2)
+    return f"{_dice.randint(3, 9)} titles go up"
+
+
+@app.task(queue=MEDIA, max_attempts=1)
+def read_subtitles(file: str) -> int:
+    """Fails in its own ways: whoever looks at the errors finds them in groups."""
+    if file.endswith(".txt"):
+        return {"en": 1}[file.partition("-")[0]]
+    return int(file.partition(".")[0].rpartition("-")[2], 8)
+
+
+@app.task(queue=MEDIA)
+async def scan_film(film: str) -> int:
+    """The begin of a workflow."""
+    await asyncio.sleep(_dice.uniform(0.3, 0.8))
+    return 3
+
+
+@app.task(queue=MEDIA)
+async def encode_part(ctx: Context, film: str, quality: str) -> str:
+    """Its middle: several at once."""
+    for step in range(8):
+        ctx.progress(12.5 * step, f"{film} in {quality}")
+        await asyncio.sleep(_dice.uniform(0.1, 0.3))
+    return f"{film}-{quality}"
+
+
+@app.task(queue=QUEUE)
+async def publish_film(ctx: Context, film: str) -> list[str]:
+    """Its end: when all parts are there."""
+    parts = await ctx.aresults()
+    return [str(part) for part in parts.values()]

@@ -24,6 +24,7 @@ from holdfast.web.api import (
     workflows,
 )
 from holdfast.web.gate import Gate
+from holdfast.web.invitations import Invitations
 from holdfast.web.operations import Operations
 from holdfast.web.options import WebOptions
 from holdfast.web.permissions import Identity
@@ -49,6 +50,7 @@ class Web:
         self.gate = Gate(self.access, options, app.clock.now)
         self.redact = Redaction(options.redact)
         self.operations = Operations()
+        self.invitations = Invitations()
         self.version = metadata.version("holdfast")
 
     def record(

@@ -42,7 +42,11 @@ def who_am_i(web: Web, me: Me) -> Json:
 @routes.post("/session", may=PUBLIC, answer=Session)
 async def log_in(web: Web, login: Login, request: Request) -> Json:
     """Give a token, get a cookie that ends after a while."""
-    token = await web.gate.check(request, login.token)
+    token: TokenInfo | None
+    if web.invitations.take(login.token):
+        token = await run_in_threadpool(invited, web)
+    else:
+        token = await web.gate.check(request, login.token)
     if token is None or token.kind != "token":
         raise Refusal(401, "this token is not known, or is over")
     secret = await run_in_threadpool(web.access.session, token, SESSION)
@@ -59,6 +63,13 @@ async def log_in(web: Web, login: Login, request: Request) -> Json:
         path="/" if secure else request.scope.get("root_path") or "/",
     )
     return answer
+
+
+def invited(web: Any) -> TokenInfo:
+    """A token for the browser that the command opened here, to be listed and revoked as any other; its
+    secret is known to nobody."""
+    token: TokenInfo = web.access.create("browser", "admin", expires=SESSION, by="the command")[0]
+    return token
 
 
 @routes.delete("/session", may=KNOWN, answer=Done)

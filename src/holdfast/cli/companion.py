@@ -1,0 +1,84 @@
+"""The web server beside a supervisor's workers: a process of its own, which ends with them."""
+
+import logging
+import os
+import signal
+import socket
+import subprocess
+import sys
+import threading
+from collections.abc import Mapping
+from contextlib import suppress
+
+import typer
+
+from holdfast.errors import InvalidInput
+
+logger = logging.getLogger("holdfast.web")
+
+_LEAVE = 6.0  # seconds for it to end by itself
+_PAUSES = (0.2, 1.0, 5.0, 15.0)  # seconds before it is started again, and again
+
+
+def parse_address(text: str) -> tuple[str, int]:
+    """[HOST:]PORT."""
+    host, _, port = text.rpartition(":")
+    if not port.isdecimal() or int(port) > 65535:
+        raise InvalidInput(f"--web {text!r}: write PORT or HOST:PORT, such as 8686")
+    return host.strip("[]") or "127.0.0.1", int(port)
+
+
+class Companion:
+    """Started before the workers, so that a wrong address ends it all; then kept alive."""
+
+    def __init__(self, location: str, address: tuple[str, int], log: Mapping[str, str]) -> None:
+        host, port = address
+        self._command = [sys.executable, "-m", "holdfast", "web", location]
+        self._command += ["--host", host, "--port", str(port)]
+        self._command += ["--log-level", log["level"], "--log-format", log["format"]]
+        self._environment = dict(os.environ)
+        self._stopping = threading.Event()
+        self._keeper = threading.Thread(target=self._keep, name="holdfast-companion", daemon=True)
+
+    def start(self) -> None:
+        self._begin()
+        if not self._socket.recv(1):  # it is gone, and has said why
+            raise typer.Exit(self._process.wait() or 1)
+        self._environment["HOLDFAST_WEB_OPEN"] = "0"  # once is enough
+        self._keeper.start()
+
+    def _begin(self) -> None:
+        self._socket, theirs = socket.socketpair()
+        with theirs:
+            self._process = subprocess.Popen(  # noqa: S603
+                [*self._command, "--lifeline", str(theirs.fileno())],
+                pass_fds=[theirs.fileno()],
+                stdin=subprocess.DEVNULL,
+                env=self._environment,
+                process_group=0,  # a Ctrl-C at the terminal is for the supervisor alone
+            )
+
+    def _keep(self) -> None:
+        """Workers do not depend on it: where it cannot live, they go on."""
+        failures = 0
+        while True:
+            code = self._process.wait()
+            if self._stopping.is_set():
+                return
+            logger.error("the web server ended with code %d, and is started again", code)
+            if self._stopping.wait(_PAUSES[min(failures, len(_PAUSES) - 1)]):
+                return
+            failures += 1
+            self._socket.close()
+            self._begin()
+
+    def stop(self) -> None:
+        self._stopping.set()
+        with suppress(ProcessLookupError):
+            self._process.send_signal(signal.SIGTERM)
+        try:
+            self._process.wait(_LEAVE)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+        self._keeper.join(1.0)
+        self._socket.close()

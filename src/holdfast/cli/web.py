@@ -1,0 +1,129 @@
+"""`holdfast web`: the dashboard and the API, served by themselves."""
+
+import os
+import signal
+import socket
+import threading
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from holdfast.cli.site import Site, installed, refuse_open
+from holdfast.cli.target import (
+    SCHEMA,
+    AppArgument,
+    AppOption,
+    SchemaOption,
+    UrlOption,
+    choose,
+    location_of,
+    refuse_absent,
+)
+from holdfast.cli.worker import LogFormat, LogLevel
+from holdfast.locate import find
+from holdfast.logs import configure
+
+if TYPE_CHECKING:
+    pass
+
+Host = Annotated[str, typer.Option(help="The address to listen on; the default is this machine.")]
+Port = Annotated[int, typer.Option(min=0, max=65535, help="0 means one that is free.")]
+ReadOnly = Annotated[bool, typer.Option("--read-only", help="Nobody changes anything by it.")]
+AllowHost = Annotated[
+    list[str] | None,
+    typer.Option("--allow-host", help="A name by which it may be called; may be repeated."),
+]
+Origin = Annotated[
+    list[str] | None,
+    typer.Option("--origin", help="Another site whose pages may call it; may be repeated."),
+]
+Base = Annotated[str, typer.Option(help="The path that a proxy has it at, such as /jobs.")]
+Title = Annotated[str, typer.Option(help="What the pages are called.")]
+Authorize = Annotated[
+    str | None,
+    typer.Option(metavar="MODULE:FUNCTION", help="Who asks, by a function of the request."),
+]
+Open = Annotated[
+    bool,
+    typer.Option("--open/--no-open", envvar="HOLDFAST_WEB_OPEN", help="Open a browser, logged in."),
+]
+TlsCert = Annotated[Path | None, typer.Option("--tls-cert", help="A certificate (PEM).")]
+TlsKey = Annotated[Path | None, typer.Option("--tls-key", help="Its key (PEM).")]
+Proxies = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--proxy-headers-from",
+        metavar="ADDRESS",
+        help="A proxy whose X-Forwarded-For and -Proto are believed; may be repeated.",
+    ),
+]
+AccessLog = Annotated[bool, typer.Option("--access-log", help="Log requests, but no probes.")]
+Lifeline = Annotated[int | None, typer.Option("--lifeline", hidden=True)]
+
+
+def web(
+    application: AppArgument = None,
+    host: Host = "127.0.0.1",
+    port: Port = 8686,
+    read_only: ReadOnly = False,
+    allow_host: AllowHost = None,
+    origin: Origin = None,
+    base: Base = "",
+    title: Title = "Holdfast",
+    authorize: Authorize = None,
+    open_browser: Open = False,
+    tls_cert: TlsCert = None,
+    tls_key: TlsKey = None,
+    proxy_headers_from: Proxies = None,
+    access_log: AccessLog = False,
+    log_level: LogLevel = "info",
+    log_format: LogFormat = "text",
+    lifeline: Lifeline = None,
+    app: AppOption = None,
+    url: UrlOption = None,
+    schema: SchemaOption = SCHEMA,
+) -> None:
+    """Serve the dashboard and the API until SIGTERM or Ctrl-C.
+
+    The first start makes an administrator's token and prints it once. It listens on this machine only;
+    another --host needs a token or --authorize, and --allow-host.
+    """
+    tied = None if lifeline is None else Tied(lifeline)
+    serving, options = installed()
+    configure(log_level, log_format)
+    how = serving.make_serving(tls_cert, tls_key, proxy_headers_from or (), access_log=access_log)
+    made = {
+        "authorize": None if authorize is None else find(authorize),
+        "read_only": read_only,
+        "hosts": serving.hosts_of(host, allow_host or ()),
+        "origins": origin or (),
+        "base": base,
+        "title": title,
+    }
+    options.make_options(**made)  # refused here, before anything is opened
+    with choose(app, url, schema, argument=application) as holdfast:
+        if location_of(app, url, application) is None:
+            refuse_absent(holdfast)
+        refuse_open(holdfast, host, allow_host or (), made["authorize"])
+        with serving.listen(host, port) as listener:
+            site = Site(holdfast, made, how, listener, host)
+            site.announce(application or app, open_browser=open_browser)
+            site.serve((lambda: None) if tied is None else tied.ready)
+
+
+class Tied:
+    """To the process that started us: it is told when we serve, and we end when it is gone."""
+
+    def __init__(self, descriptor: int) -> None:
+        self._socket = socket.socket(fileno=descriptor)
+        threading.Thread(target=self._watch, name="holdfast-tied", daemon=True).start()
+
+    def ready(self) -> None:
+        with suppress(OSError):
+            self._socket.sendall(b"!")
+
+    def _watch(self) -> None:
+        if not self._socket.recv(1):
+            os.kill(os.getpid(), signal.SIGTERM)
