@@ -57,7 +57,9 @@ class Arguments:
                 bound = self._flatten(self.signature.bind(*args, **kwargs))
             data = self._shape.serializer.to_json(self._shape.validator.validate_python(bound))
         except ValidationError as problem:
-            raise InvalidArguments(f"task {self.name!r}: {_describe(problem)}") from None
+            raise InvalidArguments(
+                f"task {self.name!r}: {_describe(problem)}", _fields(problem)
+            ) from None
         except TypeError as problem:
             raise InvalidArguments(
                 f"task {self.name!r} takes {self.signature}: {problem}"
@@ -149,11 +151,13 @@ def _not_json(problem: Exception) -> str:
 
 
 def _describe(problem: ValidationError) -> str:
-    lines = []
-    for error in problem.errors(include_url=False, include_input=False)[:5]:
-        field = ".".join(str(part) for part in error["loc"]) or "the payload"
-        lines.append(f"{field}: {error['msg']}")
-    return "; ".join(lines)
+    return "; ".join(f"{field or 'the payload'}: {why}" for field, why in _fields(problem)[:5])
+
+
+def _fields(problem: ValidationError) -> list[tuple[str, str]]:
+    """Which do not fit, and why."""
+    found = problem.errors(include_url=False, include_input=False, include_context=False)[:50]
+    return [(".".join(str(part) for part in error["loc"]), error["msg"]) for error in found]
 
 
 def _signature(name: str, handler: Callable[..., Any], skip: int) -> inspect.Signature:

@@ -3,6 +3,7 @@
 A message names the thing, the rule and the remedy. Whatever raises one of these has changed nothing.
 """
 
+from collections.abc import Sequence
 from typing import Any
 
 
@@ -15,7 +16,12 @@ class InvalidInput(HoldfastError, ValueError):
 
 
 class InvalidArguments(InvalidInput):
-    """The arguments of a job do not fit its task, or are not JSON."""
+    """The arguments of a job do not fit its task, or are not JSON. `fields`: which, and why, where it
+    can be told."""
+
+    def __init__(self, message: str, fields: Sequence[tuple[str, str]] = ()) -> None:
+        super().__init__(message)
+        self.fields = tuple(fields)
 
 
 class PayloadTooLarge(InvalidArguments):

@@ -10,6 +10,7 @@ from holdfast.web.models import (
     Duration,
     Figures,
     Job,
+    Moment,
     Name,
     Point,
 )
@@ -35,7 +36,7 @@ class Schedules(BaseModel):
 
 
 class Reschedule(Asked):
-    run_at: datetime | None = None
+    run_at: Moment | None = None
     delay: Duration | None = None
 
 
@@ -230,7 +231,7 @@ class Session(BaseModel):
     who: str
     role: str
     permissions: list[str]
-    via: str
+    auth: Literal["token", "host"] = Field(description="Who said who it is")
     read_only: bool
     title: str
     version: str

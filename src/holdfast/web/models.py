@@ -1,10 +1,10 @@
 """What is asked and answered, as OpenAPI describes it. Answers are made from plain values and only
 described here; the tests hold them to it."""
 
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
 Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9_][A-Za-z0-9_.:/-]{0,127}$")]
 Integer = Annotated[int, Field(ge=-(2**63) + 1, le=2**63 - 1)]
@@ -12,6 +12,19 @@ Duration = Annotated[
     float | str, Field(description='Seconds, or a text such as "30m"', examples=["30m", 90])
 ]
 EntityId = int | str
+
+
+def in_utc(given: datetime) -> datetime:
+    """Without an offset it is UTC."""
+    if given.tzinfo is None:
+        return given.replace(tzinfo=UTC)
+    try:
+        return given.astimezone(UTC)
+    except OverflowError:
+        raise ValueError("give a moment from the year 1 to 9999, in UTC") from None
+
+
+Moment = Annotated[datetime, AfterValidator(in_utc)]
 
 
 class Asked(BaseModel):
@@ -81,7 +94,7 @@ class NewJob(Asked):
     key: Annotated[str, Field(min_length=1, max_length=500)] | None = None
     on_conflict: Literal["existing", "replace", "raise", "debounce"] = "existing"
     delay: Duration | None = None
-    run_at: datetime | None = None
+    run_at: Moment | None = None
     expires: Duration | None = None
     max_attempts: Annotated[int, Field(ge=1, le=1_000_000)] | None = None
     timeout: Duration | None = None
@@ -92,7 +105,7 @@ class NewJob(Asked):
 
 class JobEdit(Asked):
     priority: Integer | None = None
-    run_at: datetime | None = None
+    run_at: Moment | None = None
     delay: Duration | None = None
     queue: Name | None = None
 
@@ -203,8 +216,8 @@ class Queues(BaseModel):
 
 
 class Pause(Asked):
-    resume_in: Duration | None = None
-    resume_at: datetime | None = None
+    for_: Duration | None = Field(None, alias="for")
+    until: Moment | None = None
 
 
 class LimitNumbers(Asked):
@@ -231,7 +244,7 @@ class Limit(BaseModel):
     keyed: bool
     fair: bool
     tasks: list[str]
-    changed: bool
+    set: bool = Field(description="An operator has set other numbers than the code's")
     running: int
     waiting: int
     cap: int

@@ -25,7 +25,11 @@ routes = Routes("pages")
 def static(version: str, path: Annotated[str, PathParameter(max_length=300)]) -> Response:
     """A file of the dashboard; the version in its address lets browsers keep it."""
     found = (FILES / path).resolve() if "\x00" not in path else FILES
-    if not found.is_relative_to(FILES.resolve()) or not found.is_file():
+    try:
+        known = found.is_relative_to(FILES.resolve()) and found.is_file()
+    except OSError:  # a name that is too long for any file
+        known = False
+    if not known:
         raise Refusal(404, "there is no such file")
     kind = _KINDS.get(found.suffix) or mimetypes.guess_type(found.name)[0]
     return FileResponse(found, media_type=kind, headers={"Cache-Control": _FOREVER})

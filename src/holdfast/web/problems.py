@@ -15,6 +15,7 @@ from holdfast.errors import (
     AppClosed,
     DatabaseError,
     HoldfastError,
+    InvalidArguments,
     InvalidInput,
     InvalidTransition,
     JobNotFound,
@@ -105,7 +106,16 @@ async def _ours(request: Request, error: Any) -> Response:
     if status >= 500:
         logger.error("%s %s: %s", request.method, request.url.path, error)
     headers = {"Retry-After": "2"} if status == 503 else None
-    return problem(status, _plain(str(error)), headers=headers)
+    return problem(status, _plain(str(error)), _of_payload(error), headers)
+
+
+def _of_payload(error: HoldfastError) -> list[dict[str, str]]:
+    """The arguments that do not fit the task, by where they are in the request."""
+    found = error.fields if isinstance(error, InvalidArguments) else ()
+    return [
+        {"field": f"body.payload.{field}".rstrip("."), "message": _plain(why)}
+        for field, why in found
+    ]
 
 
 async def _invalid(request: Request, error: Any) -> Response:

@@ -3,13 +3,11 @@
 import json
 from typing import Any
 
-from starlette.responses import Response
+from starlette.responses import JSONResponse
 
 
-class Json(Response):
+class Json(JSONResponse):
     """ASCII, since a string may hold half of a surrogate pair; integers of any size are exact."""
-
-    media_type = "application/json"
 
     def render(self, content: Any) -> bytes:
         return json.dumps(content, allow_nan=False, separators=(",", ":")).encode("ascii")

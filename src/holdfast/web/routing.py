@@ -1,7 +1,7 @@
 """Routes that say who may ask. One that does not say fails when the server is made."""
 
 import logging
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Sequence
 from typing import Any, TypeVar
 
 from fastapi import FastAPI
@@ -13,6 +13,7 @@ from starlette.routing import BaseRoute
 
 from holdfast.web.gate import address_of
 from holdfast.web.permissions import KNOWN, PUBLIC, Identity, Permission
+from holdfast.web.replies import Json
 
 logger = logging.getLogger("holdfast.web")
 Endpoint = TypeVar("Endpoint", bound=Callable[..., Any])
@@ -20,6 +21,7 @@ Endpoint = TypeVar("Endpoint", bound=Callable[..., Any])
 DECLARED = "x-holdfast-permission"
 _ERRORS = (400, 401, 403, 404, 405, 409, 413, 415, 421, 422, 429, 503)
 _UNSAFE = frozenset({"POST", "PUT", "PATCH", "DELETE"})
+_TEXT = {"schema": {"type": "string"}}
 _PROBLEM = {"application/problem+json": {"schema": {"$ref": "#/components/schemas/Problem"}}}
 
 
@@ -81,21 +83,26 @@ class Routes:
         answer: Any,
         status: int = 200,
         also: dict[int, Any] | None = None,
+        kinds: Sequence[str] = (),
     ) -> Callable[[Endpoint], Endpoint]:
-        responses: dict[int, Any] = {status: {} if answer is None else {"model": answer}}
-        responses |= also or {}
+        """`answer`: the model of what is told; `kinds`: what it is instead of JSON. A route that has
+        neither is a page, and no part of the description."""
+        told = {"model": answer} if answer is not None else {"content": dict.fromkeys(kinds, _TEXT)}
+        responses: dict[int, Any] = {status: told, **(also or {})}
         for code in _ERRORS:
             responses.setdefault(code, {"description": "A problem", "content": _PROBLEM})
 
         def add(endpoint: Endpoint) -> Endpoint:
-            more = {
+            more: dict[str, Any] = {
                 "methods": [method],
                 "response_model": None,
                 "status_code": status,
                 "responses": responses,
                 "tags": [self._tag],
                 "summary": (endpoint.__doc__ or endpoint.__name__).strip().partition("\n")[0],
-                "openapi_extra": {DECLARED: str(may)},
+                "openapi_extra": {DECLARED: str(may)} | ({"security": []} if may == PUBLIC else {}),
+                "include_in_schema": answer is not None or bool(kinds),
+                "response_class": Response if answer is None else Json,
                 "route_class_override": Guarded,
             }
             self._declared.append((path, endpoint, more))

@@ -3,7 +3,6 @@
 import json
 import time
 from collections.abc import Iterator, Mapping
-from datetime import UTC, datetime
 from typing import Annotated, Any
 from uuid import UUID
 
@@ -17,7 +16,7 @@ from holdfast.errors import InvalidInput
 from holdfast.filters import make_filter
 from holdfast.job import Job, Status
 from holdfast.query import parse
-from holdfast.web.models import Asked, Name
+from holdfast.web.models import Asked, Moment, Name
 from holdfast.web.permissions import Identity
 from holdfast.web.redaction import Redaction
 
@@ -51,8 +50,8 @@ class JobFilter(Asked):
     key: Annotated[str, Field(min_length=1, max_length=500)] | None = None
     worker: Annotated[str, Field(max_length=300)] | None = None
     entity: Annotated[str, Field(max_length=500, examples=["movie:7"])] | None = None
-    since: datetime | None = Field(None, description="Made at or after")
-    until: datetime | None = Field(None, description="Made before")
+    since: Moment | None = Field(None, description="Made at or after")
+    until: Moment | None = Field(None, description="Made before")
     q: Annotated[str, Field(max_length=1000, examples=["type:mail status:failed"])] | None = None
 
     def wanted(self, redact: Redaction) -> dict[str, Any]:
@@ -64,8 +63,8 @@ class JobFilter(Asked):
             "key": self.key,
             "worker_id": self.worker,
             "entity": None if self.entity is None else entity_of(self.entity),
-            "since": _moment(self.since),
-            "until": _moment(self.until),
+            "since": self.since,
+            "until": self.until,
         }
         found = {name: value for name, value in given.items() if value is not None}
         asked = parse(self.q) if self.q else {}
@@ -85,11 +84,6 @@ def _both(one: dict[str, Any], other: Mapping[str, Any]) -> dict[str, Any]:
     if twice := sorted(set(one) & set(other)):
         raise InvalidInput(f"{twice[0]} is given twice, by itself and in q=: give it once")
     return one | dict(other)
-
-
-def _moment(given: datetime | None) -> datetime | None:
-    """Without an offset it is UTC."""
-    return given if given is None or given.tzinfo is not None else given.replace(tzinfo=UTC)
 
 
 def entity_of(text: str) -> tuple[str, int | str]:

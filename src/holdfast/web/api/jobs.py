@@ -62,6 +62,7 @@ def list_jobs(web: Web, query: Annotated[JobQuery, Query()]) -> Json:
 )
 def enqueue(web: Web, me: Me, new: NewJob, request: Request) -> Json:
     """Make a job of a task that is registered here."""
+    _check_scope(me, new.type)  # first: the next error tells which tasks there are
     task = web.app.find_task(new.type)
     options = new.model_dump(exclude_unset=True, exclude={"type", "payload"})
     options |= _entity(new, options)
@@ -91,10 +92,10 @@ def _entity(new: NewJob, options: dict[str, Any]) -> dict[str, Any]:
     return {"entity": (kind, id)}
 
 
-def _check_scope(me: Identity, type: str, queue: str) -> None:
+def _check_scope(me: Identity, type: str, queue: str | None = None) -> None:
     if me.tasks and type not in me.tasks:
         raise Refusal(403, f"{me.who} may enqueue {', '.join(sorted(me.tasks))} only, not {type!r}")
-    if me.queues and queue not in me.queues:
+    if queue is not None and me.queues and queue not in me.queues:
         raise Refusal(403, f"{me.who} may use {', '.join(sorted(me.queues))} only, not {queue!r}")
 
 
@@ -167,14 +168,14 @@ def run_now(web: Web, me: Me, id: Id) -> Json:
     return Json(shown(web.app.jobs.edit(id, delay=0), me, web.redact))
 
 
-@routes.post("/jobs/{id}/duplicate", may=Permission.JOBS_ENQUEUE, answer=MadeJob, status=201)
-def duplicate(web: Web, me: Me, id: Id, change: Duplicate, request: Request) -> Json:
+@routes.post("/jobs/{id}/duplicate", may=Permission.JOBS_OPERATE, answer=MadeJob, status=201)
+def duplicate(web: Web, me: Me, id: Id, request: Request, change: Duplicate | None = None) -> Json:
     """Another job of the same kind, with the same payload or another; without its key."""
     job = web.app.jobs.get(id)
     _check_scope(me, job.type, job.queue)
     made = web.app.enqueue(
         job.type,
-        job.payload if change.payload is None else change.payload,
+        job.payload if change is None or change.payload is None else change.payload,
         queue=job.queue,
         priority=job.priority,
         max_attempts=job.max_attempts,
@@ -184,7 +185,7 @@ def duplicate(web: Web, me: Me, id: Id, change: Duplicate, request: Request) -> 
     return Json(shown(made, me, web.redact) | {"created": made.created}, status_code=201)
 
 
-@routes.post("/jobs/{id}/release", may=Permission.WORKFLOWS_OPERATE, answer=WholeJob)
+@routes.post("/jobs/{id}/release", may=Permission.JOBS_OPERATE, answer=WholeJob)
 def release(web: Web, me: Me, id: Id) -> Json:
     """Let a job run that is held because another has failed."""
     web.app.workflows.release(id)
@@ -196,7 +197,12 @@ class ExportQuery(JobFilter):
     limit: int = Field(100_000, ge=1, le=1_000_000)
 
 
-@routes.get("/export", may=Permission.JOBS_READ, answer=None)
+@routes.get(
+    "/export",
+    may=Permission.JOBS_READ,
+    answer=None,
+    kinds=("application/x-ndjson", "text/csv"),
+)
 def export(web: Web, query: Annotated[ExportQuery, Query()]) -> StreamingResponse:
     """All jobs that match, as a file."""
     filter = make_filter(**query.wanted(web.redact))

@@ -78,9 +78,11 @@ def drain(depth: int, per_minute: float) -> float | None:
 
 
 @routes.post("/queues/{name:path}/pause", may=Permission.QUEUES_OPERATE, answer=Done)
-def pause(web: Web, name: Named, how: Pause) -> Json:
+def pause(web: Web, name: Named, request: Request, how: Pause | None = None) -> Json:
     """Nothing of it is claimed until it is resumed, or goes on by itself."""
-    web.app.queues.pause(name, resume_at=how.resume_at, resume_in=how.resume_in)
+    asked = how or Pause()
+    request.state.audit = asked.model_dump(mode="json", by_alias=True, exclude_none=True)
+    web.app.queues.pause(name, resume_at=asked.until, resume_in=asked.for_)
     return Json({"done": True})
 
 
@@ -113,6 +115,8 @@ def purge(web: Web, name: Named, sure: Purge, request: Request) -> Json:
 def list_limits(web: Web) -> Json:
     """Limits, with what runs under each and what waits for it."""
     found = [as_json(limit) | {"cap": CAP} for limit in web.app.engine.limits(cap=CAP)]
+    for limit in found:
+        limit["set"] = limit.pop("changed")
     return Json({"limits": found})
 
 

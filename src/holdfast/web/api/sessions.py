@@ -26,7 +26,7 @@ def _told(web: Any, me: Identity) -> dict[str, Any]:
         "who": me.who,
         "role": me.role,
         "permissions": sorted(me.permissions),
-        "via": me.via,
+        "auth": "host" if me.via == "host" else "token",
         "read_only": web.options.read_only,
         "title": web.options.title,
         "version": web.version,

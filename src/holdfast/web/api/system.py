@@ -15,6 +15,7 @@ from holdfast.web.answers import Alive, Health, System
 from holdfast.web.api.asking import Web
 from holdfast.web.api.showing import as_json
 from holdfast.web.permissions import PUBLIC, Permission
+from holdfast.web.problems import Refusal
 from holdfast.web.replies import Json
 from holdfast.web.routing import Routes
 
@@ -57,7 +58,7 @@ def without_password(url: str) -> str:
     return urlunsplit(parts._replace(netloc=parts.netloc.rpartition("@")[2], query="", fragment=""))
 
 
-@routes.get("/openapi.json", may=Permission.JOBS_READ, answer=None)
+@routes.get("/openapi.json", may=Permission.JOBS_READ, answer=dict[str, Any])
 def openapi(request: Request) -> Json:
     """This description."""
     return Json(request.app.openapi())
@@ -71,7 +72,10 @@ def openapi(request: Request) -> Json:
 )
 async def health(web: Web, request: Request) -> Json:
     """Is work being done? Who may read jobs is told what was found; everybody else, yes or no."""
-    me = await web.gate.who(request)
+    try:
+        me = await web.gate.who(request)
+    except Refusal:  # a token that is over makes nobody, not an error: a monitor is to be told
+        me = None
     found: Any = await run_in_threadpool(web.app.health)
     told = as_json(found) if me is not None and me.may(Permission.JOBS_READ) else {"ok": found.ok}
     return Json(told, status_code=200 if found.ok else 503)
@@ -88,7 +92,7 @@ def ready(web: Web) -> Json:
     return Json({"ok": True})
 
 
-@probes.get("/metrics", may=Permission.METRICS_READ, answer=None)
+@probes.get("/metrics", may=Permission.METRICS_READ, answer=None, kinds=("text/plain",))
 def metrics(web: Web) -> Response:
     """For Prometheus."""
     text = prometheus.render(web.app.stats(window="5m"), web.app.health())
