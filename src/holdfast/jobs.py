@@ -29,6 +29,7 @@ from holdfast.engine import Filter, Page, inspection, verbs
 from holdfast.engine.script import Script
 from holdfast.engine.values import Edit
 from holdfast.errors import InvalidInput, JobNotFound, KeyConflict
+from holdfast.failures import BROKEN, ErrorGroups, read_errors
 from holdfast.filters import make_filter
 from holdfast.health import why_it_waits
 from holdfast.ids import parse_id
@@ -182,6 +183,15 @@ class Jobs(Results):
             if after is None:
                 break
         return min(total, cap)
+
+    def errors(self, *, status: Collection[str] = BROKEN, type: str | None = None) -> ErrorGroups:
+        """What goes wrong, by kind: the newest failures, grouped by exception, message and place."""
+        return read_errors(self._runner.engine, statuses=status, type=type)
+
+    async def aerrors(
+        self, *, status: Collection[str] = BROKEN, type: str | None = None
+    ) -> ErrorGroups:
+        return await self._runner.hop(lambda: self.errors(status=status, type=type))
 
     # changing
 

@@ -16,6 +16,7 @@ from holdfast.engine import (
     Retention,
     Seen,
     claims,
+    inspection,
     limiting,
     retention,
     scheduling,
@@ -25,6 +26,7 @@ from holdfast.engine import (
 from holdfast.engine.inspection import FIRST_ID, LAST_ID
 from holdfast.engine.values import Edit, Wanted
 from holdfast.errors import KeyConflict
+from holdfast.failures import read_errors
 from holdfast.ids import new_id
 from holdfast.job import FINISHED, Claim, Job, NewJob, Status
 from holdfast.limits import Limit, Rule, make_rule
@@ -133,6 +135,7 @@ INDEXES: dict[str, set[str]] = {
     "pause": set(),
     "get": {"id"},
     "attempts": {"attempts"},
+    "last_runs": {"attempts"},
     "search": {"id"},
     "search+entity": {"entity"},
     "search+listed": {"listed"},
@@ -704,6 +707,15 @@ def _get(engine: Engine, world: World) -> None:
 @case("attempts", rows=3 * MANY_ATTEMPTS, needs="attempts")
 def _attempts(engine: Engine, world: World) -> None:
     assert len(engine.attempts(world.id(TIRED))) == MANY_ATTEMPTS
+
+
+@case("search last_runs", rows=4 * SCAN, needs="listed")
+def _errors(engine: Engine, world: World) -> None:
+    """Of those that failed most have run twice; one has often."""
+    found = read_errors(engine, look=LIMIT)
+    assert (found.looked_at, found.complete) == (LIMIT, False)
+    runs = partial(inspection.last_runs, engine.dialect, [world.id(TIRED), *world.ids("failed", 5)])
+    assert len(engine.run(runs, write=False)) == 6
 
 
 @case("workers")

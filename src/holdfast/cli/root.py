@@ -11,6 +11,7 @@ from holdfast.cli import (
     dev,
     doctor,
     enqueue,
+    errors,
     health,
     jobs,
     limits,
@@ -119,6 +120,7 @@ cli.add_typer(workflows.commands, name="workflows")
 cli.add_typer(tokens.commands, name="tokens")
 cli.command("workers")(workers.workers)
 cli.command("stats")(stats.stats)
+cli.command("errors")(errors.errors)
 cli.command("health")(health.health)
 cli.command("prune")(prune.prune)
 cli.command("migrate")(migrate.migrate)

@@ -104,6 +104,18 @@ def attempts(dialect: Reader, id: str) -> Script[list[Attempt]]:
     ]
 
 
+class LastRun(NamedTuple):
+    """The newest failed run of a job."""
+
+    trace: str | None  #: its end, where the place is told
+    finished_at: datetime
+
+
+def last_runs(dialect: Reader, ids: Sequence[str]) -> Script[dict[str, LastRun]]:
+    reply = yield Run("last_runs", {"ids": json.dumps(list(ids))})
+    return {id: LastRun(trace, dialect.moment(at)) for id, trace, at in reply.rows}
+
+
 class _Walk(NamedTuple):
     """One index walked: what it gave, and the id down to which it saw everything."""
 

@@ -666,6 +666,16 @@ SELECT job_id::text, claim_no, attempt, worker_id, started_at, finished_at, stat
  WHERE job_id = :id::uuid
  ORDER BY claim_no DESC;
 
+-- name: last_runs
+-- The newest failed run of each of these jobs: the end of its traceback, and when it was.
+SELECT told.id, right(runs.trace, 8000), runs.finished_at
+  FROM json_array_elements_text(:ids::json) AS told (id)
+ CROSS JOIN LATERAL (SELECT trace, finished_at
+                       FROM {schema}.attempts
+                      WHERE job_id = told.id::uuid
+                      ORDER BY claim_no DESC
+                      LIMIT 1) AS runs;
+
 -- name: search
 -- A page of jobs, the newest first: a bounded walk of one index, filtered. Bodies are not read. "= ANY" and the order
 -- leave the planner one index to choose: by a plain "status = ..." it may walk the primary key, and find nothing. A

@@ -491,6 +491,13 @@ SELECT job_id, claim_no, attempt, worker_id, started_at, finished_at, status, er
  WHERE job_id = :id
  ORDER BY claim_no DESC;
 
+-- name: last_runs
+-- The newest failed run of each of these jobs: the end of its traceback, and when it was.
+SELECT runs.job_id, substr(runs.trace, -8000), runs.finished_at
+  FROM json_each(:ids) AS told
+ CROSS JOIN holdfast_attempts AS runs ON runs.job_id = told.value
+ WHERE runs.claim_no = (SELECT MAX(claim_no) FROM holdfast_attempts WHERE job_id = told.value);
+
 -- name: search
 -- A page of jobs, the newest first: a bounded walk of one index, filtered. Bodies are not read, unless they are asked for:
 -- two paths give a list as JSON text, in which numbers are as they were written.
