@@ -16,7 +16,25 @@ function enter(answer) {
   if (can('events.read')) live.start();
 }
 
+/** A secret that opens once comes in the fragment, which is not sent to servers; it leaves the address at once. */
+function invitation() {
+  const found = /^#token=([\w-]+)$/.exec(location.hash);
+  if (found) history.replaceState(history.state, '', location.pathname + location.search);
+  return found && found[1];
+}
+
+async function enterBy(secret) {
+  try {
+    enter(await post('/session', { token: secret }));
+    return true;
+  } catch {
+    return false;
+  }
+}
+
 export async function restore() {
+  const secret = invitation();
+  if (secret && await enterBy(secret)) return;
   try {
     enter(await get('/session'));
   } catch (problem) {

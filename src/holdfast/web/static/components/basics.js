@@ -32,10 +32,11 @@ export function EmptyState({ icon = 'anchor', title, children }) {
 
 /** What went wrong, in the server's words, and a way on. */
 export function ErrorState({ error, retry, compact = false }) {
+  const fields = (error.errors || []).filter((one) => `${one.field}: ${one.message}` !== error.detail);
   return html`<div class=${`notice notice-bad ${compact ? 'notice-compact' : ''}`} role="alert"><${Icon} name="warning" />
     <div><strong>${error.title || 'Error'}${error.status ? ` (${error.status})` : ''}</strong>
       ${error.detail && html`<p><${Text} value=${error.detail} /></p>`}
-      ${error.errors && error.errors.length > 0 && html`<ul>${error.errors.map((one) => html`<li><code><${Text} value=${one.field} /></code> <${Text} value=${one.message} /></li>`)}</ul>`}
+      ${fields.length > 0 && html`<ul>${fields.map((one) => html`<li><code><${Text} value=${one.field} /></code> <${Text} value=${one.message} /></li>`)}</ul>`}
     </div>${retry && html`<${Button} icon="retry" onClick=${retry}>Try again<//>`}</div>`;
 }
 
