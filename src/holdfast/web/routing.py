@@ -18,6 +18,7 @@ logger = logging.getLogger("holdfast.web")
 Endpoint = TypeVar("Endpoint", bound=Callable[..., Any])
 
 DECLARED = "x-holdfast-permission"
+LINKED = "x-holdfast-linked"  #: of a route that a signed link opens, too
 _ERRORS = (400, 401, 403, 404, 405, 409, 413, 415, 421, 422, 429, 503)
 _UNSAFE = frozenset({"POST", "PUT", "PATCH", "DELETE"})
 _PROBLEM = {"application/problem+json": {"schema": {"$ref": "#/components/schemas/Problem"}}}
@@ -28,13 +29,14 @@ class Guarded(APIRoute):
 
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
         answer = super().get_route_handler()
-        wanted = (self.openapi_extra or {})[DECLARED]
+        extra = self.openapi_extra or {}
+        wanted, linked = extra[DECLARED], bool(extra.get(LINKED))
         action = self.name
         audited = bool(_UNSAFE & set(self.methods or ()))
 
         async def handle(request: Request) -> Response:
             web = request.app.state.web
-            me = await web.gate.admit(request, wanted)
+            me = await web.gate.admit(request, wanted, linked=linked)
             request.state.me = me
             response = await answer(request)
             if audited and me is not None and not (action == "enqueue" and me.via == "token"):
@@ -81,6 +83,7 @@ class Routes:
         answer: Any,
         status: int = 200,
         also: dict[int, Any] | None = None,
+        linked: bool = False,
     ) -> Callable[[Endpoint], Endpoint]:
         responses: dict[int, Any] = {status: {} if answer is None else {"model": answer}}
         responses |= also or {}
@@ -95,7 +98,7 @@ class Routes:
                 "responses": responses,
                 "tags": [self._tag],
                 "summary": (endpoint.__doc__ or endpoint.__name__).strip().partition("\n")[0],
-                "openapi_extra": {DECLARED: str(may)},
+                "openapi_extra": {DECLARED: str(may)} | ({LINKED: True} if linked else {}),
                 "route_class_override": Guarded,
             }
             self._declared.append((path, endpoint, more))
