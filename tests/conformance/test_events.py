@@ -351,10 +351,25 @@ def test_a_reader_resumes_from_its_position(engine: Engine) -> None:
         Follower(engine, 999)
 
 
+def test_who_comes_back_to_the_last_event_learns_that_nobody_followed_meanwhile(
+    engine: Engine, clock: FakeClock
+) -> None:
+    first = Follower(engine)
+    insert(engine)
+    [event] = first.events()
+    clock.advance(60)
+    insert(engine)  # not written
+    with pytest.raises(EventsGone):
+        Follower(engine, event.position)
+    with pytest.raises(EventsGone):  # nor after somebody else has come
+        Follower(engine, event.position)
+
+
 def test_the_outbox_is_bounded(
     engine: Engine, clock: FakeClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     slow = Follower(engine, name="slow")
+    begin = slow.feed.position
     engine.insert([new() for _ in range(30)])
     engine.prune_events()
     assert stored(engine) == 30
@@ -362,9 +377,9 @@ def test_the_outbox_is_bounded(
     engine.prune_events()
     assert stored(engine) == 10
     with pytest.raises(EventsGone):
-        Follower(engine, 19)
-    assert len(Follower(engine, 20).events()) == 10
-    with pytest.raises(EventsGone, match="after position 0 are gone"):
+        Follower(engine, begin + 19)
+    assert len(Follower(engine, begin + 20).events()) == 10
+    with pytest.raises(EventsGone, match=f"after position {begin} are gone"):
         slow.events()
     for _ in range(8):
         clock.advance(500)
@@ -471,6 +486,7 @@ def test_order_is_kept_for_each_job(database: Database) -> None:
     """Writers at the same moment, each in its own engine; a reader meanwhile and one after."""
     engines = [database.engine() for _ in range(4)]
     follower = Follower(engines[0], name="board")
+    begin = follower.feed.position
     live: list[JobEvent] = []
     done = threading.Event()
 
@@ -501,7 +517,7 @@ def test_order_is_kept_for_each_job(database: Database) -> None:
     ends = iter(range(5))
     in_threads(5, work)
     live += follower.events()
-    assert live == Follower(engines[1], 0).events()
+    assert live == Follower(engines[1], begin).events()
     assert [event.position for event in live] == sorted({event.position for event in live})
     lives: dict[str, list[str]] = defaultdict(list)
     for event in live:

@@ -166,6 +166,7 @@ INDEXES: dict[str, set[str]] = {
     "emit": {"id"},
     "ring": set(),
     "hold_outbox": set(),
+    "skip_position": set(),
     "raise_floor": set(),
     "subscribe": set(),
     "horizon": set(),

@@ -7,7 +7,10 @@ from tests.plans.cases import LIMIT, case
 from tests.plans.world import World
 
 
-@case("audience hold_outbox horizon raise_floor subscribe emit postgres:ring", needs="id")
+@case(
+    "audience hold_outbox horizon skip_position raise_floor subscribe emit postgres:ring",
+    needs="id",
+)
 def _tell_events(engine: Engine, world: World) -> None:
     engine.run(lambda: outbox.subscribe(engine.dialect, "me", 60.0), write=True)
     assert len(engine.cancel(world.ids("pending", LIMIT), keep=60.0)) == LIMIT

@@ -50,13 +50,13 @@ class Standing(NamedTuple):
 
 def subscribe(dialect: Dialect, name: str, life: float) -> Script[Standing]:
     """From now on somebody follows, for so many seconds. If nobody did until now, events begin here:
-    what happened before was not written."""
+    what happened before was not written, and who comes back to the last one must learn that."""
     yield Run("hold_outbox", {})
     followed = yield from look(dialect)
     newest, floor = yield from standing()
     if not followed:
-        yield Run("raise_floor", {"floor": newest})
-        floor = newest
+        floor = newest = (yield Run("skip_position", {})).rows[0][0]
+        yield Run("raise_floor", {"floor": floor})
     params = {"now": dialect.now(), "name": name, "life": round(life * MICRO)}
     yield Run("subscribe", params)
     dialect.audience.learn(True)

@@ -11,8 +11,17 @@ from starlette.requests import HTTPConnection
 
 from holdfast.access import Access, TokenInfo
 from holdfast.errors import InvalidInput
+from holdfast.web.links import SECRET, has_link, read_link
 from holdfast.web.options import WebOptions
-from holdfast.web.permissions import KNOWN, PUBLIC, READING, ROLES, Identity, identity
+from holdfast.web.permissions import (
+    KNOWN,
+    PUBLIC,
+    READING,
+    ROLES,
+    Identity,
+    Permission,
+    identity,
+)
 from holdfast.web.problems import Refusal
 from holdfast.web.throttle import Throttle
 
@@ -30,13 +39,19 @@ class Gate:
         self._options = options
         self._now = now
         self._known: dict[str, tuple[float, TokenInfo | None]] = {}
+        self._secret: bytes | None = None  # of links
         self._failures = Throttle(per_minute=30, burst=10)  # of one address
         self._changes = Throttle(per_minute=6000, burst=600)  # of one somebody
 
-    async def admit(self, request: HTTPConnection, wanted: str) -> Identity | None:
-        """Who asks for this, if they may; None: whoever, and everybody may."""
+    async def admit(
+        self, request: HTTPConnection, wanted: str, *, linked: bool = False
+    ) -> Identity | None:
+        """Who asks for this, if they may; None: whoever, and everybody may. `linked`: a signed link
+        opens it, too."""
         if wanted == PUBLIC:
             return None
+        if linked and has_link(request.scope):
+            return await self._of_link(request.query_params.getlist("link"))
         who = await self.who(request)
         if who is None:
             raise Refusal(
@@ -55,6 +70,8 @@ class Gate:
         return who
 
     async def who(self, request: HTTPConnection) -> Identity | None:
+        if has_link(request.scope):  # a page of any site may have made it: see shield.py
+            return None
         header = request.headers.get("authorization")
         if header is not None:  # cookies do not count beside it
             return await self._of_bearer(request, header)
@@ -90,6 +107,21 @@ class Gate:
         if token is None:
             self._failures.spend(address)
         return token
+
+    async def _of_link(self, given: list[str]) -> Identity:
+        if self._secret is None:
+            self._secret = await run_in_threadpool(self._access.secret, SECRET)
+        link = read_link(self._secret, given[0], self._now()) if len(given) == 1 else None
+        if link is None:
+            raise Refusal(401, "this link is not ours, or has expired: ask for a new one")
+        return Identity(
+            who="a link",
+            role="guest",
+            permissions=frozenset({Permission.EVENTS_READ}),
+            via="link",
+            job=link.job,
+            result=link.result,
+        )
 
     async def _of_session(self, secret: str) -> Identity | None:
         token = await self._looked_up(secret)

@@ -58,7 +58,7 @@ ROLES: Mapping[str, frozenset[Permission]] = {
 #: What is left of any role in read-only mode.
 READING = _VIEWER | {Permission.AUDIT_READ}
 
-Via = Literal["token", "session", "host"]
+Via = Literal["token", "session", "host", "link"]
 
 
 @value
@@ -71,6 +71,8 @@ class Identity:
     via: Via
     tasks: frozenset[str] = frozenset()  #: that they may enqueue; none named: all
     queues: frozenset[str] = frozenset()
+    job: str | None = None  #: of a link: all that it lets be followed,
+    result: bool = False  #: and whether with results and errors
 
     def may(self, wanted: str) -> bool:
         return wanted in (PUBLIC, KNOWN) or wanted in self.permissions

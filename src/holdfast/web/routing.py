@@ -19,6 +19,7 @@ logger = logging.getLogger("holdfast.web")
 Endpoint = TypeVar("Endpoint", bound=Callable[..., Any])
 
 DECLARED = "x-holdfast-permission"
+LINKED = "x-holdfast-linked"  #: of a route that a signed link opens, too
 _ERRORS = (400, 401, 403, 404, 405, 409, 413, 415, 421, 422, 429, 503)
 _UNSAFE = frozenset({"POST", "PUT", "PATCH", "DELETE"})
 _TEXT = {"schema": {"type": "string"}}
@@ -30,13 +31,14 @@ class Guarded(APIRoute):
 
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
         answer = super().get_route_handler()
-        wanted = (self.openapi_extra or {})[DECLARED]
+        extra = self.openapi_extra or {}
+        wanted, linked = extra[DECLARED], bool(extra.get(LINKED))
         action = self.name
         audited = bool(_UNSAFE & set(self.methods or ()))
 
         async def handle(request: Request) -> Response:
             web = request.app.state.web
-            me = await web.gate.admit(request, wanted)
+            me = await web.gate.admit(request, wanted, linked=linked)
             request.state.me = me
             response = await answer(request)
             if audited and me is not None and not (action == "enqueue" and me.via == "token"):
@@ -84,6 +86,7 @@ class Routes:
         status: int = 200,
         also: dict[int, Any] | None = None,
         kinds: Sequence[str] = (),
+        linked: bool = False,
     ) -> Callable[[Endpoint], Endpoint]:
         """`answer`: the model of what is told; `kinds`: what it is instead of JSON. A route that has
         neither is a page, and no part of the description."""
@@ -100,7 +103,11 @@ class Routes:
                 "responses": responses,
                 "tags": [self._tag],
                 "summary": (endpoint.__doc__ or endpoint.__name__).strip().partition("\n")[0],
-                "openapi_extra": {DECLARED: str(may)} | ({"security": []} if may == PUBLIC else {}),
+                "openapi_extra": {
+                    DECLARED: str(may),
+                    **({"security": []} if may == PUBLIC else {}),
+                    **({LINKED: True} if linked else {}),
+                },
                 "include_in_schema": answer is not None or bool(kinds),
                 "response_class": Response if answer is None else Json,
                 "route_class_override": Guarded,

@@ -1,18 +1,22 @@
 """The server: the API, the live events and the dashboard of an application, as one ASGI application."""
 
-from collections.abc import Mapping
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
 from importlib import metadata
 from typing import Any
 
 from fastapi import FastAPI
+from starlette.concurrency import run_in_threadpool
 from starlette.middleware import Middleware
 
 from holdfast.access import Access, Entry
 from holdfast.app import Holdfast
+from holdfast.events import JobEvent
 from holdfast.web import pages, problems
 from holdfast.web.api import (
     bulk,
     errors,
+    events,
     figures,
     jobs,
     queues,
@@ -23,8 +27,10 @@ from holdfast.web.api import (
     workers,
     workflows,
 )
+from holdfast.web.frames import Frame
 from holdfast.web.gate import Gate
 from holdfast.web.invitations import Invitations
+from holdfast.web.live import Hub
 from holdfast.web.operations import Operations
 from holdfast.web.options import WebOptions
 from holdfast.web.permissions import Identity
@@ -51,7 +57,11 @@ class Web:
         self.redact = Redaction(options.redact)
         self.operations = Operations()
         self.invitations = Invitations()
+        self.hub = Hub(app.engine, self._frame)
         self.version = metadata.version("holdfast")
+
+    def _frame(self, event: JobEvent) -> Frame:
+        return Frame(event, self.redact(event.result))
 
     def record(
         self,
@@ -76,12 +86,22 @@ class Web:
         )
 
     def close(self) -> None:
+        """End what goes on, live streams too. Servers wait for answers that are under way before they
+        say that they stop: so call it when they are told to, from a signal's handler if need be."""
+        self.hub.close()
         self.operations.close()
 
 
 def make_server(app: Holdfast, options: WebOptions) -> FastAPI:
     web = Web(app, options)
+
+    @asynccontextmanager
+    async def lifespan(_: FastAPI) -> AsyncIterator[None]:
+        yield
+        await run_in_threadpool(web.close)
+
     server = FastAPI(
+        lifespan=lifespan,
         title=options.title,
         version=web.version,
         description="Jobs of this application. Every route says which permission it needs.",
@@ -96,6 +116,7 @@ def make_server(app: Holdfast, options: WebOptions) -> FastAPI:
     problems.install(server)
     for part in _PARTS:
         part.routes.join(server, PREFIX)
+    events.join(server, PREFIX)
     system.probes.join(server)
     pages.routes.join(server)
     _describe(server)

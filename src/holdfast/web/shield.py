@@ -9,6 +9,7 @@ from urllib.parse import urlsplit
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from holdfast.web.links import has_link
 from holdfast.web.options import WebOptions
 from holdfast.web.problems import problem
 
@@ -109,7 +110,7 @@ class Shield:
     def _of_page(self, scope: Scope, headers: Headers, host: str) -> tuple[int, str] | None:
         """A browser says which page asks; a program says nothing. What follows a signed link carries
         its right with it, wherever it comes from, and nothing else: see links.py."""
-        if scope["type"] == "websocket" and b"link=" in scope["query_string"]:
+        if scope["type"] == "websocket" and has_link(scope):
             return None
         origin, site = headers.get("origin"), headers.get("sec-fetch-site")
         if origin is not None and origin in self._options.origins:

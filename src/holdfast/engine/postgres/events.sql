@@ -38,6 +38,10 @@ SELECT floor
   FROM {schema}.outbox
    FOR UPDATE;
 
+-- name: skip_position
+-- Give a position away to nobody: who has read up to the last one stands below it.
+SELECT nextval('{schema}.events_position_seq');
+
 -- name: raise_floor
 -- What is up to here cannot be read any more.
 UPDATE {schema}.outbox

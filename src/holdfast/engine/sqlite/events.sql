@@ -36,6 +36,13 @@ SELECT 1;
 SELECT floor
   FROM holdfast_outbox;
 
+-- name: skip_position
+-- Give a position away to nobody: who has read up to the last one stands below it.
+UPDATE sqlite_sequence
+   SET seq = seq + 1
+ WHERE name = 'holdfast_events'
+RETURNING seq;
+
 -- name: raise_floor
 -- What is up to here cannot be read any more.
 UPDATE holdfast_outbox

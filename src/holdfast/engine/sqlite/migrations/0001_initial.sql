@@ -226,6 +226,7 @@ CREATE TABLE holdfast_outbox (
 );
 
 INSERT INTO holdfast_outbox VALUES (0);
+INSERT INTO sqlite_sequence (name, seq) VALUES ('holdfast_events', 0);
 
 CREATE TABLE holdfast_followers (
     name  TEXT    NOT NULL PRIMARY KEY,

@@ -1,0 +1,249 @@
+"""Live events: as an event stream (SSE), which browsers resume by themselves, and over a WebSocket."""
+
+import asyncio
+import logging
+from collections.abc import Sequence
+from contextlib import aclosing, suppress
+from typing import Annotated, Any
+from uuid import UUID
+
+from fastapi import FastAPI, Query
+from pydantic import Field, ValidationError
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import WebSocketRoute
+from starlette.types import Receive, Scope, Send
+from starlette.websockets import WebSocket, WebSocketDisconnect
+
+from holdfast.errors import HoldfastError, InvalidInput
+from holdfast.web.api.asking import Me, Web, entity_of
+from holdfast.web.frames import KINDS, message
+from holdfast.web.live import Ended
+from holdfast.web.models import Asked, Name
+from holdfast.web.permissions import Identity, Permission
+from holdfast.web.problems import Refusal
+from holdfast.web.routing import Routes
+from holdfast.web.streams import END, Message, Stream, ended_by, open_stream
+from holdfast.web.throttle import Throttle
+
+logger = logging.getLogger("holdfast.web")
+routes = Routes("events")
+
+LIFE = 30.0  #: seconds of an event stream: proxies and servers do not like endless answers
+RETRY = 500  #: milliseconds until a browser comes back
+CHUNK = 256 * 1024  # characters that are written at once
+LARGEST = 4096  # characters that a client may say at once; nothing is expected of it
+_HEADERS = {
+    "Content-Type": "text/event-stream; charset=utf-8",
+    "Cache-Control": "no-store, no-transform",
+    "X-Accel-Buffering": "no",
+}
+#: Of what is asked by a link: pages of any site may read it, since it is the link that opens it.
+_ANYWHERE = {
+    "Access-Control-Allow-Origin": "*",
+    "Cross-Origin-Resource-Policy": "cross-origin",
+}
+
+
+class EventQuery(Asked):
+    """Which events; all that is given must hold."""
+
+    after: int | None = Field(None, ge=0, le=2**63 - 1, description="The last position seen")
+    job: UUID | None = None
+    entity: Annotated[str, Field(max_length=500, examples=["movie:7"])] | None = None
+    type: Name | None = None
+    queue: Name | None = None
+    kinds: Annotated[list[str], Field(max_length=20, default_factory=list)]
+    link: Annotated[str, Field(max_length=500)] | None = None
+
+    def filter(self, me: Identity) -> dict[str, Any]:
+        kinds = [kind for words in self.kinds for kind in words.split(",") if kind]
+        if wrong := sorted(set(kinds) - KINDS.keys()):
+            raise InvalidInput(f"kinds={wrong[0][:80]!r}: there are {', '.join(KINDS)}")
+        given = {
+            "job": self.job,
+            "entity": None if self.entity is None else entity_of(self.entity),
+            "type": self.type,
+            "queue": self.queue,
+            "kinds": [KINDS[kind].value for kind in kinds] or None,
+        }
+        found = {name: value for name, value in given.items() if value is not None}
+        if me.job is not None and (found or self.after is not None):
+            raise InvalidInput("a link says what may be followed: leave everything else out")
+        return found
+
+
+@routes.get(
+    "/events",
+    may=Permission.EVENTS_READ,
+    answer=None,
+    linked=True,
+    also={
+        200: {"content": {"text/event-stream": {"schema": {"type": "string"}}}},
+        204: {"description": "The job of this link has ended, and that was told: do not come back"},
+    },
+)
+async def follow(
+    web: Web, me: Me, query: Annotated[EventQuery, Query()], request: Request
+) -> Response:
+    """What happens to jobs, as it happens; `Last-Event-ID` or `after` resume it."""
+    headers = _HEADERS | (_ANYWHERE if me.job is not None else {})
+    last = request.headers.get("last-event-id", "")
+    filter = query.filter(me)
+    if me.job is not None and last == END:
+        return Response(status_code=204, headers=_ANYWHERE)
+    after = _position(last) if last else query.after
+    try:
+        stream, begin = await open_stream(web, request, me, filter, after)
+    except Ended as ended:
+        if not ended.gone:
+            raise Refusal(503, ended.reason, headers={"Retry-After": "2"}) from None
+        return Response(_gone(ended), headers=headers)
+    return EventStream(stream, begin, headers)
+
+
+def _position(last: str) -> int | None:
+    """Of a header, which a guest's is none of."""
+    return int(last) if last.isascii() and last.isdigit() and len(last) < 19 else None
+
+
+def _gone(ended: Ended) -> str:
+    """Without an id: who comes back begins anew."""
+    text = message("gone", {"reason": ended.reason}, 0)
+    return f"id\nevent: gone\ndata: {text}\n\n"
+
+
+class EventStream(Response):
+    def __init__(self, stream: Stream, begin: Sequence[Message], headers: dict[str, str]) -> None:
+        super().__init__(headers=headers)
+        del self.headers["content-length"]
+        self._stream = stream
+        self._begin = list(begin)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        try:
+            start = {"type": "http.response.start", "status": 200, "headers": self.raw_headers}
+            await send(start)
+            await first_of(self._carry(send), _until_gone(receive))
+        finally:
+            self._stream.close()
+
+    async def _carry(self, send: Send) -> None:
+        async def write(text: str, more: bool = True) -> None:
+            body = text.encode("ascii")
+            await send({"type": "http.response.body", "body": body, "more_body": more})
+
+        await write(f"retry: {RETRY}\n\n")
+        last = ""
+        try:
+            async with aclosing(self._stream.messages(self._begin, LIFE)) as batches:
+                async for batch in batches:
+                    for text in _chunks([one.sse(self._stream.view) for one in batch]):
+                        await write(text)
+        except Ended as ended:
+            last = _gone(ended) if ended.gone else ""
+        except Refusal:  # its job was deleted: it is told so when it comes back
+            pass
+        await write(last, more=False)
+
+
+def _chunks(texts: list[str]) -> list[str]:
+    whole = "".join(texts)
+    return [whole[at : at + CHUNK] for at in range(0, len(whole), CHUNK)]
+
+
+async def _until_gone(receive: Receive) -> None:
+    while (await receive())["type"] != "http.disconnect":
+        pass
+
+
+async def first_of(*works: Any) -> None:
+    """Do both until one is over. One that was torn from its socket is over, too."""
+    tasks = [asyncio.ensure_future(work) for work in works]
+    try:
+        await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        for task in tasks:
+            task.cancel()
+        ended = await asyncio.gather(*tasks, return_exceptions=True)
+    for given in ended:
+        if isinstance(given, Exception):
+            raise given
+
+
+# over a WebSocket
+
+
+async def socket(websocket: WebSocket) -> None:
+    """Accepted first, since a browser tells no page why it was not."""
+    await websocket.accept()
+    try:
+        await _serve(websocket.app.state.web, websocket)
+        return
+    except Ended as told:
+        ended = told
+    except (Refusal, HoldfastError) as problem:
+        ended = ended_by(problem)
+    except Exception:
+        logger.exception("a live stream failed")
+        ended = Ended(1011, "the server's log has the reason")
+    reason = ended.reason.encode("utf-8", "replace")[:120].decode(errors="ignore")
+    with suppress(TimeoutError, RuntimeError, WebSocketDisconnect, OSError):
+        async with asyncio.timeout(0.5):  # a socket that takes nothing does not take this
+            await websocket.close(ended.code, reason)
+
+
+async def _serve(web: Any, websocket: WebSocket) -> None:
+    """Until it has gone by itself, or is to be closed."""
+    me = await web.gate.admit(websocket, Permission.EVENTS_READ, linked=True)
+    query = _asked(websocket)
+    stream, begin = await open_stream(web, websocket, me, query.filter(me), query.after)
+    try:
+        await first_of(_send(stream, begin, websocket), _listen(websocket))
+        stream.check()
+    finally:
+        stream.close()
+
+
+def _asked(websocket: WebSocket) -> EventQuery:
+    params = websocket.query_params
+    given: dict[str, Any] = dict(params) | {"kinds": params.getlist("kinds")}
+    try:
+        return EventQuery.model_validate(given)
+    except ValidationError as problem:
+        first = problem.errors()[0]
+        where = ".".join(map(str, first["loc"]))
+        raise InvalidInput(f"{where}: {first['msg']}") from None
+
+
+async def _send(stream: Stream, begin: list[Message], websocket: WebSocket) -> None:
+    try:
+        async with aclosing(stream.messages(begin, None)) as batches:
+            async for batch in batches:
+                for one in batch:
+                    await websocket.send_text(one.text(stream.view))
+    except (WebSocketDisconnect, RuntimeError):  # it has gone while it was sent to
+        return
+    raise Ended(1000, "the job has ended")
+
+
+async def _listen(websocket: WebSocket) -> None:
+    """Nothing is expected; whoever says much, or often, goes."""
+    throttle = Throttle(per_minute=60, burst=20)
+    while True:
+        heard = await websocket.receive()
+        if heard["type"] == "websocket.disconnect":
+            return
+        if len(heard.get("text") or heard.get("bytes") or "") > LARGEST:
+            raise Ended(1009, f"more than {LARGEST:,} characters at once")
+        if throttle.wait("") > 0:
+            raise Ended(4429, "too many messages: nothing needs to be said here")
+        throttle.spend("")
+
+
+socket.holdfast_permission = Permission.EVENTS_READ  # type: ignore[attr-defined]
+
+
+def join(server: FastAPI, prefix: str) -> None:
+    routes.join(server, prefix)
+    server.router.routes.append(WebSocketRoute(f"{prefix}/events", socket, name="follow_socket"))

@@ -1,0 +1,358 @@
+"""Live events, over real sockets: what is told, to whom, from where on."""
+
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from holdfast import Context, Holdfast
+from holdfast.engine import outbox
+from tests.conftest import Database
+from tests.web.serving import PATIENCE, Site, Socket, Sse, serving
+from tests.worker.conftest import quick
+from tests.worker.moments import finished, until
+
+
+@pytest.fixture
+def app(database: Database, tmp_path: Path) -> Holdfast:
+    app = quick(database, tmp_path, max_attempts=2)
+    app.migrate()
+    return app
+
+
+@pytest.fixture
+def site(app: Holdfast) -> Iterator[Site]:
+    with serving(app) as site:
+        yield site
+
+
+Opened = Socket | Sse
+CARRIERS: dict[str, Callable[..., Any]] = {"ws": Site.socket, "sse": Site.sse}
+
+
+@pytest.fixture(params=list(CARRIERS))
+def carrier(request: pytest.FixtureRequest) -> Callable[..., Any]:
+    return CARRIERS[request.param]
+
+
+def fields(told: dict[str, Any]) -> set[str]:
+    return set(told["data"])
+
+
+def test_the_life_of_a_job_in_the_shape_that_pages_expect(site: Site, carrier: Any) -> None:
+    app = site.app
+    told = threading.Event()
+
+    @app.task(name="enrich")
+    def enrich(ctx: Context, n: int) -> dict[str, Any]:
+        if ctx.attempt == 1:
+            raise ValueError("once")
+        ctx.progress(25, "a quarter")
+        assert told.wait(PATIENCE)
+        return {"n": n, "api_key": "K"}
+
+    with carrier(site) as follower:
+        hello = follower.take()
+        assert (hello["event"], hello["data"]) == ("hello", {})
+        job = enrich.using(entity=("movie", 7)).enqueue(n=2**60)
+        with app.worker():
+            frames = follower.until("job:progress")
+            told.set()
+            frames += follower.until("job:complete")
+    assert [frame["event"] for frame in frames] == [
+        "job:enqueued",
+        "job:started",
+        "job:retrying",
+        "job:started",
+        "job:progress",
+        "job:complete",
+    ]
+    positions = [frame["position"] for frame in frames]
+    assert positions == sorted(set(positions))
+    assert positions[0] > hello["position"]
+    enqueued, started, retrying, _, progress, complete = (frame["data"] for frame in frames)
+    assert progress == {
+        "job_id": job.id,
+        "type": "enrich",
+        "status": "running",
+        "progress": 25.0,
+        "message": "a quarter",
+    }
+    assert complete == {
+        "job_id": job.id,
+        "type": "enrich",
+        "result": {"n": 2**60, "api_key": "[redacted]"},
+    }
+    assert {"error": "ValueError: once", "attempts": 1, "max_attempts": 2}.items() <= (
+        retrying.items()
+    )
+    assert set(retrying) == {
+        *("job_id", "type", "status", "error", "attempts", "max_attempts", "run_at"),
+    }
+    assert retrying["run_at"].endswith("Z")
+    assert (enqueued["status"], enqueued["entity_type"], enqueued["entity_id"]) == (
+        *("pending", "movie"),
+        7,
+    )
+    assert (started["status"], started["queue"]) == ("running", "default")
+    assert started["worker_id"]
+
+
+def test_a_failure_is_told_when_it_is_final(site: Site, carrier: Any) -> None:
+    @site.app.task(max_attempts=1)
+    def fails() -> None:
+        raise ValueError("no")
+
+    with carrier(site) as follower:
+        follower.take()
+        job = fails.enqueue()
+        with site.app.worker():
+            failed = follower.until("job:failed")[-1]
+    assert failed["data"] == {
+        "job_id": job.id,
+        "type": "fails",
+        "error": "ValueError: no",
+        "attempts": 1,
+        "max_attempts": 1,
+    }
+
+
+def test_filters(site: Site, carrier: Any) -> None:
+    app = site.app
+
+    @app.task(name="one")
+    def one() -> None: ...
+
+    @app.task(name="two", queue="media")
+    def two() -> None: ...
+
+    queries = {
+        "?type=two": ("job:enqueued", 1),
+        "?queue=media": ("job:enqueued", 1),
+        "?entity=movie:7": ("job:enqueued", 2),
+        "?job={held}": ("job:cancelled", 0),
+        "?kinds=cancelled": ("job:cancelled", 0),
+        "?kinds=job:cancelled,job:complete": ("job:cancelled", 0),
+    }
+    for query, (name, which) in queries.items():
+        held = one.using(delay="1h").enqueue()
+        with carrier(site, query.format(held=held.id)) as follower:
+            begin = follower.take()["position"]
+            made = [held.id, two.enqueue().id, one.using(entity=("movie", 7)).enqueue().id]
+            one.using(entity=("movie", "7")).enqueue()
+            app.jobs.cancel(held.id)
+            [told] = follower.until(name)
+            assert (told["event"], told["data"]["job_id"]) == (name, made[which]), query
+            assert told["position"] > begin
+            newest = app.engine.run(outbox.standing, write=False).newest
+            until(lambda newest=newest: site.hub.position == newest, "all that was told")
+
+
+def enqueue(app: Holdfast, count: int) -> list[str]:
+    return [app.enqueue("nobody").id for _ in range(count)]
+
+
+def ids(frames: list[dict[str, Any]]) -> list[str]:
+    return [frame["data"]["job_id"] for frame in frames if frame["event"] == "job:enqueued"]
+
+
+def take(follower: Any, count: int) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = []
+    while len(found) < count:
+        told = follower.take()
+        assert told is not None
+        if told["event"] == "job:enqueued":
+            found.append(told)
+    return found
+
+
+@pytest.mark.parametrize("kept", [10_000, 3], ids=["from-the-ring", "from-the-database"])
+def test_who_comes_back_misses_nothing_and_gets_nothing_twice(
+    site: Site, carrier: Any, kept: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("holdfast.web.live.KEPT", kept)
+    monkeypatch.setattr("holdfast.web.live.BATCH", 4)
+    with site.socket() as other, carrier(site) as follower:  # the other one keeps the ring warm
+        other.take()
+        follower.take()
+        made = enqueue(site.app, 3)
+        seen = take(follower, 3)
+        take(other, 3)
+        position = seen[-1]["position"]
+    made += enqueue(site.app, 20)
+    with site.socket(f"?after={position}") as other, carrier(site, f"?after={position}") as again:
+        made += enqueue(site.app, 5)
+        seen += take(again, 25)
+        assert ids(seen) == made
+        assert ids(take(other, 25)) == made[3:]
+
+
+def test_an_event_stream_resumes_by_its_last_id(site: Site) -> None:
+    with site.sse() as follower:
+        follower.take()
+        made = enqueue(site.app, 2)
+        take(follower, 2)
+        last = follower.id
+    made += enqueue(site.app, 3)
+    with site.sse("?after=0", last=last) as follower:
+        assert ids(take(follower, 3)) == made[2:]
+
+
+def test_a_cold_server_resumes_from_the_database(app: Holdfast, carrier: Any) -> None:
+    """As after a restart: another process knows nothing of what was told."""
+    with serving(app) as site, carrier(site) as follower:
+        follower.take()
+        made = enqueue(app, 2)
+        position = take(follower, 2)[-1]["position"]
+    made += enqueue(app, 7)
+    with serving(app) as site, carrier(site, f"?after={position}") as follower:
+        assert ids(take(follower, 7)) == made[2:]
+
+
+def test_what_is_gone_is_said_to_be(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    with site.socket() as follower:
+        begin = follower.take()["position"]
+        enqueue(site.app, 3)
+        take(follower, 3)
+        monkeypatch.setattr("holdfast.web.live.KEPT", 1)
+        enqueue(site.app, 2)
+        take(follower, 2)
+        monkeypatch.setattr("holdfast.engine.outbox.KEPT", 2)
+        until(lambda: site.app.engine.prune_events() == 0)
+        with site.socket(f"?after={begin}") as late:
+            assert late.code() == 4410
+        with site.sse(f"?after={begin}") as late:
+            told = late.take()
+            assert told is not None
+            assert told["event"] == "gone"
+            assert late.id == ""  # who comes back begins anew
+            assert late.take() is None
+        with site.socket(f"?after={10**15}") as wrong:  # of another database
+            assert wrong.code() == 4410
+
+
+def test_who_was_away_while_nobody_followed_is_told_so(
+    app: Holdfast, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("holdfast.feed.UNNAMED", 0.5)
+    with serving(app) as site, site.socket() as follower:
+        follower.take()
+        enqueue(app, 1)
+        position = take(follower, 1)[-1]["position"]
+    until(lambda: not app.engine.run(lambda: outbox.look(app.engine.dialect), write=True))
+    enqueue(app, 1)  # is not written
+    with serving(app) as site, site.socket() as other:  # from here on it is
+        other.take()
+        with site.socket(f"?after={position}") as late:
+            assert late.code() == 4410
+
+
+def test_nothing_is_written_when_nobody_follows_any_more(
+    app: Holdfast, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("holdfast.feed.UNNAMED", 0.5)
+    monkeypatch.setattr("holdfast.web.live.LINGER", 0.1)
+    dialect = app.engine.dialect
+    with serving(app) as site:
+        assert not threads()  # nor is there a thread before the first
+        with site.socket() as one, site.sse() as other:
+            one.take()
+            other.take()
+            enqueue(app, 1)
+            assert threads() == ["holdfast-live"]
+            take(one, 1)
+            take(other, 1)
+        until(lambda: not threads(), "the end of the thread")
+        until(lambda: not app.engine.run(lambda: outbox.look(dialect), write=True), "the end")
+        before = app.engine.run(outbox.standing, write=False).newest
+        enqueue(app, 3)
+        assert app.engine.run(outbox.standing, write=False).newest == before
+        with site.socket() as again:  # and it begins anew
+            again.take()
+            made = enqueue(app, 1)
+            assert ids(take(again, 1)) == made
+
+
+def threads() -> list[str]:
+    found = [thread.name for thread in threading.enumerate()]
+    return [name for name in found if name == "holdfast-live"]
+
+
+def test_a_first_follower_is_greeted_again_once_all_writers_know(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("holdfast.web.live.SETTLED", 0.2)
+    with site.socket() as follower:
+        assert follower.take()["event"] == "hello"
+        assert follower.take()["event"] == "hello"
+
+
+def test_a_ping_keeps_the_position_of_who_wants_little(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("holdfast.web.streams.TICK", 0.2)
+    with site.sse("?kinds=failed") as follower, site.socket("?kinds=failed") as other:
+        first = follower.take()
+        assert first is not None
+        other.take()
+        enqueue(site.app, 3)
+        until(lambda: site.hub.position > first["position"] + 2)
+        while (ping := other.take())["event"] == "ping":
+            if ping["position"] == site.hub.position:
+                break
+        position = site.hub.position
+        site.web.close()
+        assert follower.rest() == []
+        assert int(follower.id) == position
+        assert "ping" in follower.comments
+    assert other.code() == 1012
+
+
+def test_an_event_stream_ends_by_itself_and_says_where(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("holdfast.web.api.events.LIFE", 0.3)
+    with site.sse() as follower:
+        headers = follower.response.headers
+        assert headers["content-type"] == "text/event-stream; charset=utf-8"
+        assert headers["x-accel-buffering"] == "no"
+        assert "access-control-allow-origin" not in headers
+        assert [told["event"] for told in follower.rest()] == ["hello"]
+        assert int(follower.id) == site.hub.position
+
+
+def test_200_followers_are_told_the_same_500_events(site: Site) -> None:
+    with ExitStack() as stack:
+        followers = [stack.enter_context(site.socket()) for _ in range(200)]
+        for follower in followers:
+            follower.take()
+        made = enqueue_many(site.app, 500)
+        for follower in followers:
+            assert ids(take(follower, 500)) == made
+
+
+def enqueue_many(app: Holdfast, count: int) -> list[str]:
+    @app.task(name="many")
+    def many() -> None: ...
+
+    return [job.id for job in many.enqueue_many([{}] * count)]
+
+
+def test_a_job_ends_for_all_carriers_at_once(site: Site) -> None:
+    @site.app.task
+    def big() -> str:
+        return "x" * 70_000
+
+    viewer = site.token_of("viewer")
+    with site.socket() as one, site.sse(token=viewer) as other:
+        one.take()
+        other.take()
+        job = big.enqueue()
+        with site.app.worker():
+            finished(site.app, job)
+        expected = {"job_id": job.id, "type": "big", "result": None, "result_left_out": True}
+        assert one.until("job:complete")[-1]["data"] == expected
+        assert other.until("job:complete")[-1]["data"] == expected
