@@ -16,7 +16,18 @@ function enter(answer) {
   if (can('events.read')) live.start();
 }
 
+/** What the command put behind the address's `#` when it opened this page. It is taken out at once. */
+function invitation() {
+  const found = /^#token=([\w-]+)$/.exec(location.hash);
+  if (found) history.replaceState(history.state, '', location.pathname + location.search);
+  return found && found[1];
+}
+
 export async function restore() {
+  const secret = invitation();
+  try {
+    if (secret) return await login(secret);
+  } catch { /* it works once: who has come back may still be logged in */ }
   try {
     enter(await get('/session'));
   } catch (problem) {
