@@ -58,6 +58,8 @@ class Shield:
             return
         if self._options.base and not scope.get("root_path"):
             scope = {**scope, "root_path": self._options.base}
+        if scope["path"] in ("", scope.get("root_path")):  # the first page, without its slash
+            scope = {**scope, "path": f"{scope['path']}/"}
         headers = Headers(scope=scope)
         refused = self._refusal(scope, headers)
         if refused is not None and scope["type"] == "websocket":

@@ -1,0 +1,3 @@
+"""The addresses of a Django site that has none."""
+
+urlpatterns: list[object] = []
