@@ -15,6 +15,7 @@ from holdfast.web.api import (
     errors,
     figures,
     jobs,
+    logs,
     queues,
     schedules,
     sessions,
@@ -35,7 +36,7 @@ from holdfast.web.shield import Shield
 
 PREFIX = "/api/v1"
 _PARTS = (
-    *(jobs, bulk, queues, schedules, workers, workflows, tasks),
+    *(jobs, logs, bulk, queues, schedules, workers, workflows, tasks),
     *(errors, figures, system, sessions),
 )
 
