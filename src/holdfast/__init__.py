@@ -28,7 +28,7 @@ from holdfast.errors import (
 )
 from holdfast.events import Event
 from holdfast.health import Health
-from holdfast.job import Attempt, Job, Status
+from holdfast.job import Attempt, Job, LogLine, Status
 from holdfast.limits import Limit
 from holdfast.metrics import Figures
 from holdfast.middleware import Middleware
@@ -62,6 +62,7 @@ __all__ = [
     "KeyConflict",
     "Limit",
     "LimitInfo",
+    "LogLine",
     "LostClaim",
     "Middleware",
     "PayloadTooLarge",

@@ -11,7 +11,7 @@ import shutil
 import tempfile
 import threading
 import weakref
-from collections.abc import Callable, MutableMapping
+from collections.abc import Callable
 from datetime import datetime
 from pathlib import Path
 from typing import Any, Protocol
@@ -27,6 +27,7 @@ from holdfast.errors import InvalidInput, LostClaim
 from holdfast.flow import Running
 from holdfast.ids import new_id
 from holdfast.job import Job, NewJob, Status
+from holdfast.logs import RunLog
 from holdfast.outcome import Applied, Finish
 from holdfast.schedules import next_run
 from holdfast.task import Task, Using
@@ -39,6 +40,9 @@ class Port(Protocol):
     """What a context needs of whoever runs the job."""
 
     def progress(self, percent: float, message: str | None) -> None: ...
+
+    def log(self, level: str, text: str) -> None:
+        """A line that is kept with the job."""
 
     def wrote(self, finish: Finish) -> None:
         """The completion was written on a transaction of the handler's; maybe not committed."""
@@ -163,11 +167,11 @@ class Context:
 
     @property
     def log(self) -> "logging.LoggerAdapter[logging.Logger]":
-        """A logger whose records carry `job_id`, `task` and `attempt`."""
+        """A logger whose records carry `job_id`, `task` and `attempt`; lines from INFO on are also
+        kept with the job, however logging is configured."""
         if self._log is None:
-            self._log = _Log(
-                logger, {"job_id": self.job.id, "task": self.job.type, "attempt": self.attempt}
-            )
+            extra = {"job_id": self.job.id, "task": self.job.type, "attempt": self.attempt}
+            self._log = RunLog(logger, extra, self._port.log)
         return self._log
 
     # completion on the caller's transaction
@@ -224,14 +228,6 @@ def _results(id: str) -> Steps[dict[str, Any]]:
     return results
 
 
-class _Log(logging.LoggerAdapter[logging.Logger]):
-    def process(
-        self, msg: Any, kwargs: MutableMapping[str, Any]
-    ) -> tuple[Any, MutableMapping[str, Any]]:
-        kwargs["extra"] = {**(self.extra or {}), **kwargs.get("extra", {})}
-        return msg, kwargs
-
-
 class RunEnd:
     """What a hook is given: how a run ended, and what is about to be written."""
 
@@ -264,6 +260,9 @@ class Detached:
 
     def progress(self, percent: float, message: str | None) -> None:
         logger.debug("progress %.0f %s", percent, message or "")
+
+    def log(self, level: str, text: str) -> None:
+        """There is no job to keep it with."""
 
     def wrote(self, finish: Finish) -> None:
         """Never: a detached context refuses to write."""

@@ -262,3 +262,21 @@ class Attempt:
     status: Status  #: what the run led to
     error: str | None
     trace: str | None
+
+
+@value
+class LogLine:
+    """A line that a handler wrote with `ctx.log`; kept with its job."""
+
+    job_id: str
+    claim_no: int  #: of the run
+    attempt: int
+    line_no: int  #: from 1 in each run
+    at: datetime
+    level: str  #: "info", "warning", "error" or "critical"
+    text: str
+
+    @property
+    def cursor(self) -> str:
+        """Its place in the log of its job: give it as `after`."""
+        return f"{self.claim_no}.{self.line_no}"

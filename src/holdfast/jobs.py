@@ -34,7 +34,7 @@ from holdfast.filters import make_filter
 from holdfast.health import why_it_waits
 from holdfast.ids import parse_id
 from holdfast.job import Attempt, Job, Status
-from holdfast.results import Results
+from holdfast.journal import Journal
 from holdfast.task import Task
 
 PAGE = 100
@@ -46,7 +46,7 @@ _Act = Callable[[Sequence[Job], Collection[Status]], Script[list[str]]]
 _Batch = tuple[list[Job], list[str], str | None]  # jobs seen, ids changed, where to go on
 
 
-class Jobs(Results):
+class Jobs(Journal):
     """The filters are `status` (one or several), `type`, `prefix` (of the type), `queue`, `key`,
     `worker_id`, `entity`, `since` and `until` (by the time of creation), and those that `make_filter`
     tells of. What is given must all hold; `limit` bounds how many are searched or changed. Every verb

@@ -1,19 +1,22 @@
-"""What the command's processes log: lines of text for people, or of JSON for machines.
-
-Records may carry what a job's own logger adds (`ctx.log`): both forms show it.
+"""What handlers log (`ctx.log`), and what the command's processes log: lines of text for people, or of
+JSON for machines. Both forms show what a job's own logger adds to a record.
 """
 
 import json
 import logging
 import sys
 import traceback
+from collections.abc import Callable, Mapping, MutableMapping
 from datetime import UTC, datetime
+from typing import Any
 
+from holdfast.codec import clean
 from holdfast.errors import InvalidInput
 
 LEVELS = ("debug", "info", "warning", "error", "critical")
 FORMATS = ("text", "json")
 EXTRAS = ("job_id", "task", "attempt")
+MAX_LINE = 4000  # characters, of a line that is kept with its job
 
 
 def configure(level: str = "info", format: str = "text") -> None:
@@ -67,3 +70,45 @@ class JsonLines(logging.Formatter):
         if record.stack_info:
             line["stack"] = self.formatStack(record.stack_info)
         return json.dumps(line, ensure_ascii=False, default=str)
+
+
+class RunLog(logging.LoggerAdapter[logging.Logger]):
+    """`ctx.log`. What it is given goes two ways: to logging, as that is configured, and from INFO on to
+    whoever keeps lines with the job."""
+
+    def __init__(
+        self, logger: logging.Logger, extra: Mapping[str, object], keep: Callable[[str, str], None]
+    ) -> None:
+        super().__init__(logger, extra)
+        self._keep = keep
+
+    def process(
+        self, msg: Any, kwargs: MutableMapping[str, Any]
+    ) -> tuple[Any, MutableMapping[str, Any]]:
+        kwargs["extra"] = {**(self.extra or {}), **(kwargs.get("extra") or {})}
+        return msg, kwargs
+
+    def log(self, level: int, msg: object, *args: object, **kwargs: Any) -> None:
+        if level >= logging.INFO:
+            self._keep(level_name(level), line_text(msg, args, kwargs.get("exc_info")))
+        kwargs["stacklevel"] = kwargs.get("stacklevel", 1) + 1  # this method is not who logs
+        super().log(level, msg, *args, **kwargs)
+
+
+def level_name(level: int) -> str:
+    """One of LEVELS, also for the levels that an application adds between them."""
+    return LEVELS[min(max(level // 10, 1), len(LEVELS)) - 1]
+
+
+def line_text(msg: object, args: tuple[Any, ...], exc_info: Any = None) -> str:
+    """The message with its traceback, bounded. Never raises: a run does not fail by its log."""
+    try:
+        text = logging.LogRecord("", 0, "", 0, msg, args, None).getMessage()
+        error = sys.exception() if exc_info is True else exc_info
+        error = error[1] if isinstance(error, tuple) else error
+        if isinstance(error, BaseException):
+            text += "\n" + "".join(traceback.format_exception(error)).rstrip()
+    except Exception as problem:
+        pattern = msg if isinstance(msg, str) else type(msg).__name__
+        text = f"{pattern} (this line cannot be formatted: {type(problem).__name__})"
+    return clean(text if len(text) <= MAX_LINE else text[: MAX_LINE - 1] + "…", MAX_LINE)

@@ -12,13 +12,14 @@ import psycopg
 import pytest
 
 from holdfast.engine import open_engine
-from tests.plans import access_cases, event_cases, workflow_cases  # noqa: F401 - their cases
+from tests.plans import access_cases, event_cases, log_cases, workflow_cases  # noqa: F401
 from tests.plans.cases import CASES, Case
 from tests.plans.explained import Explained
 from tests.plans.postgres_probe import Explain, Kept, Params, PostgresProbe, ProbeConnection
 from tests.plans.world import World, fill_postgres, fill_sqlite
 from tests.support.server import PostgresServer
 
+VACUUMED = ("jobs", "attempts", "logs", "workers", "edges", "workflows", "events", "audit")
 LARGE, SMALL, TINY = 500_000, 50_000, 10
 
 
@@ -62,7 +63,7 @@ def postgres_worlds(server: PostgresServer) -> Iterator[PostgresWorlds]:
         make_tables(url, schema)
         with psycopg.connect(url, autocommit=True) as connection:
             fill_postgres(connection, schema, world)
-            for table in ("jobs", "attempts", "workers", "edges", "workflows", "events", "audit"):
+            for table in VACUUMED:
                 connection.execute(f"VACUUM (ANALYZE) {schema}.{table}")
     yield worlds
     server.drop_database(url.rpartition("/")[2])
@@ -76,6 +77,7 @@ def make_tables(url: str, schema: str) -> None:
         for table in (
             "jobs",
             "attempts",
+            "logs",
             "workers",
             "queues",
             "keys",

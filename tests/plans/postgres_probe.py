@@ -18,12 +18,13 @@ from tests.plans.cases import Case
 from tests.plans.explained import Explained, Spied
 from tests.plans.world import World
 
-GROWING = ("jobs", "attempts", "edges", "events", "audit")
+GROWING = ("jobs", "attempts", "logs", "edges", "events", "audit")
 EXPLAIN = "EXPLAIN (FORMAT JSON) "
 ANALYZE = "EXPLAIN (ANALYZE, BUFFERS, TIMING OFF, FORMAT JSON) "
 _PRIMARY = {
     "pkey": "id",
     "attempts_pkey": "attempts",
+    "logs_pkey": "logs",
     "edges_pkey": "edges",
     "events_pkey": "events",
     "audit_pkey": "audit",

@@ -102,6 +102,7 @@ def test_pages_where_all_jobs_are_alike(postgres_worlds: PostgresWorlds, library
 LOSE = {
     "id": "ALTER TABLE small.jobs DROP CONSTRAINT jobs_pkey CASCADE",
     "attempts": "ALTER TABLE small.attempts DROP CONSTRAINT attempts_pkey",
+    "logs": "ALTER TABLE small.logs DROP CONSTRAINT logs_pkey",
 }
 WITHOUT = [(case, index) for case in CASES for index in case.needs]
 

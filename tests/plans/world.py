@@ -26,6 +26,7 @@ FORGOTTEN = 100  # workers that died and hold nothing
 STEP = 2000  # milliseconds between the creation of two jobs: 1,200,000 of them are a month
 TIRED = 7  # the number, among the running, of a job that failed often
 MANY_ATTEMPTS = 55
+MANY_LINES = 2000  # of the same job
 FLOW = 20  # jobs of one workflow
 MINUTES = 1500  # of roll-ups: a day, and some more
 KEYS = 20_000  # of one limit; jobs wait for some of them
@@ -286,6 +287,17 @@ def _fill_rest(execute: Callable[[str], object], world: World, prefix: str, now:
         for number in range(MANY_ATTEMPTS)
     )
     execute(f"{attempts} VALUES {tired}")
+    logs = f"INSERT INTO {prefix}logs (job_id, claim_no, attempt, line_no, at, level, text)"
+    for line_no in (1, 2):
+        execute(
+            f"{logs} SELECT id, 1, 1, {line_no}, {now}, 'info', 'x'"
+            f" FROM {prefix}jobs WHERE status = 'failed'"
+        )
+    many = ", ".join(
+        f"('{world.id(TIRED)}', {number // 50 + 100}, 1, {number % 50}, {now}, 'info', 'x')"
+        for number in range(MANY_LINES)
+    )
+    execute(f"{logs} VALUES {many}")
     _fill_rollups(execute, world, prefix)
     execute(
         f"INSERT INTO {prefix}audit (id, at, actor, role, action, detail)"

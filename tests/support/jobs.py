@@ -107,6 +107,7 @@ def execute(engine: Engine, sql: str, **params: Any) -> list[tuple[Any, ...]]:
         "edges",
         "events",
         "followers",
+        "logs",
         "tokens",
         "audit",
         "secrets",

@@ -43,6 +43,7 @@ PUBLIC_NAMES = [
     "KeyConflict",
     "Limit",
     "LimitInfo",
+    "LogLine",
     "LostClaim",
     "Middleware",
     "PayloadTooLarge",

@@ -63,6 +63,19 @@ def after(n: int) -> int:
 
 
 @app.task(process=True)
+def speaks(ctx: Context) -> None:
+    ctx.log.debug("not kept")
+    ctx.log.info("hello %d", 7)
+    ctx.log.error("a \ud800 surrogate")
+
+
+@app.task(process=True, max_attempts=1)
+def speaks_and_dies(ctx: Context) -> None:
+    ctx.log.info("last words")
+    os._exit(3)
+
+
+@app.task(process=True)
 def busy_context(ctx: Context, n: int) -> dict[str, Any]:
     (ctx.workdir / "scratch").write_text("x")
     ctx.progress(100 * n / 4, f"step {n}")

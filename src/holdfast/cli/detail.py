@@ -7,9 +7,10 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from holdfast.cli.logs import print_lines
 from holdfast.cli.output import both, clean, console, iso, status_text, to_json
 from holdfast.errors import InvalidInput
-from holdfast.job import Attempt, Job
+from holdfast.job import Attempt, Job, LogLine
 from holdfast.recurrence import from_json, in_words
 
 _MOMENTS = (
@@ -19,7 +20,13 @@ _MOMENTS = (
 RUNS = 10  # of a recurring job, shown; all that are kept are in the JSON
 
 
-def print_job(job: Job, waits: Sequence[str], runs: Sequence[Attempt], now: datetime) -> None:
+def print_job(
+    job: Job,
+    waits: Sequence[str],
+    runs: Sequence[Attempt],
+    lines: Sequence[LogLine],
+    now: datetime,
+) -> None:
     out = console()
     rows = [*_fields(job, now), *(("waits", Text(reason)) for reason in waits)]
     if out.is_terminal:
@@ -36,6 +43,10 @@ def print_job(job: Job, waits: Sequence[str], runs: Sequence[Attempt], now: date
         _print_run(out, run, "attempt {}" if job.schedule is None else "run")
     if job.schedule is not None and len(runs) > RUNS:
         out.print(f"\nand {len(runs) - RUNS} runs before; --json has them", style="dim")
+    if lines:
+        out.print()
+        out.print(Text("the last lines of its log", style="bold"))
+        print_lines(out, lines)
 
 
 def words(job: Job) -> str:

@@ -24,6 +24,7 @@ from holdfast.cli.filters import (
     duration,
     instant,
 )
+from holdfast.cli.logs import SHOWN
 from holdfast.cli.output import (
     Column,
     attempt_fields,
@@ -44,7 +45,9 @@ from holdfast.errors import InvalidInput
 from holdfast.health import why_it_waits
 from holdfast.job import Job
 
-commands = typer.Typer(help="Jobs: list, show, edit, retry, cancel, delete and watch them.")
+commands = typer.Typer(
+    help="Jobs: list, show, edit, retry, cancel, delete and watch them, read their logs."
+)
 
 LIMIT = 100
 PAGE = 100
@@ -149,7 +152,7 @@ def show(
     schema: SchemaOption = SCHEMA,
     as_json: JsonOption = False,
 ) -> None:
-    """All of one job: its fields, why it waits, and its failed runs with their tracebacks."""
+    """All of one job: its fields, why it waits, its failed runs with tracebacks, its last lines."""
     with opened(app, url, schema) as holdfast:
         show_job(holdfast, id, as_json)
 
@@ -159,7 +162,8 @@ def show_job(holdfast: Holdfast, id: str, as_json: bool) -> None:
     runs = holdfast.jobs.attempts(id)
     waits = why_it_waits(holdfast.engine, job)
     if not as_json:
-        print_job(job, waits, runs, holdfast.engine.now())
+        lines = holdfast.jobs.logs(id, limit=SHOWN, newest=True)
+        print_job(job, waits, runs, lines, holdfast.engine.now())
         return
     failures = [attempt_fields(run) for run in runs if run.error is not None]
     told = {**job_fields(job), "waits": waits, "failures": failures}

@@ -15,6 +15,7 @@ from holdfast.cli import (
     health,
     jobs,
     limits,
+    logs,
     migrate,
     prune,
     queues,
@@ -113,6 +114,7 @@ cli.command("web")(web.web)
 cli.command("dev")(dev.dev)
 cli.add_typer(jobs.commands, name="jobs")
 jobs.commands.command("watch")(watch.watch)
+jobs.commands.command("logs")(logs.logs)
 cli.add_typer(queues.commands, name="queues")
 cli.add_typer(limits.commands, name="limits")
 cli.add_typer(schedules.commands, name="schedules")

@@ -36,7 +36,7 @@ from holdfast.engine.values import (
     WorkflowInfo,
 )
 from holdfast.errors import InvalidURL
-from holdfast.job import Attempt, Claim, Job, NewJob, Status
+from holdfast.job import Attempt, Claim, Job, LogLine, NewJob, Status
 from holdfast.limits import Declared, Rule
 from holdfast.metrics import Point, Rollup, Share, Total
 from holdfast.outcome import Applied, Finish
@@ -81,6 +81,17 @@ class Inspector(Protocol):
 
     def attempts(self, id: str) -> list[Attempt]:
         """The failed runs of a job, the newest first."""
+
+    def logs(
+        self,
+        id: str,
+        *,
+        after: tuple[int, int] | None = None,
+        limit: int = 1000,
+        newest: bool = False,
+    ) -> list[LogLine]:
+        """Lines that its runs wrote, in order, behind a claim's number and a line's; `newest`: the
+        last of them instead of the first."""
 
     def search(self, filter: Filter, *, after: str | None = None, limit: int = 100) -> Page:
         """A page of jobs without bodies, the newest first. It looks at a bounded number of rows, so
@@ -263,6 +274,10 @@ class Engine(Inspector, Protocol):
 
     def report(self, reports: Sequence[Report]) -> None:
         """How far runs have come, each only while its claim holds; a row that is held is skipped."""
+
+    def log(self, lines: Sequence[LogLine]) -> None:
+        """Keep lines that runs wrote; those whose job is gone are dropped, and one that was sent
+        before stays as it is."""
 
     def prune(self, wanted: Retention, *, limit: int, leases: int = 10) -> Pruned:
         """Delete finished jobs whose time is over, and lease those for which the caller has to do

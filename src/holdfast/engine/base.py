@@ -34,6 +34,7 @@ from holdfast.engine import (
     inspection,
     limiting,
     liveness,
+    logs,
     metering,
     outbox,
     retention,
@@ -50,7 +51,7 @@ from holdfast.errors import (
     UsedAfterFork,
 )
 from holdfast.ids import floor_id
-from holdfast.job import FINISHED, Attempt, Claim, Job, Status
+from holdfast.job import FINISHED, Attempt, Claim, Job, LogLine, Status
 from holdfast.limits import Declared
 from holdfast.metrics import Point, Rollup, Share, Total
 from holdfast.outcome import WEEK, Applied, Finish, Outcome
@@ -224,6 +225,10 @@ class BaseEngine(Fetching):
         if reports:
             self.run(lambda: liveness.report(self.dialect, reports), write=True)
 
+    def log(self, lines: Sequence[LogLine]) -> None:
+        if lines:
+            self.run(lambda: logs.log(self.dialect, lines), write=True)
+
     def sweep(self, dead: Sequence[Seen], *, limit: int) -> Swept:
         return self.run(lambda: liveness.sweep(self.dialect, dead, limit, WEEK), write=True)
 
@@ -303,6 +308,11 @@ class BaseEngine(Fetching):
 
     def attempts(self, id: str) -> list[Attempt]:
         return self.run(lambda: inspection.attempts(self.dialect, id), write=False)
+
+    def logs(
+        self, id: str, *, after: logs.Place | None = None, limit: int = 1000, newest: bool = False
+    ) -> list[LogLine]:
+        return self.run(lambda: logs.logs(self.dialect, id, after, limit, newest), write=False)
 
     def search(self, filter: Filter, *, after: str | None = None, limit: int = 100) -> Page:
         return self.run(lambda: inspection.search(self.dialect, filter, after, limit), write=False)

@@ -23,6 +23,7 @@ FILES = (
     "metrics.sql",
     "retention.sql",
     "events.sql",
+    "logs.sql",
     "access.sql",
 )
 # A job of a workflow that has ended, waits for others, or was retried, and was not looked at since. (An

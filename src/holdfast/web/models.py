@@ -128,6 +128,22 @@ class Attempts(BaseModel):
     attempts: list[Attempt]
 
 
+class LogLine(BaseModel):
+    claim_no: int
+    attempt: int
+    line_no: int
+    at: datetime
+    level: str = Field(examples=["info", "warning", "error", "critical"])
+    text: str
+
+
+class LogLines(BaseModel):
+    lines: list[LogLine]
+    next: str | None = Field(
+        description="Of the last line; as `after`, it gives what comes behind it, now or later"
+    )
+
+
 class Why(BaseModel):
     reasons: list[str]
 

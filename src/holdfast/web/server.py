@@ -19,6 +19,7 @@ from holdfast.web.api import (
     events,
     figures,
     jobs,
+    logs,
     queues,
     schedules,
     sessions,
@@ -41,7 +42,7 @@ from holdfast.web.shield import Shield
 
 PREFIX = "/api/v1"
 _PARTS = (
-    *(jobs, bulk, queues, schedules, workers, workflows, tasks),
+    *(jobs, logs, bulk, queues, schedules, workers, workflows, tasks),
     *(errors, figures, system, sessions),
 )
 

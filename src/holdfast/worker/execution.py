@@ -16,6 +16,7 @@ from holdfast.task import Task
 from holdfast.worker.workdir import make_workdir, remove_workdir
 
 if TYPE_CHECKING:
+    from holdfast.worker.logbook import Logbook, Notes
     from holdfast.worker.slots import Lane
 
 News = tuple[float | None, str | None]  #: progress and message
@@ -58,7 +59,9 @@ class Execution:
         "halted_at",
         "job",
         "lane",
+        "logbook",
         "news",
+        "notes",
         "started",
         "stuck",
         "task",
@@ -85,6 +88,8 @@ class Execution:
         self.stuck = False
         self.news: News | None = None  #: its latest progress
         self.told: News | None = None  #: what of it was written last: the same object
+        self.logbook: Logbook | None = None  #: who keeps its lines
+        self.notes: Notes | None = None  #: how many there are
         self._runner = runner
         self._root = root
         self._context: Context | None = None
@@ -118,6 +123,10 @@ class Execution:
 
     def progress(self, percent: float, message: str | None) -> None:
         self.news = (percent, message)
+
+    def log(self, level: str, text: str) -> None:
+        if self.logbook is not None:
+            self.logbook.add(self, level, text)
 
     def wrote(self, finish: Finish) -> None:
         """The context remembers it."""

@@ -31,7 +31,7 @@ class Terminated(BaseException):
 
 
 class RemoteExecution(Execution):
-    """A run whose worker is another process: progress goes there."""
+    """A run whose worker is another process: progress and lines of its log go there."""
 
     __slots__ = ("_wire",)
 
@@ -40,6 +40,9 @@ class RemoteExecution(Execution):
 
     def progress(self, percent: float, message: str | None) -> None:
         self._wire.send({"progress": [percent, message]})
+
+    def log(self, level: str, text: str) -> None:
+        self._wire.send({"log": [level, text]})
 
     def wrote(self, finish: Finish) -> None:
         self._wire.send(

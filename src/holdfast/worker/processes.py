@@ -149,6 +149,8 @@ class Kid:
             for message in self._wire:
                 if "progress" in message:
                     execution.progress(*message["progress"])
+                elif "log" in message:
+                    execution.log(*message["log"])
                 elif "wrote" in message:
                     wrote = unpack_ended(message["wrote"])
                     execution.context.completion = decide(

@@ -29,6 +29,7 @@ from holdfast.worker.heart import BEATS_MISSED, Heart, Member
 from holdfast.worker.herald import Herald
 from holdfast.worker.hooks import Hooks, decided, hook_of
 from holdfast.worker.life import Life
+from holdfast.worker.logbook import Logbook
 from holdfast.worker.portrait import portrait
 from holdfast.worker.processes import ProcessRunner
 from holdfast.worker.pruning import Pruner
@@ -95,6 +96,7 @@ class Worker:
     def _assemble(self) -> None:
         engine, heartbeat = self.engine, self._settings.heartbeat
         self._tally = Tally(engine)
+        self._logbook = Logbook(engine)
         self._herald = Herald(self.app.listeners, self.counts, self._tally)
         self._finisher = Finisher(engine, self._written)
         self._dispatcher = Dispatcher(
@@ -213,6 +215,7 @@ class Worker:
         for job in jobs:
             task = self.app.tasks[job.type]
             execution = Execution(job, task, lane, self.app.runner, self._settings.workdir)
+            execution.logbook = self._logbook
             self._running[execution.claim] = execution
             by_kind.setdefault(task.conduct.kind, []).append(execution)
             if execution.deadline is not None and execution.deadline - execution.started < 1.0:
@@ -223,6 +226,7 @@ class Worker:
 
     def _ended(self, execution: Execution, ended: Ended | None, value: Any) -> None:
         """A handler is done; called from whatever ran it."""
+        self._logbook.end(execution)
         if execution.has_context:
             execution.context.clean()
         if ended is None:
@@ -314,6 +318,7 @@ class Worker:
         clean = self._finisher.close(0.5) and clean
         self._processes.close()
         self._heart.close(0.5)
+        self._logbook.close(0.5)
         try:
             if self.id is not None:
                 self.engine.leave(self.id)

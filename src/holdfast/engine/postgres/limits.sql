@@ -108,7 +108,7 @@ UPDATE {schema}.jobs
                                                          JOIN {schema}.limits ON limits.name = keys.name
                                                         WHERE keys.key = new.key COLLATE "C"
                                                         LIMIT 1), new.size)
-                                         FOR UPDATE SKIP LOCKED) AS best))
+                                         FOR NO KEY UPDATE SKIP LOCKED) AS best))
 RETURNING jobs.queue, jobs.limit_key, EXISTS (SELECT 1
                                                 FROM {schema}.keys
                                                 JOIN {schema}.limits ON limits.name = keys.name

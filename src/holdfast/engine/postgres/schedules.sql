@@ -42,8 +42,8 @@ UPDATE {schema}.jobs
                              FROM {schema}.jobs AS held
                             WHERE held.id = ANY(ARRAY(SELECT id FROM new))
                             ORDER BY held.id
-                              FOR UPDATE                                                        --? wait
-                              FOR UPDATE SKIP LOCKED                                            --? skip
+                              FOR NO KEY UPDATE                                                 --? wait
+                              FOR NO KEY UPDATE SKIP LOCKED                                     --? skip
                           ))
 RETURNING jobs.id::text, jobs.status;
 

@@ -1,6 +1,7 @@
 -- The SQL of the PostgreSQL engine. The same names, in the same order, as ../sqlite/statements.sql.
 -- A statement given a batch takes it as one JSON parameter, :batch. {now} is the server's moment of the
--- statement. Written for READ COMMITTED: what decides is locked first, or checked by the UPDATE itself.
+-- statement. Written for READ COMMITTED: what decides is locked first, or checked by the UPDATE itself. Rows of jobs are
+-- locked FOR NO KEY UPDATE: a row of attempts or logs that is written meanwhile, which refers to the job, is in nobody's way.
 
 -- name: insert
 -- Add jobs; one whose id is there, or whose key is live, is left out. A single one comes as plain parameters,
@@ -129,7 +130,7 @@ UPDATE {schema}.jobs
                                          AND (rank, run_at, id) > (wanted.rank, wanted.run_at, wanted.id)
                                        ORDER BY rank, run_at, id
                                        LIMIT :limit::int
-                                         FOR UPDATE SKIP LOCKED) AS taken))
+                                         FOR NO KEY UPDATE SKIP LOCKED) AS taken))
 RETURNING {claimed}, jobs.started_at, jobs.payload::text;
 
 -- name: claim_types
@@ -183,7 +184,7 @@ UPDATE {schema}.jobs
                                          AND (rank, run_at, id) > (wanted.rank, wanted.run_at, wanted.id)
                                        ORDER BY rank, run_at, id
                                        LIMIT shape.size
-                                         FOR UPDATE SKIP LOCKED) AS taken))
+                                         FOR NO KEY UPDATE SKIP LOCKED) AS taken))
 RETURNING {claimed}, jobs.started_at, jobs.payload::text;
 
 -- name: look
@@ -201,7 +202,7 @@ SELECT {claimed}, jobs.payload::text                                            
    AND (:guard::text = '' OR NOT EXISTS (SELECT 1 FROM {schema}.limits WHERE name = 'queue:' || :queue::text)) --? one
  ORDER BY jobs.rank, jobs.run_at, jobs.id                                                               --? one
  LIMIT :limit::int                                                                                      --? one
-   FOR UPDATE OF jobs SKIP LOCKED                                                                       --? one
+   FOR NO KEY UPDATE OF jobs SKIP LOCKED                                                                --? one
 WITH wanted AS MATERIALIZED (                                                                           --? several
     SELECT *                                                                                            --? several
       FROM json_to_recordset(:types::json) AS wanted (type text, "limit" int, rank bigint, run_at timestamptz, id uuid) --? several
@@ -221,7 +222,7 @@ CROSS JOIN LATERAL (SELECT id, rank, run_at                                     
                        AND (rank, run_at, id) > (wanted.rank, wanted.run_at, wanted.id)                 --? several
                      ORDER BY rank, run_at, id                                                          --? several
                      LIMIT wanted."limit"                                                               --? several
-                       FOR UPDATE SKIP LOCKED) AS head                                                  --? several
+                       FOR NO KEY UPDATE SKIP LOCKED) AS head                                           --? several
      ORDER BY head.rank, head.run_at, head.id                                                           --? several
      LIMIT :limit::int                                                                                  --? several
 )                                                                                                       --? several
@@ -243,7 +244,7 @@ SELECT {claimed}, jobs.payload::text
    AND EXISTS (SELECT 1 FROM {schema}.workers WHERE id = :worker::text AND died_at IS NULL)
  ORDER BY jobs.rank, jobs.run_at, jobs.id
  LIMIT :limit::int
-   FOR UPDATE OF jobs SKIP LOCKED;
+   FOR NO KEY UPDATE OF jobs SKIP LOCKED;
 
 -- name: take
 -- Make those jobs running.
@@ -319,8 +320,8 @@ UPDATE {schema}.jobs
                              FROM {schema}.jobs AS held
                             WHERE held.id = ANY(ARRAY(SELECT id FROM new))
                             ORDER BY held.id
-                              FOR UPDATE                                                        --? wait
-                              FOR UPDATE SKIP LOCKED                                            --? skip
+                              FOR NO KEY UPDATE                                                 --? wait
+                              FOR NO KEY UPDATE SKIP LOCKED                                     --? skip
                           ))
 RETURNING jobs.id::text, jobs.status;
 
@@ -365,8 +366,8 @@ UPDATE {schema}.jobs
                              FROM {schema}.jobs AS held
                             WHERE held.id = ANY(ARRAY(SELECT id FROM new))
                             ORDER BY held.id
-                              FOR UPDATE                                                        --? wait
-                              FOR UPDATE SKIP LOCKED                                            --? skip
+                              FOR NO KEY UPDATE                                                 --? wait
+                              FOR NO KEY UPDATE SKIP LOCKED                                     --? skip
                           ))
 RETURNING jobs.id::text, jobs.status;
 
@@ -411,7 +412,7 @@ UPDATE {schema}.jobs
                          AND run_at <= {now}
                        ORDER BY run_at, id
                        LIMIT :limit::int
-                         FOR UPDATE SKIP LOCKED))
+                         FOR NO KEY UPDATE SKIP LOCKED))
 RETURNING queue;
 
 -- name: next_due
@@ -453,7 +454,7 @@ UPDATE {schema}.jobs
                         FROM json_to_recordset(:batch::json) AS dead (id text)
                         JOIN {schema}.jobs AS held ON held.worker_id = dead.id
                        WHERE held.status = 'running'
-                         FOR UPDATE OF held SKIP LOCKED));
+                         FOR NO KEY UPDATE OF held SKIP LOCKED));
 
 -- name: rescue
 -- Give back what dead workers held; the attempt is given back too.
@@ -477,7 +478,7 @@ UPDATE {schema}.jobs
                        WHERE dead.died_at IS NOT NULL
                          AND held.status = 'running'
                        LIMIT :limit::int
-                         FOR UPDATE OF held SKIP LOCKED))
+                         FOR NO KEY UPDATE OF held SKIP LOCKED))
 RETURNING {columns};
 
 -- name: leave
@@ -530,7 +531,7 @@ UPDATE {schema}.jobs
                              FROM {schema}.jobs AS held
                             WHERE held.id = ANY(ARRAY(SELECT wanted.id FROM json_to_recordset(:batch::json) AS wanted (id uuid)))
                             ORDER BY held.id
-                              FOR UPDATE SKIP LOCKED))
+                              FOR NO KEY UPDATE SKIP LOCKED))
 RETURNING jobs.id::text;
 
 -- name: cancel

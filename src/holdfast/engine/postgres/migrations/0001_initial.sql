@@ -106,6 +106,18 @@ CREATE TABLE {schema}.attempts (
     PRIMARY KEY (job_id, claim_no)
 );
 
+-- What handlers wrote with ctx.log.
+CREATE TABLE {schema}.logs (
+    job_id   uuid        NOT NULL REFERENCES {schema}.jobs (id) ON DELETE CASCADE,
+    claim_no bigint      NOT NULL,
+    attempt  integer     NOT NULL,
+    line_no  integer     NOT NULL,
+    at       timestamptz NOT NULL,
+    level    text        NOT NULL,
+    text     text        NOT NULL,
+    PRIMARY KEY (job_id, claim_no, line_no)
+);
+
 -- Jobs that wait for other jobs. Its row is held while somebody draws the consequences of what has ended.
 CREATE TABLE {schema}.workflows (
     id          uuid        NOT NULL PRIMARY KEY,

@@ -108,12 +108,25 @@ CREATE TABLE holdfast_attempts (
     PRIMARY KEY (job_id, claim_no)
 );
 
+-- What handlers wrote with ctx.log.
+CREATE TABLE holdfast_logs (
+    job_id   TEXT    NOT NULL,
+    claim_no INTEGER NOT NULL,
+    attempt  INTEGER NOT NULL,
+    line_no  INTEGER NOT NULL,
+    at       INTEGER NOT NULL,
+    level    TEXT    NOT NULL,
+    text     TEXT    NOT NULL,
+    PRIMARY KEY (job_id, claim_no, line_no)
+);
+
 -- A trigger, not a foreign key: it also fires on connections of the application, where foreign keys are off by default.
 CREATE TRIGGER holdfast_jobs_gone AFTER DELETE ON holdfast_jobs
 BEGIN
     DELETE FROM holdfast_payloads WHERE job_id = OLD.id;
     DELETE FROM holdfast_results WHERE job_id = OLD.id;
     DELETE FROM holdfast_attempts WHERE job_id = OLD.id;
+    DELETE FROM holdfast_logs WHERE job_id = OLD.id;
     DELETE FROM holdfast_edges WHERE child_id = OLD.id;
 END;
 

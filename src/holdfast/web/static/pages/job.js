@@ -10,6 +10,7 @@ import { actionsOf, duplicate, snippets } from '../actions.js';
 import { duration, secondsBetween, plural } from '../format.js';
 import { Button, CopyButton, EmptyState, ErrorState, Loaded, Panel, Skeleton, copyText } from '../components/basics.js';
 import { JsonTree } from '../components/JsonTree.js';
+import { Logs } from '../components/Logs.js';
 import { Menu } from '../components/Menu.js';
 import { Progress } from '../components/Progress.js';
 import { FINISHED, StatusBadge } from '../components/Status.js';
@@ -39,6 +40,7 @@ export default function JobPage({ id }) {
       <${State} job=${job.data} path=${path} />
       ${job.data.error && job.data.status !== 'completed' && html`<div class="notice notice-bad"><${Icon} name="warning" /><div><strong>${job.data.status === 'retrying' ? 'The last attempt failed' : 'Error'}</strong><p class="mono"><${Text} value=${job.data.error} /></p></div></div>`}
       <${Bodies} job=${job.data} />
+      <${Logs} job=${job.data} path=${path} />
       <${Panel} title="Attempts" note=${attempts.data && attempts.data.attempts.length ? plural(attempts.data.attempts.length, 'run') : ''} flush><${Loaded} from=${attempts}>${(data) => html`<${Attempts} list=${data.attempts} job=${job.data} />`}<//><//>
     </div><div class="stack"><${Facts} job=${job.data} /><${Parents} job=${job.data} path=${path} /></div></div>`;
 }

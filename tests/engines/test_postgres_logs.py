@@ -1,0 +1,48 @@
+"""Lines of logs refer to their jobs by a foreign key: what its locks must not disturb."""
+
+import threading
+
+import psycopg
+import pytest
+
+from holdfast import outcome
+from holdfast.engine import Report
+from tests.conformance.test_logs import kept, line, places
+from tests.conftest import Database
+from tests.support.jobs import claim, running
+from tests.worker.moments import until
+
+pytestmark = pytest.mark.parametrize("database", ["postgres"], indirect=True)
+
+
+def test_lines_that_wait_to_be_committed_are_in_nobodys_way(database: Database) -> None:
+    """Progress, the finish and the next claim do not take the job for held."""
+    engine = database.engine()
+    job = running(engine)
+    with psycopg.connect(database.url) as connection:
+        connection.execute(
+            f"INSERT INTO {database.schema}.logs VALUES (%s, 1, 1, 1, now(), 'info', 'x')", [job.id]
+        )
+        engine.report([Report(*job.claim, 50.0, "half")])
+        assert engine.get([job.id])[0].progress == 50.0
+        applied = engine.finish([outcome.retry_later(job, "E: no", delay=0.0)])
+        assert list(applied.values()) == [outcome.Applied.APPLIED]
+        engine.promote(10)
+        assert [one.id for one in claim(engine)] == [job.id]
+
+
+def test_a_job_that_is_being_deleted_is_waited_for(database: Database) -> None:
+    """A delete that is not committed yet decides about the lines, and fails no others."""
+    engine = database.engine()
+    job, other = running(engine), running(engine)
+    writer = threading.Thread(target=lambda: engine.log([line(job), line(other)]))
+    with psycopg.connect(database.url) as connection:
+        connection.execute(f"DELETE FROM {database.schema}.jobs WHERE id = %s", [job.id])
+        [(own,)] = connection.execute("SELECT txid_current()::text").fetchall()
+        writer.start()
+        with psycopg.connect(database.url, autocommit=True) as watch:
+            waits = "SELECT 1 FROM pg_locks WHERE NOT granted AND transactionid = %s::xid"
+            until(lambda: watch.execute(waits, [own]).fetchall(), "the writer's wait")
+    writer.join()
+    assert places(engine.logs(other.id)) == ["1.1"]
+    assert kept(engine) == 1
