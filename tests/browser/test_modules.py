@@ -91,7 +91,7 @@ def test_a_page_laid_over_the_rows_keeps_their_place(call):
 def test_a_traceback_is_folded_to_the_application(call):
     trace = (
         "Traceback (most recent call last):\\n"
-        '  File "/usr/lib/python3.12/site-packages/httpx/a.py", line 3, in send\\n    raise X\\n'
+        '  File "/opt/shop/site-packages/httpx/a.py", line 3, in send\\n    raise X\\n'
         '  File "/srv/shop/tasks.py", line 42, in enrich\\n    find()\\n'
         "ValueError: no title"
     )
