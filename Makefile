@@ -69,7 +69,7 @@ prove: $(STAMP) ## Run the long proofs: kills, freezes, restarts (ARGS='kills sq
 bench: $(STAMP) ## Run the benchmarks (ARGS='--help')
 	$(BIN)/python -m bench $(ARGS)
 
-demo: $(STAMP) $(ASSETS) ## Run the demonstration on SQLite, until Ctrl-C
+demo: $(STAMP) $(ASSETS) ## Run the demonstration on SQLite, with its dashboard, until Ctrl-C
 	$(BIN)/holdfast demo $(ARGS)
 
 clean: ## Remove .venv, caches and build results

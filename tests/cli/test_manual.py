@@ -13,7 +13,7 @@ from tests.cli.command import process
 MANUAL = (Path(__file__).resolve().parents[2] / "docs" / "command.md").read_text("utf-8")
 SHOP = re.search(r"^```python\n(# shop.py\n.*?)^```$", MANUAL, re.MULTILINE | re.DOTALL)
 SHELL = re.findall(r"^```sh\n(.*?)^```$", MANUAL, re.MULTILINE | re.DOTALL)
-ENDLESS = ("demo", "worker")
+ENDLESS = ("demo", "dev", "web", "worker")
 
 
 def test_the_commands_run_as_they_are_written(tmp_path: Path):

@@ -220,8 +220,8 @@ def test_what_others_can_reach_with_a_token_and_a_name(small: Path, local: Comma
 
     with Holdfast(local.database.url) as app:
         token, secret = Access(app).create("ann", "viewer")
-        words = ("web", "shopfront:app", "--host", "0.0.0.0", "--port", "0")
-        words = (*words, "--allow-host", "jobs.example.com")
+        words = ["web", "shopfront:app", "--host", "0.0.0.0", "--port", "0"]
+        words += ["--allow-host", "jobs.example.com"]
         with running(small, *words) as web:
             web.wait_for("warning: other machines can reach it, without TLS")
             known = {"Authorization": f"Bearer {secret}", "Host": "jobs.example.com"}
