@@ -16,6 +16,7 @@ from bench import (
     figure_cases,
     history_cases,
     limit_cases,
+    live_cases,
     postgres_cases,
     sqlite_cases,
     worker_cases,
@@ -71,6 +72,7 @@ def measure(
             *figure_cases.of_figures(),
             *history_cases.of_history(),
             *event_cases.of_events(),
+            *live_cases.of_live(),
             *sqlite_cases.only_sqlite(),
             *worker_cases.of_workers(),
         ]
@@ -82,6 +84,7 @@ def measure(
             *figure_cases.of_figures(),
             *history_cases.of_history(),
             *event_cases.of_events(),
+            *live_cases.of_live(),
             *postgres_cases.only_postgres(),
             *worker_cases.of_workers(),
         ]

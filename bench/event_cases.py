@@ -26,7 +26,7 @@ def of_events() -> list[Case[Place]]:
 def nobody(place: Place, pace: Pace) -> list[Row]:
     """A worker in this process, which never asks whether somebody follows, and one that does."""
     with place.ours() as store:
-        app, task = _noop(store)
+        app, task = noop(store)
         title = f"enqueue and drain {JOBS:,}, nobody follows, against no outbox"
         sides = drained(app, task, no_outbox=True), drained(app, task)
         return [compare(title, *sides, pace, at_least(0.97))]
@@ -34,14 +34,14 @@ def nobody(place: Place, pace: Pace) -> list[Row]:
 
 def somebody(place: Place, pace: Pace) -> list[Row]:
     with place.ours() as store, place.ours() as followed:
-        app, task = _noop(store)
-        other, its = _noop(followed)
+        app, task = noop(store)
+        other, its = noop(followed)
         title = f"enqueue and drain {JOBS:,}, one follows, against nobody"
         with following(other):
             return [compare(title, drained(app, task), drained(other, its), pace)]
 
 
-def _noop(store: Any) -> tuple[Holdfast, Task[..., Any]]:
+def noop(store: Any) -> tuple[Holdfast, Task[..., Any]]:
     assert isinstance(store, Ours)
 
     @store.app.task(name="noop")
@@ -70,7 +70,9 @@ def following(app: Holdfast) -> Iterator[None]:
         events.close()
 
 
-def drained(app: Holdfast, task: Task[..., Any], *, no_outbox: bool = False) -> Slice:
+def drained(
+    app: Holdfast, task: Task[..., Any], *, no_outbox: bool = False, jobs: int = JOBS
+) -> Slice:
     def run(_: float) -> float:
         with ExitStack() as stack:
             if no_outbox:
@@ -80,7 +82,7 @@ def drained(app: Holdfast, task: Task[..., Any], *, no_outbox: bool = False) -> 
                 stack.enter_context(patch.object(BaseEngine, "is_followed", lambda self: False))
             app.queues.pause("default")
             begin = time.perf_counter()
-            task.enqueue_many([{}] * JOBS)
+            task.enqueue_many([{}] * jobs)
             enqueued = time.perf_counter() - begin
             worker = stack.enter_context(app.worker())
             while worker.id is None:
@@ -88,7 +90,7 @@ def drained(app: Holdfast, task: Task[..., Any], *, no_outbox: bool = False) -> 
             begin = time.perf_counter()
             app.queues.resume("default")
             worker.join()
-            return JOBS / (enqueued + time.perf_counter() - begin)
+            return jobs / (enqueued + time.perf_counter() - begin)
 
     return run
 
