@@ -18,6 +18,7 @@ from bench import (
     limit_cases,
     postgres_cases,
     sqlite_cases,
+    web_cases,
     worker_cases,
 )
 from bench.cases import Case
@@ -70,6 +71,7 @@ def measure(
             *limit_cases.of_limits(),
             *figure_cases.of_figures(),
             *history_cases.of_history(),
+            *web_cases.of_web(),
             *event_cases.of_events(),
             *sqlite_cases.only_sqlite(),
             *worker_cases.of_workers(),
@@ -81,6 +83,7 @@ def measure(
             *limit_cases.of_limits(),
             *figure_cases.of_figures(),
             *history_cases.of_history(),
+            *web_cases.of_web(),
             *event_cases.of_events(),
             *postgres_cases.only_postgres(),
             *worker_cases.of_workers(),

@@ -15,6 +15,7 @@ from holdfast.job import Status
 from holdfast.web import operations
 from tests.support.jobs import in_status
 from tests.support.web import Caller, problem
+from tests.web.conftest import run_all
 from tests.worker.moments import until
 
 
@@ -130,6 +131,24 @@ def test_one_that_fails_says_so(app: Holdfast, admin: Caller, monkeypatch: pytes
     told = over(admin, admin.post("/bulk", {"action": "cancel", "filter": {}}))
     assert told["state"] == "failed"
     assert "secret" not in told["error"]
+
+
+def test_an_error_group(app: Holdfast, admin: Caller):
+    failed = [app.tasks["fail"].enqueue(reason="same") for _ in range(3)]
+    other = app.tasks["refuse"].enqueue()
+    run_all(app, *failed, other)
+    groups = admin.get("/errors").json()
+    assert groups["complete"] is True
+    group = next(one for one in groups["groups"] if one["types"] == ["fail"])
+    assert (group["exception"], group["count"]) == ("RuntimeError", 3)
+    assert set(group["sample_ids"]) == {job.id for job in failed}
+    assert group["statuses"]["failed"] == 3
+    body = {"action": "retry", "filter": {"error_group": group["id"]}}
+    assert admin.post("/bulk", {**body, "dry_run": True}).json()["matched"] == 3
+    assert over(admin, admin.post("/bulk", body))["changed"] == 3
+    assert app.jobs.get(other.id).status == "failed"
+    assert admin.get("/errors", type="refuse").json()["groups"][0]["types"] == ["refuse"]
+    assert admin.get("/errors", status="retrying").json()["groups"] == []
 
 
 # files
