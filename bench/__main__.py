@@ -19,6 +19,7 @@ from bench import (
     live_cases,
     postgres_cases,
     sqlite_cases,
+    web_cases,
     worker_cases,
 )
 from bench.cases import Case
@@ -71,6 +72,7 @@ def measure(
             *limit_cases.of_limits(),
             *figure_cases.of_figures(),
             *history_cases.of_history(),
+            *web_cases.of_web(),
             *event_cases.of_events(),
             *live_cases.of_live(),
             *sqlite_cases.only_sqlite(),
@@ -83,6 +85,7 @@ def measure(
             *limit_cases.of_limits(),
             *figure_cases.of_figures(),
             *history_cases.of_history(),
+            *web_cases.of_web(),
             *event_cases.of_events(),
             *live_cases.of_live(),
             *postgres_cases.only_postgres(),

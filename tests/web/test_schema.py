@@ -13,7 +13,7 @@ from tests.support.web import API, Site
 from tests.web.conftest import Gate
 
 LEAST = 2_500  # cases on each engine
-EXAMPLES = 30
+EXAMPLES = 25
 CHECKS = (
     "not_a_server_error",
     "status_code_conformance",

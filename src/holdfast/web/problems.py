@@ -89,12 +89,11 @@ def status_of(error: HoldfastError) -> int:
 
 
 def install(server: FastAPI) -> None:
-    """Every error of every route is a problem."""
+    """Every error of every route is a problem. What nobody expected: see the shield."""
     server.add_exception_handler(Refusal, _refused)
     server.add_exception_handler(HoldfastError, _ours)
     server.add_exception_handler(RequestValidationError, _invalid)
     server.add_exception_handler(HTTPException, _http)
-    server.add_exception_handler(Exception, _unexpected)
 
 
 async def _refused(request: Request, error: Any) -> Response:
@@ -129,15 +128,16 @@ async def _invalid(request: Request, error: Any) -> Response:
 
 async def _http(request: Request, error: Any) -> Response:
     detail = {
+        400: "the body cannot be read: send JSON in UTF-8 that is not nested by the thousand",
         404: f"there is nothing at {_plain(request.url.path)}",
         405: f"{request.method} is not what can be done here",
     }.get(error.status_code, str(error.detail))
     return problem(error.status_code, detail, headers=error.headers)
 
 
-async def _unexpected(request: Request, error: Exception) -> Response:
+def unexpected(method: str, path: str, error: Exception) -> Response:
     """The reason is in the log, not in the answer."""
-    logger.error("%s %s failed", request.method, request.url.path, exc_info=error)
+    logger.error("%s %s failed", method, path, exc_info=error)
     return problem(500, "something unexpected went wrong; the server's log has the reason")
 
 

@@ -7,11 +7,12 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from starlette.datastructures import Headers, MutableHeaders
+from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from holdfast.web.links import has_link
 from holdfast.web.options import WebOptions
-from holdfast.web.problems import problem
+from holdfast.web.problems import problem, unexpected
 
 LARGEST = 2 * 1024 * 1024  # bytes of a body: a payload of the largest size, and what is around it
 SAFE = frozenset({"GET", "HEAD", "OPTIONS"})
@@ -41,8 +42,12 @@ HEADERS: Mapping[str, str] = {
 }
 
 
-class TooLarge(Exception):
-    """A body that goes on although its length was said to be less, or not said."""
+class TooLarge(HTTPException):
+    """A body that goes on although its length was said to be less, or not said. Of this kind, since
+    FastAPI takes any other exception for a mistake in the body."""
+
+    def __init__(self) -> None:
+        super().__init__(413, _too_large())
 
 
 class Shield:
@@ -87,9 +92,10 @@ class Shield:
 
         try:
             await self._inner(scope, bounded, answer)
-        except TooLarge:
-            if not answer.begun:
-                await problem(413, _too_large())(scope, receive, answer)
+        except Exception as error:  # here, so that this answer too has its headers
+            if answer.begun:
+                raise
+            await unexpected(scope["method"], scope["path"], error)(scope, receive, answer)
 
     def _refusal(self, scope: Scope, headers: Headers) -> tuple[int, str] | None:
         host = headers.get("host", "")

@@ -17,7 +17,8 @@ from holdfast.filters import make_filter
 from holdfast.job import Job, Status
 from holdfast.query import parse
 from holdfast.web.models import Asked, Moment, Name
-from holdfast.web.permissions import Identity
+from holdfast.web.permissions import Identity, Permission
+from holdfast.web.problems import Refusal
 from holdfast.web.redaction import Redaction
 
 PATIENCE = 0.15  # seconds that a page is looked for where a filter matches little
@@ -54,8 +55,9 @@ class JobFilter(Asked):
     until: Moment | None = Field(None, description="Made before")
     q: Annotated[str, Field(max_length=1000, examples=["type:mail status:failed"])] | None = None
 
-    def wanted(self, redact: Redaction) -> dict[str, Any]:
-        """What `make_filter` takes; empty if nothing was given."""
+    def wanted(self, redact: Redaction, me: Identity) -> dict[str, Any]:
+        """What `make_filter` takes; empty if nothing was given. Nobody searches in what they may not
+        see: what is found would tell."""
         given: dict[str, Any] = {
             "status": [one.value for one in self.status] or None,
             "prefix": self.type,
@@ -68,6 +70,10 @@ class JobFilter(Asked):
         }
         found = {name: value for name, value in given.items() if value is not None}
         asked = parse(self.q) if self.q else {}
+        if "payload" in asked and not me.may(Permission.JOBS_PAYLOAD):
+            raise Refusal(
+                403, f"{me.who} ({me.role}) may not search payloads: it needs jobs.payload"
+            )
         if any(redact.of_path(path.split(".")) for path in asked.get("payload", {})):
             raise InvalidInput("q: this part of the payload is redacted: it cannot be searched for")
         return _both(found, asked)

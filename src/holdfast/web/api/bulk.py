@@ -17,7 +17,7 @@ from holdfast.web.api.asking import Id, JobFilter, Me, Web, walk
 from holdfast.web.models import Asked, Matched
 from holdfast.web.models import Operation as OperationModel
 from holdfast.web.operations import Operation, Told
-from holdfast.web.permissions import Permission
+from holdfast.web.permissions import Identity, Permission
 from holdfast.web.problems import Refusal
 from holdfast.web.replies import Json
 from holdfast.web.routing import Routes
@@ -55,7 +55,7 @@ def bulk(web: Web, me: Me, wanted: Bulk, request: Request) -> Json:
         raise InvalidInput("give ids or a filter, one of them")
     if wanted.action == "delete" and not me.may(Permission.JOBS_DELETE):
         raise Refusal(403, f"{me.who} ({me.role}) may not delete: it needs jobs.delete")
-    number, capped = _matched(web, wanted)
+    number, capped = _matched(web, me, wanted)
     if wanted.dry_run:
         return Json({"matched": number, "capped": capped})
     request.state.audit = wanted.model_dump(mode="json", exclude_none=True, exclude={"ids"}) | {
@@ -63,7 +63,7 @@ def bulk(web: Web, me: Me, wanted: Bulk, request: Request) -> Json:
         "matched": number,
     }
     operation = Operation(wanted.action, None if capped else number)
-    web.operations.start(operation, lambda tell: _work(web, wanted, tell))
+    web.operations.start(operation, lambda tell: _work(web, me, wanted, tell))
     return Json(operation.fields(), status_code=202)
 
 
@@ -88,7 +88,7 @@ def _known(web: Any, id: UUID) -> Operation:
     return operation
 
 
-def _matched(web: Any, wanted: Bulk) -> tuple[int, bool]:
+def _matched(web: Any, me: Identity, wanted: Bulk) -> tuple[int, bool]:
     """How many, and whether there may be more: counted to a bound, for a short time."""
     if wanted.ids is not None:
         return len(set(wanted.ids)), False
@@ -97,16 +97,16 @@ def _matched(web: Any, wanted: Bulk) -> tuple[int, bool]:
         ids = _group(web, wanted, COUNTED)
         return len(ids), len(ids) >= COUNTED
     number, deadline = 0, time.monotonic() + PATIENCE
-    for jobs in walk(web.app, _filter(web, wanted), COUNTED):
+    for jobs in walk(web.app, _filter(web, me, wanted), COUNTED):
         number += len(jobs)
         if time.monotonic() > deadline:
             return number, True
     return number, number >= COUNTED
 
 
-def _filter(web: Any, wanted: Bulk) -> Filter:
+def _filter(web: Any, me: Identity, wanted: Bulk) -> Filter:
     assert wanted.filter is not None  # noqa: S101
-    return make_filter(**wanted.filter.wanted(web.redact))
+    return make_filter(**wanted.filter.wanted(web.redact, me))
 
 
 def _group(web: Any, wanted: Bulk, most: int) -> list[str]:
@@ -128,14 +128,14 @@ def _group(web: Any, wanted: Bulk, most: int) -> list[str]:
     return found[:most]
 
 
-def _work(web: Any, wanted: Bulk, tell: Told) -> Changed:
+def _work(web: Any, me: Identity, wanted: Bulk, tell: Told) -> Changed:
     jobs = web.app.jobs
     if wanted.ids is not None:
         return _one_by_one(jobs, wanted.action, [str(id) for id in wanted.ids], tell)
     assert wanted.filter is not None  # noqa: S101
     if wanted.filter.error_group is not None:
         return _one_by_one(jobs, wanted.action, _group(web, wanted, wanted.limit), tell)
-    given = wanted.filter.wanted(web.redact)
+    given = wanted.filter.wanted(web.redact, me)
     verb = getattr(jobs, f"{wanted.action}_all")
     done: Changed = verb(everything=not given, progress=tell, limit=wanted.limit, **given)
     return done

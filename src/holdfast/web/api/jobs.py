@@ -10,6 +10,7 @@ from fastapi import Query, Request
 from pydantic import Field
 from starlette.responses import StreamingResponse
 
+from holdfast import names
 from holdfast.errors import InvalidInput
 from holdfast.fields import FIELDS, attempt_fields
 from holdfast.filters import make_filter
@@ -39,9 +40,9 @@ _COLUMNS = tuple(name for name in FIELDS if name not in ("payload", "result"))
 
 
 @routes.get("/jobs", may=Permission.JOBS_READ, answer=JobPage)
-def list_jobs(web: Web, query: Annotated[JobQuery, Query()]) -> Json:
+def list_jobs(web: Web, me: Me, query: Annotated[JobQuery, Query()]) -> Json:
     """Jobs that match, the newest first, and how many there are in each status."""
-    page = read_page(web.app, query.wanted(web.redact), query.after, query.limit)
+    page = read_page(web.app, query.wanted(web.redact, me), query.after, query.limit)
     counts = web.app.engine.counts(cap=CAP)
     return Json(
         {
@@ -82,9 +83,12 @@ def _entity(new: NewJob, options: dict[str, Any]) -> dict[str, Any]:
     """By its own name, by two fields, or by two fields of the payload."""
     kind, id = options.pop("entity_type", None), options.pop("entity_id", None)
     if kind is None and id is None and new.entity is None:
-        kind, id = new.payload.get("entity_type"), new.payload.get("entity_id")
-        if not isinstance(kind, str) or type(id) not in (int, str):
+        found = new.payload.get("entity_type"), new.payload.get("entity_id")
+        try:
+            names.entity(found)
+        except InvalidInput:  # these words mean something else to this task
             return {}
+        kind, id = found
     elif new.entity is not None:
         return {"entity": new.entity}
     if kind is None or id is None:
@@ -203,9 +207,9 @@ class ExportQuery(JobFilter):
     answer=None,
     kinds=("application/x-ndjson", "text/csv"),
 )
-def export(web: Web, query: Annotated[ExportQuery, Query()]) -> StreamingResponse:
+def export(web: Web, me: Me, query: Annotated[ExportQuery, Query()]) -> StreamingResponse:
     """All jobs that match, as a file."""
-    filter = make_filter(**query.wanted(web.redact))
+    filter = make_filter(**query.wanted(web.redact, me))
     pages = (map(listed, jobs) for jobs in walk(web.app, filter, query.limit))
     lines = _csv(pages) if query.format == "csv" else _json_lines(pages)
     kind = "text/csv; charset=utf-8" if query.format == "csv" else "application/x-ndjson"
