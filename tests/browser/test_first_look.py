@@ -2,7 +2,7 @@
 
 from playwright.sync_api import Page, expect
 
-from tests.browser.conftest import Site
+from tests.browser.site import Site
 
 
 def test_who_is_not_known_is_asked_for_a_token(context, site: Site):
