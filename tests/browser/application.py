@@ -1,7 +1,8 @@
 """The application behind the browser's tests: jobs of every kind, and some that wait to be let go."""
 
 import threading
-from typing import Any
+from datetime import datetime
+from typing import Any, Literal
 
 from holdfast import Context, Discard, Holdfast
 from tests.conftest import Database
@@ -27,29 +28,37 @@ class Gates:
 GATES = Gates()
 
 
-def make_application(database: Database) -> Holdfast:
-    app = database.app(heartbeat=0.5)
+def make_application(database: Database, **options: Any) -> Holdfast:
+    app = database.app(heartbeat=0.5, **options)
+    _quick(app)
+    _slow(app)
+    _broken(app)
+    app.migrate()
+    return app
 
+
+def _quick(app: Holdfast) -> None:
     @app.task
     def add(a: int, b: int = 2) -> int:
         """Add two numbers."""
         return a + b
 
-    @app.task(queue="media", max_attempts=1)
-    def render(ctx: Context, title: str, gate: str = "render") -> dict[str, Any]:
-        """Goes halfway, waits for its gate, and ends."""
-        ctx.progress(50, f"rendering {title}")
-        if not GATES[gate].wait(60):
-            raise TimeoutError("nobody opened the gate")
-        return {"title": title, "frames": 24}
+    @app.task
+    def echo(value: Any = None) -> Any:
+        """Gives back what it got."""
+        return value
 
-    @app.task(max_attempts=1)
-    def crash(reason: str = "boom") -> None:
-        raise RuntimeError(f"cannot go on: {reason}")
-
-    @app.task(max_attempts=3)
-    def refuse(name: str) -> None:
-        raise Discard(f"no such customer {name!r}")
+    @app.task
+    def order(
+        customer: str,
+        amount: int,
+        express: bool = False,
+        kind: Literal["book", "film"] = "book",
+        due: datetime | None = None,
+        tags: list[str] = [],  # noqa: B006 - only read
+    ) -> str:
+        """Takes an order."""
+        return f"{amount} {kind} for {customer}{', express' if express else ''}"
 
     @app.task(every="1h")
     def tidy() -> str:
@@ -60,6 +69,53 @@ def make_application(database: Database) -> Holdfast:
     def report(year: int) -> int:
         return year
 
-    del add, render, crash, refuse, tidy, report
-    app.migrate()
-    return app
+    del add, echo, order, tidy, report
+
+
+def _slow(app: Holdfast) -> None:
+    @app.task(queue="media", max_attempts=1)
+    def render(ctx: Context, title: str, gate: str = "render") -> dict[str, Any]:
+        """Goes halfway, waits for its gate, and ends."""
+        ctx.progress(50, f"rendering {title}")
+        _wait(ctx, gate)
+        return {"title": title, "frames": 24}
+
+    @app.task(queue="media", max_attempts=1)
+    def climb(ctx: Context, gate: str) -> None:
+        """One step for each gate."""
+        for step in (20, 60):
+            ctx.progress(step, f"at {step}")
+            _wait(ctx, f"{gate}-{step}")
+
+    del render, climb
+
+
+def _wait(ctx: Context, gate: str) -> None:
+    """Until the gate opens, or the job is cancelled."""
+    for _ in range(600):
+        if GATES[gate].wait(0.1) or ctx.cancelled:
+            return
+    raise TimeoutError(f"nobody opened the gate {gate}")
+
+
+def _broken(app: Holdfast) -> None:
+    @app.task(max_attempts=1)
+    def crash(reason: str = "boom") -> None:
+        raise RuntimeError(f"cannot go on: {reason}")
+
+    @app.task(max_attempts=3)
+    def refuse(name: str) -> None:
+        raise Discard(f"no such customer {name!r}")
+
+    @app.task(max_attempts=5)
+    def stumble(reason: str = "later") -> None:
+        raise ConnectionError(f"try again {reason}")
+
+    @app.task(max_attempts=1)
+    def mend(gate: str) -> str:
+        """Fails until its gate is open."""
+        if not GATES[gate].is_set():
+            raise LookupError(f"nothing behind {gate}")
+        return "mended"
+
+    del crash, refuse, stumble, mend

@@ -1,30 +1,24 @@
 """A real browser on a real dashboard: a server, a worker and a database of each engine.
 
 Every page that a test opens is watched: an exception, an error on the console, a report of the content
-security policy or an answer of 5xx fails the test.
+security policy or an answer of 5xx fails the test. The tests of a module share one site of each engine.
 """
 
-import contextlib
-import socket
 import threading
 from collections.abc import Iterator
-from dataclasses import dataclass, field
-from typing import Any
+from uuid import uuid4
 
+import psycopg
 import pytest
-import uvicorn
-from playwright.sync_api import Browser, BrowserContext, Page, Playwright, sync_playwright
+from playwright.sync_api import Browser, BrowserContext, Page, expect, sync_playwright
 
-from holdfast import Holdfast
-from holdfast.access import Access
-from holdfast.web import dashboard
-from tests.browser.application import make_application
+from tests.browser.application import GATES
+from tests.browser.site import WIDE, Site, make_site
 from tests.conftest import Database
+from tests.support import audit
 from tools.browser import REMEDY, find
 
-WIDE = {"width": 1440, "height": 900}
-_QUIET = ("net::ERR_ABORTED", "net::ERR_INCOMPLETE_CHUNKED_ENCODING")  # a stream that a page left
-_REFUSED = "the server responded with a status of 4"  # some tests ask for what they may not have
+expect.set_options(timeout=15_000)
 
 
 @pytest.fixture(scope="session")
@@ -32,70 +26,43 @@ def chromium() -> Iterator[Browser]:
     path = find()
     if path is None:
         pytest.fail(REMEDY)
-    playwright: Playwright
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=path, args=["--no-sandbox"])
         yield browser
         browser.close()
 
 
-@dataclass
-class Site:
-    """A dashboard that is served, and what stands behind it."""
-
-    app: Holdfast
-    url: str
-    token: str
-    access: Access
-    server: Any
-    problems: list[str] = field(default_factory=list)
-
-    def watch(self, page: Page) -> Page:
-        page.on("pageerror", lambda error: self.problems.append(f"exception: {error}"))
-        page.on("console", lambda message: self._heard(message.type, message.text))
-        page.on("response", lambda answer: self._answered(answer.status, answer.url))
-        return page
-
-    def _heard(self, kind: str, text: str) -> None:
-        if kind == "error" and not any(quiet in text for quiet in (*_QUIET, _REFUSED)):
-            self.problems.append(f"console: {text}")
-
-    def _answered(self, status: int, url: str) -> None:
-        if status >= 500 and not url.endswith("/health"):
-            self.problems.append(f"{status}: {url}")
+@pytest.fixture(scope="module", params=["sqlite", "postgres"])
+def database(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Database]:
+    """One for all the tests of a module: a browser's tests begin slowly, and look at their own jobs."""
+    if request.param == "sqlite":
+        folder = tmp_path_factory.mktemp("site")
+        made = Database("sqlite", f"sqlite:///{folder}/jobs.db", "holdfast", [])
+    else:
+        url = request.getfixturevalue("postgres_url")
+        made = Database("postgres", url, f"test_{uuid4().hex[:12]}", [])
+    yield made
+    for opened in made.opened:
+        opened.close()
+    if made.kind == "postgres":
+        with psycopg.connect(made.url, autocommit=True) as connection:
+            connection.execute(f"DROP SCHEMA IF EXISTS {made.schema} CASCADE")
 
 
-@contextlib.contextmanager
-def served(application: Any) -> Iterator[str]:
-    """An ASGI application on a free port of this machine."""
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        listener.listen(128)
-        config = uvicorn.Config(
-            application, log_level="warning", lifespan="off", timeout_graceful_shutdown=2
-        )
-        server = uvicorn.Server(config)
-        thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]})
-        thread.start()
-        try:
-            yield f"http://127.0.0.1:{listener.getsockname()[1]}"
-        finally:
-            application.state.web.close()
-            server.should_exit = True
-            thread.join(10)
-
-
-@pytest.fixture
+@pytest.fixture(scope="module")
 def site(database: Database) -> Iterator[Site]:
-    app = make_application(database)
-    access = Access(app)
-    token = access.first_token()
-    assert token is not None
-    server = dashboard(app, hosts=["127.0.0.1"])
-    with served(server) as url:
-        site = Site(app, url, token, access, server)
+    with make_site(database) as site:
         yield site
-    assert site.problems == []
+
+
+@pytest.fixture(scope="module")
+def live(site: Site) -> Iterator[Site]:
+    """A site with a worker."""
+    with site.app.worker(queues="default=8,media=8", grace=5):
+        yield site
+        GATES.open_all()
 
 
 @pytest.fixture
@@ -104,11 +71,21 @@ def context(chromium: Browser, site: Site) -> Iterator[BrowserContext]:
     context.set_default_timeout(15_000)
     yield context
     context.close()
+    problems, site.problems[:] = list(site.problems), []
+    assert problems == []
 
 
 @pytest.fixture
 def page(context: BrowserContext, site: Site) -> Page:
-    """Logged in, and nowhere yet."""
-    answer = context.request.post(f"{site.url}/api/v1/session", data={"token": site.token})
-    assert answer.ok, answer.text()
-    return site.watch(context.new_page())
+    """Logged in as an administrator, and nowhere yet."""
+    return site.enter(context, site.token)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def nothing_left_behind() -> Iterator[None]:
+    """As in the other tests, but once for a module: its site and its worker serve all of its tests."""
+    yield
+    opened, audit.opened[:] = list(audit.opened), []
+    assert opened == [], f"SQLite files were opened outside SQLite: {opened[:3]}"
+    left = [thread.name for thread in threading.enumerate() if thread.name.startswith("holdfast")]
+    assert left == [], f"threads left running: {left}"

@@ -30,8 +30,9 @@ export default function JobPage({ id }) {
     if (mine.length && job.data) job.set(mine.reduce(touched, job.data));
   }), [job, id]);
   useEffect(() => { if (job.data) document.title = `${job.data.type} · Holdfast`; }, [job.data && job.data.type]);
+  // Also one that is gone since: what can be done with it is then nothing.
+  if (job.error && job.error.status === 404) return html`<h1 class="sr">Job</h1><${EmptyState} icon="search" title="There is no such job"><p><${Text} value=${job.error.detail} /></p><a href=${href('/jobs')}>All jobs</a><//>`;
   if (!job.data) {
-    if (job.error && job.error.status === 404) return html`<h1 class="sr">Job</h1><${EmptyState} icon="search" title="There is no such job"><p><${Text} value=${job.error.detail} /></p><a href=${href('/jobs')}>All jobs</a><//>`;
     return html`<h1 class="sr">Job</h1>${job.error ? html`<${ErrorState} error=${job.error} retry=${job.reload} />` : html`<${Panel}><${Skeleton} lines=${10} /><//>`}`;
   }
   return html`<${Head} job=${job.data} resource=${job} />

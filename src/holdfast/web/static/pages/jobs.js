@@ -95,9 +95,11 @@ function StatusTabs({ list, filter }) {
   const { stats, cap } = list.answer || {};
   const chosen = filter.status.length === 1 ? filter.status[0] : filter.status.length ? 'several' : 'all';
   const to = (status) => { const query = search({ ...filter, q: status.length ? filter.q.replace(STATED, ' ').trim() : filter.q, status }); return href(`/jobs${query ? `?${query}` : ''}`); };
+  // The counts are of all jobs; beside another filter they would say what is not shown.
+  const counted = stats && isCounted(filter);
   const tabs = [{ value: 'all', label: 'All', to: to([]) }, ...STATUSES.map((status) => ({
     value: status, label: status[0].toUpperCase() + status.slice(1), to: to([status]),
-    tone: stats && stats[status] ? status : undefined, count: stats ? cappedShort(stats[status], cap) : '·',
+    tone: counted && stats[status] ? status : undefined, count: counted ? cappedShort(stats[status], cap) : undefined,
   }))];
   return html`<${LinkTabs} label="Status" value=${chosen} tabs=${tabs} />`;
 }
@@ -136,6 +138,9 @@ function Bar({ list, picked, all, setAll, setPicked, clear, run }) {
 }
 
 /** The counts are those of all jobs: under a search nobody has counted. */
+/** Whether the counts by status say how many match: only where nothing else is asked for. */
+const isCounted = (filter) => Object.keys(bodyOf(filter)).every((name) => name === 'status');
+
 function totalOf(list) {
   const { stats } = list.answer;
   if (Object.entries(list.params).some(([name, value]) => name !== 'status' && value)) return null;

@@ -108,7 +108,7 @@ function Attention({ report }) {
 function Queues({ queues }) {
   return html`<${Table} label="Queues" rows=${queues} rowKey=${(row) => row.name} empty=${html`<${EmptyState} title="No queue yet"><p>The first job makes the first queue.</p><//>`} columns=${[
     { name: 'name', label: 'Queue', cell: (row) => html`<a href=${href(`/jobs?q=${encodeURIComponent(`queue:${row.name}`)}`)}><${Text} value=${row.name} /></a>${row.paused_at && html` <span class="chip warn">paused</span>`}` },
-    { name: 'series', label: 'Last hour', cell: (row) => html`<${Sparkline} values=${(row.series || []).map((point) => point.completed + point.failed)} label=${`${count(row.figures.finished)} finished`} />` },
+    { name: 'series', label: 'Last hour', cell: (row) => html`<${Sparkline} values=${(row.series || []).map((point) => point.completed + point.failed)} label=${`${count(row.figures ? row.figures.finished : 0)} finished`} />` },
     { name: 'pending', label: 'Waiting', align: 'end', cell: (row) => capped(row.pending, row.cap) },
     { name: 'running', label: 'Running', align: 'end', cell: (row) => count(row.running) },
     { name: 'oldest', label: 'Oldest', align: 'end', cell: (row) => (row.oldest === null ? html`<span class="faint">–</span>` : html`<span class=${row.oldest > 300 ? 'warn' : ''}>${duration(row.oldest)}</span>`) },

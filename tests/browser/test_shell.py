@@ -1,0 +1,171 @@
+"""What is around the pages: the way in and out, the palette, keys, the theme, and who may see what."""
+
+import pytest
+from playwright.sync_api import Browser, Page, expect
+from starlette.applications import Starlette
+from starlette.routing import Mount
+
+from holdfast.web import dashboard
+from tests.browser.site import WIDE, Site, finish, row, served, settled, show, until
+
+ACTIONS = ("New job", "Retry", "Cancel", "Delete", "Run now", "Retry all", "Delete all", "Pause")
+
+
+def test_who_is_not_known_is_asked_for_a_token(context, site: Site):
+    page = site.watch(context.new_page())
+    page.goto("/jobs?status=failed")
+    page.get_by_label("token").fill("hf_" + "x" * 43)
+    page.get_by_role("button", name="Log in").click()
+    expect(page.get_by_role("alert")).to_be_visible()
+    page.get_by_label("token").fill(site.token)
+    page.get_by_role("button", name="Log in").click()
+    expect(page.get_by_role("heading", name="Jobs", exact=True)).to_be_visible()
+    expect(page).to_have_url(f"{site.url}/jobs?status=failed")
+    page.get_by_role("button", name="Log out").click()
+    expect(page.get_by_label("token")).to_be_visible()
+    page.goto("/jobs")
+    expect(page.get_by_label("token")).to_be_visible()
+
+
+def test_a_token_that_is_revoked_ends_the_session(context, site: Site):
+    info, secret = site.access.create("for a while", "viewer")
+    page = site.enter(context, secret)
+    show(page, "/jobs")
+    site.access.revoke(info.id)
+    page.get_by_role("link", name="Overview", exact=True).click()
+    expect(page.get_by_label("token")).to_be_visible()
+
+
+def test_the_palette_finds_pages_tasks_and_jobs(page: Page, live: Site):
+    job = live.app.enqueue("add", {"a": 1})
+    finish(live, job)
+    show(page, "/")
+    page.keyboard.press("Control+k")
+    box = page.get_by_role("combobox", name="Command")
+    expect(box).to_be_focused()
+    page.keyboard.type("errors")
+    page.keyboard.press("Enter")
+    expect(page.get_by_role("heading", name="Errors", exact=True)).to_be_visible()
+    page.keyboard.press("Control+k")
+    page.keyboard.type("jobs of add")
+    expect(page.get_by_role("option", name="Jobs of add")).to_be_visible()
+    page.keyboard.press("Enter")
+    expect(page).to_have_url(f"{live.url}/jobs?q=type%3Aadd")
+    page.keyboard.press("Control+k")
+    page.keyboard.type(job.id)
+    page.keyboard.press("Enter")
+    expect(page).to_have_url(f"{live.url}/jobs/{job.id}")
+    page.keyboard.press("Control+k")
+    expect(box).to_be_focused()
+    page.keyboard.press("Escape")
+    expect(box).to_have_count(0)
+
+
+def test_keys_lead_everywhere_and_are_listed(page: Page, site: Site):
+    show(page, "/")
+    page.keyboard.press("?")
+    dialog = page.get_by_role("dialog", name="Keyboard shortcuts")
+    expect(dialog).to_contain_text("New job")
+    expect(dialog).to_contain_text("Errors")
+    page.keyboard.press("Escape")
+    expect(dialog).to_have_count(0)
+    for key, heading in (("j", "Jobs"), ("e", "Errors"), ("o", "Overview")):
+        page.keyboard.press("g")
+        page.keyboard.press(key)
+        expect(page.get_by_role("heading", name=heading, exact=True, level=1)).to_be_visible()
+
+
+def test_the_theme_is_chosen_and_kept(page: Page, site: Site):
+    show(page, "/")
+    ground = "getComputedStyle(document.body).backgroundColor"
+    button = page.get_by_role("button", name="Theme:")
+    button.click()
+    expect(page.get_by_role("button", name="Theme: light")).to_be_visible()
+    light = page.evaluate(ground)
+    button.click()
+    expect(page.get_by_role("button", name="Theme: dark")).to_be_visible()
+    dark = page.evaluate(ground)
+    assert light != dark
+    page.reload()
+    settled(page)
+    assert page.evaluate(ground) == dark
+    expect(page.get_by_role("button", name="Theme: dark")).to_be_visible()
+
+
+def test_an_address_that_names_nothing_says_so(page: Page, site: Site):
+    show(page, "/nowhere/at/all")
+    expect(page.get_by_text("There is no such page")).to_be_visible()
+    show(page, "/jobs/01a1e404-0000-7000-8000-000000000000")
+    expect(page.get_by_text("There is no such job")).to_be_visible()
+
+
+@pytest.fixture
+def failed(live: Site) -> str:
+    job = live.app.enqueue("crash", {"reason": "seen by all"})
+    finish(live, job)
+    return job.id
+
+
+def test_a_viewer_sees_no_action(context, live: Site, failed: str):
+    _, secret = live.access.create("looks", "viewer")
+    page = live.enter(context, secret)
+    sees_all_and_does_nothing(page, failed)
+    expect(page.get_by_text("viewer")).to_be_visible()
+    page.keyboard.press("n")
+    page.keyboard.press("?")
+    expect(page.get_by_role("dialog")).to_have_count(1)
+
+
+def test_read_only_takes_actions_from_everybody(chromium: Browser, live: Site, failed: str):
+    server = dashboard(live.app, hosts=["127.0.0.1"], read_only=True)
+    with served(server, server.state.web.close) as url:
+        context = chromium.new_context(base_url=url, viewport=WIDE)  # type: ignore[arg-type]
+        page = live.enter(context, live.token, url)
+        sees_all_and_does_nothing(page, failed)
+        expect(page.get_by_text("read only")).to_be_visible()
+        context.close()
+
+
+def sees_all_and_does_nothing(page: Page, failed: str) -> None:
+    for path in ("/", "/jobs", "/errors", f"/jobs/{failed}"):
+        show(page, path)
+        for name in ACTIONS:
+            expect(page.get_by_role("button", name=name, exact=True)).to_have_count(0)
+    expect(page.locator(".attempt")).to_contain_text("seen by all")
+    page.get_by_role("button", name="More").click()
+    for name in ("Edit", "Duplicate with changes", "Delete"):
+        expect(page.get_by_role("menuitem", name=name)).to_have_count(0)
+    page.keyboard.press("Escape")
+    show(page, "/jobs")
+    row(page, failed).get_by_role("checkbox").check()
+    for name in ("Retry", "Cancel", "Delete"):
+        expect(page.get_by_role("button", name=name, exact=True)).to_have_count(0)
+
+
+def test_it_works_inside_another_application(chromium: Browser, live: Site, failed: str):
+    """Mounted below a path of another server: pages, links, requests and the stream stay below it."""
+    inner = dashboard(live.app, hosts=["127.0.0.1"])
+    outer = Starlette(routes=[Mount("/tools/jobs", app=inner)])
+    with served(outer, inner.state.web.close) as url:
+        base = f"{url}/tools/jobs"
+        context = chromium.new_context(base_url=base, viewport=WIDE)  # type: ignore[arg-type]
+        page = live.watch(context.new_page())
+        strangers: list[str] = []
+        page.on(
+            "request",
+            lambda one: None if one.url.startswith(base) else strangers.append(one.url),
+        )
+        page.goto(base + "/")
+        page.get_by_label("token").fill(live.token)
+        page.get_by_role("button", name="Log in").click()
+        expect(page.get_by_role("heading", name="Overview")).to_be_visible()
+        page.get_by_role("link", name="Jobs", exact=True).click()
+        expect(page).to_have_url(f"{base}/jobs")
+        row(page, failed).locator("a[data-row]").click()
+        expect(page).to_have_url(f"{base}/jobs/{failed}")
+        expect(page.locator(".attempt")).to_contain_text("seen by all")
+        page.reload()
+        expect(page.locator(".attempt")).to_contain_text("seen by all")
+        until(page, "window.holdfastIdle")
+        assert strangers == []
+        context.close()
