@@ -21,6 +21,7 @@ from holdfast.engine.values import (
     Held,
     Lease,
     LimitInfo,
+    Measures,
     Page,
     Parent,
     Promoted,
@@ -51,6 +52,7 @@ __all__ = [
     "Inspector",
     "Lease",
     "LimitInfo",
+    "Measures",
     "Page",
     "Parent",
     "Promoted",
@@ -187,6 +189,9 @@ class Engine(Inspector, Protocol):
     def diagnose(self) -> list[Finding]:
         """How this database is set up, for an operator: what is well and what is not, with remedies.
         Changes nothing, and tells of a database that cannot be reached instead of raising."""
+
+    def measure(self) -> Measures:
+        """How large it is, as far as that costs little to know, and which migrations it has had."""
 
     def open(self) -> None:
         """Connect and check the tables, which the first verb would do. Idempotent."""

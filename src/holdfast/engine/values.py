@@ -183,6 +183,23 @@ class Finding(NamedTuple):
     text: str  #: what it is, and what to do about it
 
 
+class Sizes(NamedTuple):
+    """Bytes. What an engine cannot tell cheaply is None or empty."""
+
+    database: int
+    log: int | None  #: what is not yet part of the database's file
+    free: int | None  #: inside the file, for what is to come
+    tables: dict[str, int]  #: with their indexes
+
+
+class Measures(NamedTuple):
+    """How large the database is, and which tables it has."""
+
+    version: str  #: of the server, or of the library
+    sizes: Sizes
+    migrations: list[tuple[str, datetime]]  #: by name, with the time of each
+
+
 class Parent(NamedTuple):
     """A job that another waits for, or waited for."""
 

@@ -123,8 +123,12 @@ class Task(BaseModel):
     figures: Figures
 
 
+class ListedTask(Task):
+    lately: list[int] = Field(description="Finished in each minute of the last hour; or empty")
+
+
 class Tasks(BaseModel):
-    tasks: list[Task]
+    tasks: list[ListedTask]
 
 
 class Bar(BaseModel):
@@ -217,12 +221,32 @@ class Finding(BaseModel):
     text: str
 
 
+class Sizes(BaseModel):
+    database: int
+    log: int | None
+    free: int | None
+    tables: dict[str, int]
+
+
+class Migration(BaseModel):
+    name: str
+    applied_at: datetime
+
+
+class Schema(BaseModel):
+    version: int
+    migrations: list[Migration]
+
+
 class System(BaseModel):
     engine: str
     database: str
+    server_version: str
     version: str
     python: str
     findings: list[Finding]
+    sizes: Sizes = Field(description="Bytes")
+    schema_: Annotated[Schema, Field(alias="schema")]
     retention: dict[str, float]
     settings: dict[str, Any]
 

@@ -16,7 +16,7 @@ from holdfast.engine.postgres.connection import Connection, translate
 from holdfast.engine.postgres.connections import MOST
 from holdfast.engine.script import T
 from holdfast.engine.statements import Command
-from holdfast.engine.values import Finding
+from holdfast.engine.values import Finding, Measures, Sizes
 from holdfast.errors import HoldfastError
 
 PACKAGE = "holdfast.engine.postgres"
@@ -72,6 +72,27 @@ class Examined(BaseEngine):
             return
         yield Finding("ok", "schema", f"{self.schema!r}: the tables are those of this release")
         yield from _rights(connection, f"{self.schema}.jobs")
+
+    def measure(self) -> Measures:
+        def work(connection: Connection) -> Measures:
+            tables = connection.execute(
+                "SELECT relname, pg_total_relation_size(oid) FROM pg_class"
+                " WHERE relnamespace = to_regnamespace(%s) AND relkind = 'r'",
+                [self.schema],
+            ).fetchall()
+            rows = connection.execute(
+                f"SELECT number, title, applied_at FROM {self.schema}.migrations"  # noqa: S608
+                " ORDER BY number"
+            ).fetchall()
+            whole = _ask(connection, "SELECT pg_database_size(current_database())")
+            version = _ask(connection, "SHOW server_version")
+            return Measures(
+                f"PostgreSQL {version}",
+                Sizes(whole, None, None, dict(tables)),
+                [(f"{row[0]:04d}_{row[1]}", row[2].astimezone(UTC)) for row in rows],
+            )
+
+        return self._on_connection(work)
 
     def backlog(self, *, limit: int = 1000) -> list[tuple[str, str, datetime]]:
         def work(connection: Connection) -> list[tuple[Any, ...]]:

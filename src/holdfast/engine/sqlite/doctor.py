@@ -21,7 +21,7 @@ from holdfast.engine.base import BaseEngine
 from holdfast.engine.sqlite.connection import JOURNAL_LIMIT, LOWEST_VERSION, translate
 from holdfast.engine.sqlite.filesystem import filesystem_of, refuse_network
 from holdfast.engine.statements import Command
-from holdfast.engine.values import Finding
+from holdfast.engine.values import Finding, Measures, Sizes
 from holdfast.errors import HoldfastError, UnsafeFilesystem
 
 PACKAGE = "holdfast.engine.sqlite"
@@ -89,6 +89,24 @@ class Examined(BaseEngine):
             yield Finding("fail", "schema", f"missing: {names}; run 'holdfast migrate'")
         else:
             yield Finding("ok", "schema", "the tables are those of this release")
+
+    def measure(self) -> Measures:
+        self.open()
+        try:
+            with closing(self._connect()) as opened:
+                pages, free, size = (
+                    opened.execute(f"PRAGMA {name}").fetchone()[0]
+                    for name in ("page_count", "freelist_count", "page_size")
+                )
+                rows = opened.execute(
+                    "SELECT number, title, applied_at FROM holdfast_migrations ORDER BY number"
+                ).fetchall()
+        except sqlite3.Error as problem:
+            raise translate(problem, self.path) from problem
+        # The sizes of tables are told by a walk through every page only: not for a page that refreshes.
+        sizes = Sizes(pages * size, _log_size(self.path), free * size, {})
+        names = [(f"{row[0]:04d}_{row[1]}", self.dialect.moment(row[2])) for row in rows]
+        return Measures(f"SQLite {sqlite3.sqlite_version}", sizes, names)
 
     def backlog(self, *, limit: int = 1000) -> list[tuple[str, str, datetime]]:
         def ask(command: Command, params: Mapping[str, Any]) -> tuple[Any, ...] | None:
@@ -185,8 +203,7 @@ def _file(path: Path) -> Iterator[Finding]:
         )
     else:
         yield Finding("ok", "file", text)
-    log = path.with_name(path.name + "-wal")
-    size = log.stat().st_size if log.exists() else 0
+    size = _log_size(path)
     if size > 4 * JOURNAL_LIMIT:
         yield Finding(
             "warn",
@@ -194,3 +211,8 @@ def _file(path: Path) -> Iterator[Finding]:
             f"the -wal file has {size / MIB:,.0f} MiB: some connection keeps a read transaction open, "
             "so that it cannot be emptied; end it",
         )
+
+
+def _log_size(path: Path) -> int:
+    log = path.with_name(path.name + "-wal")
+    return log.stat().st_size if log.exists() else 0

@@ -27,14 +27,22 @@ probes = Routes("probes")
 def system(web: Web) -> Json:
     """The database, how it is set up, and what is set."""
     app = web.app
-    settings = app.settings
+    settings, measures = app.settings, app.engine.measure()
     return Json(
         {
             "engine": "sqlite" if app.url.startswith("sqlite") else "postgres",
             "database": without_password(app.url),
+            "server_version": measures.version,
             "version": web.version,
             "python": platform.python_version(),
             "findings": [finding._asdict() for finding in app.engine.diagnose()],
+            "sizes": measures.sizes._asdict(),
+            "schema": {
+                "version": len(measures.migrations),
+                "migrations": [
+                    {"name": name, "applied_at": as_json(at)} for name, at in measures.migrations
+                ],
+            },
             "retention": {status.value: settings.retention[status] for status in sorted(FINISHED)},
             "settings": {
                 "max_attempts": settings.max_attempts,

@@ -7,7 +7,7 @@ from typing import Any
 from holdfast.engine import LimitInfo
 from holdfast.errors import UnknownTask
 from holdfast.fleet import WorkerView, read_workers
-from holdfast.metrics import FIRST, GROWTH, Figures, Histogram, since, whole_series
+from holdfast.metrics import FIRST, GROWTH, Figures, Histogram, Point, since, whole_series
 from holdfast.recurrence import in_words
 from holdfast.stats import CAP, Stats
 from holdfast.task import Task
@@ -19,6 +19,8 @@ from holdfast.web.replies import Json
 from holdfast.web.routing import Routes
 
 routes = Routes("tasks")
+_LATELY = 3600  # seconds of which the list tells each minute
+_MOST = 100  # tasks that get a line of their own figures
 
 
 @routes.get("/tasks", may=Permission.JOBS_READ, answer=Tasks)
@@ -27,7 +29,15 @@ def list_tasks(web: Web, window: Window = "1h") -> Json:
     stats = web.app.stats(window=window)
     workers = [worker for worker in read_workers(web.app.engine) if worker.alive]
     limits = {limit.name: limit for limit in web.app.engine.limits(cap=CAP)}
-    found = [_told(web, name, stats, workers, limits) for name in _names(web, stats, workers)]
+    now = web.app.engine.now()
+    start = since(now, _LATELY)
+    found: list[dict[str, Any]] = []
+    for name in _names(web, stats, workers):
+        told = _told(web, name, stats, workers, limits)
+        points: list[Point] = []
+        if name in stats.by_task and len(found) < _MOST:
+            points = whole_series(web.app.engine.series(start, type=name), start, now)
+        found.append(told | {"lately": [point.finished for point in points]})
     return Json(as_json({"tasks": found}))
 
 

@@ -1,6 +1,7 @@
 /** Where it begins: the session, then the page of the address, inside the layout. */
 import { html, render, signal, effect, useEffect, useErrorBoundary } from './lib.js';
 import { during, settle } from './idle.js';
+import './tail.js';
 import { session, trouble, restore, can } from './session.js';
 import { route, match, go } from './router.js';
 import { bind } from './keys.js';

@@ -62,7 +62,7 @@ function receive(message) {
   if (message.lastEventId) position = message.lastEventId;
   try {
     const value = JSON.parse(message.data);
-    hint({ event: message.type, data: value.data && value.event ? value.data : value });
+    hint({ event: message.type, data: value.data && value.event ? value.data : value, position: Number(message.lastEventId) || 0 });
   } catch {
     refresh();
   }

@@ -58,3 +58,5 @@ export function Icon({ name, size = 16, class: extra = '' }) {
 }
 
 export const hasIcon = (name) => name in PATHS;
+/** The strokes alone, for pictures that draw more than an icon. */
+export const iconPath = (name) => PATHS[name] || PATHS.pending;
