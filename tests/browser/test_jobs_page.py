@@ -8,7 +8,7 @@ from playwright.sync_api import Page, expect
 from holdfast import JobFailed
 from holdfast.ids import new_id
 from tests.browser.application import GATES
-from tests.browser.conftest import Site
+from tests.browser.site import Site
 from tests.browser.moments import fetched_again, opened, settled
 
 
