@@ -91,10 +91,7 @@ def _add(found: dict[str, Any], qualifier: str | None, written: str, now: dateti
     elif qualifier == "status":
         found["status"] = [*found.get("status", []), *_statuses(value)]
     elif qualifier.startswith("payload.") and len(qualifier) > len("payload."):
-        path = tuple(qualifier.removeprefix("payload.").split("."))
-        known = found.setdefault("payload", [])
-        _set(dict(known), path, value, qualifier)
-        known.append((path, value))
+        _set(found.setdefault("payload", {}), qualifier.removeprefix("payload."), value, qualifier)
     elif qualifier in _SINGLE:
         for name, given in _SINGLE[qualifier](value, now).items():
             _set(found, name, given, qualifier)
