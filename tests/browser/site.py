@@ -55,7 +55,7 @@ class Site:
             self.problems.append(f"console: {text}")
 
     def _answered(self, status: int, url: str) -> None:
-        if status >= 500 and not url.endswith("/health"):
+        if status >= 500:
             self.problems.append(f"{status}: {url}")
 
 

@@ -71,6 +71,7 @@ NEEDS = {
     "GET /tasks/{name:path}": "jobs.read",
     "GET /errors": "jobs.read",
     "GET /stats": "jobs.read",
+    "GET /health": "jobs.read",
     "GET /series": "jobs.read",
     "GET /system": "system.read",
     "GET /openapi.json": "jobs.read",

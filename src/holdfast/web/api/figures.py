@@ -7,7 +7,7 @@ from fastapi import Query
 from holdfast.duration import seconds
 from holdfast.errors import InvalidInput
 from holdfast.metrics import KEPT, since, whole_series
-from holdfast.web.answers import Stats
+from holdfast.web.answers import Health, Stats
 from holdfast.web.api.asking import Web, Window
 from holdfast.web.api.showing import as_json
 from holdfast.web.models import Name, Series
@@ -22,6 +22,12 @@ routes = Routes("figures")
 def stats(web: Web, window: Window = "1h") -> Json:
     """What there is now, counted up to a cap, and what was done in the window."""
     return Json(as_json(web.app.stats(window=window)))
+
+
+@routes.get("/health", may=Permission.JOBS_READ, answer=Health)
+def checks(web: Web) -> Json:
+    """Is work being done, and what needs somebody? (A monitor asks at the root, by the status.)"""
+    return Json(as_json(web.app.health()))
 
 
 @routes.get("/series", may=Permission.JOBS_READ, answer=Series)

@@ -60,8 +60,7 @@ async function send(method, url, body, signal) {
   setSkew(answer.headers.get('Date'));
   const text = await answer.text();
   const value = decode(text);
-  // A health report with status 503 is an answer, not a failure to answer.
-  if (answer.ok || (value && typeof value.ok === 'boolean')) return value;
+  if (answer.ok) return value;
   if (answer.status === 401 && !url.endsWith('/session')) lost();
   throw new Problem({
     title: answer.statusText || 'Error', status: answer.status,
@@ -84,10 +83,5 @@ export const post = (path, body, options) => request('POST', path, { body, ...op
 export const put = (path, body) => request('PUT', path, { body });
 export const patch = (path, body) => request('PATCH', path, { body });
 export const del = (path) => request('DELETE', path);
-/** The report of all checks, which lives outside the API's root. */
-export async function health(options) {
-  const report = await request('GET', '/health', { at: base, ...options });
-  return { problems: [], warnings: [], checks: [], ...report };
-}
 /** A part of a path. */
 export const part = (name) => encodeURIComponent(name);

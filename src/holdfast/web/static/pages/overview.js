@@ -1,6 +1,5 @@
 /** How it goes: in numbers, over time, and what needs somebody. */
 import { html, useMemo } from '../lib.js';
-import { health } from '../api.js';
 import { useResource } from '../resource.js';
 import { param, setParams, href } from '../router.js';
 import { can } from '../session.js';
@@ -35,7 +34,7 @@ export function condense(series, most = POINTS) {
 export default function Overview() {
   const range = param('range', '1h');
   const stats = useResource(`/stats?window=${range}`, { every: 5, follow: ({ event }) => event === 'job:failed' || event === 'job:complete', gap: 3000 });
-  const report = useResource('/health', { every: 10, read: (_, params, options) => health(options) });
+  const report = useResource('/health', { every: 10 });
   const queues = useResource('/queues', { every: 5 });
   const errors = useResource(can('jobs.read') ? '/errors' : null, { every: 15, follow: ({ event }) => event === 'job:failed', gap: 5000 });
   return html`<${PageHead} title="Overview"><${Segments} label="Range" value=${range} options=${RANGES} onChange=${(value) => setParams({ range: value === '1h' ? '' : value })} /><//>
@@ -65,13 +64,20 @@ function Strip({ stats, health: report, range }) {
   const problems = report ? report.problems.length : 0;
   const failed = figures.failed;
   return html`<section class="strip" aria-label="Now">
-    <${Stat} label="Health" value=${!report ? '–' : report.ok ? 'Good' : plural(problems, 'problem')} tone=${report && !report.ok ? 'bad' : ''} note=${report && report.warnings.length ? plural(report.warnings.length, 'warning') : 'all checks pass'} />
+    <${Stat} label="Health" value=${!report ? '–' : report.ok ? 'Good' : plural(problems, 'problem')} tone=${report && !report.ok ? 'bad' : ''} note=${standing(report)} />
     <${Stat} label="Waiting" value=${cappedShort(jobs.pending, cap)} note=${oldest === null ? 'nothing waits' : `oldest ${duration(oldest)}`} tone=${oldest > 300 ? 'warn' : ''} to="/jobs?status=pending" />
     <${Stat} label="Running" value=${cappedShort(jobs.running, cap)} note=${plural(workers, 'worker')} to="/jobs?status=running" />
     <${Stat} label=${`Failed, ${range}`} value=${count(failed)} note=${`${percent(figures.failure_rate)} of finished`} tone=${failed ? 'bad' : ''} to="/jobs?status=failed" />
     <${Stat} label="Throughput" value=${rate(figures.per_minute)} note=${`${count(figures.finished)} in ${range}`} />
     <${Stat} label="Retrying" value=${cappedShort(jobs.retrying, cap)} note=${`${count(figures.retried)} retried in ${range}`} to="/jobs?status=retrying" />
   </section>`;
+}
+
+/** What stands under the verdict. */
+function standing(report) {
+  if (!report) return '';
+  if (report.warnings.length) return plural(report.warnings.length, 'warning');
+  return report.ok ? 'all checks pass' : `${report.checks.filter((check) => check.ok).length} of ${report.checks.length} checks pass`;
 }
 
 const rounded = (value) => (value >= 10 || value === Math.round(value) ? count(Math.round(value)) : value.toFixed(1));
