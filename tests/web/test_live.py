@@ -234,7 +234,7 @@ def test_what_is_gone_is_said_to_be(site: Site, monkeypatch: pytest.MonkeyPatch)
             told = late.take()
             assert told is not None
             assert told["event"] == "gone"
-            assert late.id == ""  # who comes back begins anew
+            assert late.id == str(site.hub.position)  # who comes back begins here
             assert late.take() is None
         with site.socket(f"?after={10**15}") as wrong:  # of another database
             assert wrong.code() == 4410

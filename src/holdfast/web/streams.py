@@ -134,6 +134,11 @@ class Stream:
             raise Ended(1013, str(problem)[:100]) from None
         self.view = view_of(me)
 
+    @property
+    def present_position(self) -> int:
+        """Where somebody would begin who came now."""
+        return int(self._web.hub.position)
+
     def check(self) -> None:
         """Raises if somebody has ended it."""
         self._follower.check()

@@ -17,7 +17,7 @@ from starlette.websockets import WebSocket, WebSocketDisconnect
 
 from holdfast.errors import HoldfastError, InvalidInput
 from holdfast.web.api.asking import Me, Web, entity_of
-from holdfast.web.frames import KINDS, message
+from holdfast.web.frames import KINDS, message, sse
 from holdfast.web.live import Ended
 from holdfast.web.models import Asked, Name
 from holdfast.web.permissions import Identity, Permission
@@ -98,7 +98,7 @@ async def follow(
     except Ended as ended:
         if not ended.gone:
             raise Refusal(503, ended.reason, headers={"Retry-After": "2"}) from None
-        return Response(_gone(ended), headers=headers)
+        return Response(_gone(ended, web.hub.position), headers=headers)
     return EventStream(stream, begin, headers)
 
 
@@ -107,10 +107,9 @@ def _position(last: str) -> int | None:
     return int(last) if last.isascii() and last.isdigit() and len(last) < 19 else None
 
 
-def _gone(ended: Ended) -> str:
-    """Without an id: who comes back begins anew."""
-    text = message("gone", {"reason": ended.reason}, 0)
-    return f"id\nevent: gone\ndata: {text}\n\n"
+def _gone(ended: Ended, position: int) -> str:
+    """Who comes back begins here, whatever `after` its address still says."""
+    return sse("gone", message("gone", {"reason": ended.reason}, position), position)
 
 
 class EventStream(Response):
@@ -141,7 +140,7 @@ class EventStream(Response):
                     for text in _chunks([one.sse(self._stream.view) for one in batch]):
                         await write(text)
         except Ended as ended:
-            last = _gone(ended) if ended.gone else ""
+            last = _gone(ended, self._stream.present_position) if ended.gone else ""
         except Refusal:  # its job was deleted: it is told so when it comes back
             pass
         await write(last, more=False)
