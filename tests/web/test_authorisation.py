@@ -35,6 +35,7 @@ NEEDS = {
     "GET /jobs/{id}": "jobs.read",
     "GET /jobs/{id}/attempts": "jobs.read",
     "GET /jobs/{id}/why": "jobs.read",
+    "GET /jobs/{id}/logs": "jobs.payload",
     "GET /jobs/{id}/parents": "jobs.read",
     "DELETE /jobs/{id}": "jobs.operate",
     "PATCH /jobs/{id}": "jobs.operate",

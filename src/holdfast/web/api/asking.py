@@ -74,7 +74,7 @@ class JobFilter(Asked):
             raise Refusal(
                 403, f"{me.who} ({me.role}) may not search payloads: it needs jobs.payload"
             )
-        if any(redact.of_path(path) for path, _ in asked.get("payload", ())):
+        if any(redact.of_path(path.split(".")) for path in asked.get("payload", {})):
             raise InvalidInput("q: this part of the payload is redacted: it cannot be searched for")
         return _both(found, asked)
 
