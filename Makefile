@@ -15,7 +15,7 @@ PAIRED := $(BIN)/python -m pytest -n 2 --dist loadfile
 # The dashboard's third-party JavaScript: made again when the lock changes.
 ASSETS := src/holdfast/web/static/vendor/lock.sha256
 AXE := tests/browser/vendor/lock.sha256
-.PHONY: help setup assets check budgets format test prove bench demo clean
+.PHONY: help setup assets check budgets format test prove bench demo pictures clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -71,6 +71,9 @@ bench: $(STAMP) ## Run the benchmarks (ARGS='--help')
 
 demo: $(STAMP) $(ASSETS) ## Run the demonstration on SQLite, with its dashboard, until Ctrl-C
 	$(BIN)/holdfast demo $(ARGS)
+
+pictures: $(STAMP) $(ASSETS) ## Take pictures of the dashboard's pages for the documentation
+	$(BIN)/python -m tests.browser.pictures
 
 clean: ## Remove .venv, caches and build results
 	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis

@@ -1,21 +1,17 @@
 """A real browser on a real dashboard: a server, a worker and a database of each engine.
 
 Every page that a test opens is watched: an exception, an error on the console, a report of the content
-security policy or an answer of 5xx fails the test. The tests of a module share one site of each engine.
+security policy or an answer of 5xx fails the test. A test has a site of its own, unless its module
+takes the fixtures of shared.py.
 """
 
-import threading
 from collections.abc import Iterator
-from uuid import uuid4
 
-import psycopg
 import pytest
 from playwright.sync_api import Browser, BrowserContext, Page, expect, sync_playwright
 
-from tests.browser.application import GATES
 from tests.browser.site import WIDE, Site, make_site
 from tests.conftest import Database
-from tests.support import audit
 from tools.browser import REMEDY, find
 
 expect.set_options(timeout=15_000)
@@ -32,37 +28,10 @@ def chromium() -> Iterator[Browser]:
         browser.close()
 
 
-@pytest.fixture(scope="module", params=["sqlite", "postgres"])
-def database(
-    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[Database]:
-    """One for all the tests of a module: a browser's tests begin slowly, and look at their own jobs."""
-    if request.param == "sqlite":
-        folder = tmp_path_factory.mktemp("site")
-        made = Database("sqlite", f"sqlite:///{folder}/jobs.db", "holdfast", [])
-    else:
-        url = request.getfixturevalue("postgres_url")
-        made = Database("postgres", url, f"test_{uuid4().hex[:12]}", [])
-    yield made
-    for opened in made.opened:
-        opened.close()
-    if made.kind == "postgres":
-        with psycopg.connect(made.url, autocommit=True) as connection:
-            connection.execute(f"DROP SCHEMA IF EXISTS {made.schema} CASCADE")
-
-
-@pytest.fixture(scope="module")
+@pytest.fixture
 def site(database: Database) -> Iterator[Site]:
     with make_site(database) as site:
         yield site
-
-
-@pytest.fixture(scope="module")
-def live(site: Site) -> Iterator[Site]:
-    """A site with a worker."""
-    with site.app.worker(queues="default=8,media=8", grace=5):
-        yield site
-        GATES.open_all()
 
 
 @pytest.fixture
@@ -79,13 +48,3 @@ def context(chromium: Browser, site: Site) -> Iterator[BrowserContext]:
 def page(context: BrowserContext, site: Site) -> Page:
     """Logged in as an administrator, and nowhere yet."""
     return site.enter(context, site.token)
-
-
-@pytest.fixture(scope="module", autouse=True)
-def nothing_left_behind() -> Iterator[None]:
-    """As in the other tests, but once for a module: its site and its worker serve all of its tests."""
-    yield
-    opened, audit.opened[:] = list(audit.opened), []
-    assert opened == [], f"SQLite files were opened outside SQLite: {opened[:3]}"
-    left = [thread.name for thread in threading.enumerate() if thread.name.startswith("holdfast")]
-    assert left == [], f"threads left running: {left}"

@@ -12,7 +12,7 @@ from typing import Any
 from uuid import uuid4
 
 import uvicorn
-from playwright.sync_api import BrowserContext, Locator, Page
+from playwright.sync_api import BrowserContext, ConsoleMessage, Locator, Page
 
 from holdfast import Holdfast, Job
 from holdfast.access import Access
@@ -39,7 +39,7 @@ class Site:
 
     def watch(self, page: Page) -> Page:
         page.on("pageerror", lambda error: self.problems.append(f"exception: {error}"))
-        page.on("console", lambda message: self._heard(message.type, message.text))
+        page.on("console", lambda message: self._heard(message))
         page.on("response", lambda answer: self._answered(answer.status, answer.url))
         return page
 
@@ -50,9 +50,12 @@ class Site:
         assert answer.ok, answer.text()
         return self.watch(context.new_page())
 
-    def _heard(self, kind: str, text: str) -> None:
-        if kind == "error" and not any(quiet in text for quiet in (*_QUIET, _REFUSED)):
-            self.problems.append(f"console: {text}")
+    def _heard(self, message: ConsoleMessage) -> None:
+        text, url = message.text, message.location.get("url", "")
+        if message.type != "error" or any(quiet in text for quiet in (*_QUIET, _REFUSED)):
+            return
+        if not url.endswith("/health"):  # a report of trouble is an answer, with status 503
+            self.problems.append(f"console: {text} ({url})")
 
     def _answered(self, status: int, url: str) -> None:
         if status >= 500:

@@ -6,7 +6,10 @@ from starlette.applications import Starlette
 from starlette.routing import Mount
 
 from holdfast.web import dashboard
+from tests.browser.shared import database, live, nothing_left_behind, site
 from tests.browser.site import WIDE, Site, finish, row, served, settled, show, until
+
+__all__ = ["database", "live", "nothing_left_behind", "site"]
 
 ACTIONS = ("New job", "Retry", "Cancel", "Delete", "Run now", "Retry all", "Delete all", "Pause")
 
@@ -48,7 +51,7 @@ def test_the_palette_finds_pages_tasks_and_jobs(page: Page, live: Site):
     expect(page.get_by_role("heading", name="Errors", exact=True)).to_be_visible()
     page.keyboard.press("Control+k")
     page.keyboard.type("jobs of add")
-    expect(page.get_by_role("option", name="Jobs of add")).to_be_visible()
+    expect(page.get_by_role("option", name="Jobs of add", exact=True)).to_be_visible()
     page.keyboard.press("Enter")
     expect(page).to_have_url(f"{live.url}/jobs?q=type%3Aadd")
     page.keyboard.press("Control+k")
@@ -169,3 +172,15 @@ def test_it_works_inside_another_application(chromium: Browser, live: Site, fail
         until(page, "window.holdfastIdle")
         assert strangers == []
         context.close()
+
+
+def test_an_invitation_opens_once_and_leaves_the_address(context, live: Site):
+    secret = live.server.state.web.invitations.make()
+    page = live.watch(context.new_page())
+    page.goto(f"/#token={secret}")
+    expect(page.get_by_role("heading", name="Overview")).to_be_visible()
+    assert secret not in page.evaluate("() => location.href")
+    context.clear_cookies()
+    page.goto("about:blank")
+    page.goto(f"/#token={secret}")
+    expect(page.get_by_role("button", name="Log in")).to_be_visible()

@@ -31,6 +31,7 @@ export function QueryBar({ value, onSearch, placeholder }) {
     input.current.value = next;
     input.current.focus();
     input.current.setSelectionRange(caret, caret);
+    close(); // what was offered is of the word before; names may take a moment to come
     suggest();
   };
   const keys = (event) => {
@@ -54,7 +55,7 @@ export function QueryBar({ value, onSearch, placeholder }) {
     <div class="query-box"><${Icon} name="search" size=${15} />
       <input ref=${input} data-query type="text" role="combobox" aria-label="Search jobs" aria-expanded=${list.length > 0} aria-controls="query-list" aria-autocomplete="list"
         aria-activedescendant=${at >= 0 ? `query-${at}` : undefined} autocomplete="off" autocapitalize="off" spellcheck="false" placeholder=${placeholder}
-        value=${text} onInput=${(event) => { setText(event.target.value); suggest(); }} onFocus=${suggest} onKeyDown=${keys} onBlur=${() => setTimeout(close, 120)} />
+        value=${text} onInput=${(event) => { setText(event.target.value); setAt(-1); suggest(); }} onFocus=${suggest} onKeyDown=${keys} onBlur=${() => setTimeout(close, 120)} />
       ${text ? html`<${IconButton} icon="close" label="Clear the search" onClick=${() => { setText(''); search(''); input.current.focus(); }} />` : html`<kbd>/</kbd>`}</div>
     <ul id="query-list" class="query-list" role="listbox" aria-label="Completions" hidden=${!list.length}>${list.map((entry, index) => html`
       <li key=${entry.label} id=${`query-${index}`} role="option" aria-selected=${index === at} onMouseDown=${(event) => { event.preventDefault(); pick(entry); }}>
