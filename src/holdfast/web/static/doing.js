@@ -58,7 +58,7 @@ async function pauseFor(queue) {
   });
   if (!values) return;
   const when = values.when.trim();
-  pause(queue, when ? (/^\d{4}-/.test(when) ? { resume_at: when } : { resume_in: when }) : {});
+  pause(queue, when ? (/^\d{4}-/.test(when) ? { until: when } : { for: when }) : {});
 }
 
 const pause = (queue, how) => act(() => post(`/queues/${part(queue.name)}/pause`, how), `${queue.name} is paused`);
@@ -77,8 +77,8 @@ export function queueActions(queue) {
   return [
     operate && queue.paused_at && { name: 'resume', label: 'Resume', icon: 'play', run: () => act(() => post(`/queues/${part(queue.name)}/resume`), `${queue.name} goes on`) },
     operate && { label: 'Pause until resumed', icon: 'pause', run: () => pause(queue, {}) },
-    operate && { label: 'Pause for 10 minutes', icon: 'pause', run: () => pause(queue, { resume_in: '10m' }) },
-    operate && { label: 'Pause for 1 hour', icon: 'pause', run: () => pause(queue, { resume_in: '1h' }) },
+    operate && { label: 'Pause for 10 minutes', icon: 'pause', run: () => pause(queue, { for: '10m' }) },
+    operate && { label: 'Pause for 1 hour', icon: 'pause', run: () => pause(queue, { for: '1h' }) },
     operate && { label: 'Pause for …', icon: 'pause', run: () => pauseFor(queue) },
     can('limits.operate') && { label: 'Edit limit', icon: 'limits', run: () => limitQueue(queue) },
     can('queues.purge') && { label: 'Purge', icon: 'trash', danger: true, run: () => purge(queue) },

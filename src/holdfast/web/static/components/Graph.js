@@ -18,8 +18,9 @@ export function Graph({ jobs, edges, path = [] }) {
   const [view, setView] = useState(null);
   const [size, setSize] = useState(null);
   useEffect(() => {
-    const watch = new ResizeObserver(() => setSize({ width: box.current.clientWidth, height: box.current.clientHeight }));
-    watch.observe(box.current);
+    const element = box.current;
+    const watch = new ResizeObserver(() => setSize({ width: element.clientWidth, height: element.clientHeight }));
+    watch.observe(element);
     return () => watch.disconnect();
   }, []);
   const fitted = size && fit(picture, size);
