@@ -8,7 +8,7 @@ from playwright.sync_api import Browser, Page, expect
 
 from holdfast.ids import new_id
 from tests.browser.application import GATES
-from tests.browser.conftest import WIDE, Site
+from tests.browser.site import WIDE, Site
 from tests.browser.moments import opened
 
 PAGES = ("queues", "tasks", "schedules", "workers", "workflows", "activity", "system")
