@@ -3,13 +3,12 @@ tests look at their own jobs. A module imports these fixtures in place of the ot
 
 import threading
 from collections.abc import Iterator
-from uuid import uuid4
 
 import psycopg
 import pytest
 
 from tests.browser.application import GATES
-from tests.browser.site import Site, make_site
+from tests.browser.site import Site, make_site, new
 from tests.conftest import Database
 from tests.support import audit
 
@@ -18,19 +17,29 @@ from tests.support import audit
 def database(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Database]:
-    """One for all the tests of a module: a browser's tests begin slowly, and look at their own jobs."""
     if request.param == "sqlite":
-        folder = tmp_path_factory.mktemp("site")
-        made = Database("sqlite", f"sqlite:///{folder}/jobs.db", "holdfast", [])
-    else:
-        url = request.getfixturevalue("postgres_url")
-        made = Database("postgres", url, f"test_{uuid4().hex[:12]}", [])
-    yield made
-    for opened in made.opened:
+        yield from _closing(_embedded(tmp_path_factory))
+        return
+    made = Database("postgres", request.getfixturevalue("postgres_url"), f"test_{new()}", [])
+    yield from _closing(made)
+    with psycopg.connect(made.url, autocommit=True) as connection:
+        connection.execute(f"DROP SCHEMA IF EXISTS {made.schema} CASCADE")
+
+
+@pytest.fixture(scope="module", params=["sqlite"])
+def embedded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Database]:
+    """For what differs by the browser and not by the engine."""
+    yield from _closing(_embedded(tmp_path_factory))
+
+
+def _embedded(folders: pytest.TempPathFactory) -> Database:
+    return Database("sqlite", f"sqlite:///{folders.mktemp('site')}/jobs.db", "holdfast", [])
+
+
+def _closing(database: Database) -> Iterator[Database]:
+    yield database
+    for opened in database.opened:
         opened.close()
-    if made.kind == "postgres":
-        with psycopg.connect(made.url, autocommit=True) as connection:
-            connection.execute(f"DROP SCHEMA IF EXISTS {made.schema} CASCADE")
 
 
 @pytest.fixture(scope="module")

@@ -7,8 +7,9 @@ import pytest
 from playwright.sync_api import Browser, Page, expect
 
 from tests.browser.scene import Scene, leave, set_up
-from tests.browser.shared import database, live, nothing_left_behind, site
-from tests.browser.site import NARROW, WIDE, Site, overflow, settled, show, violations
+from tests.browser.shared import embedded as database
+from tests.browser.shared import live, nothing_left_behind, site
+from tests.browser.site import NARROW, WIDE, Site, overflow, settled, show, turn, violations
 
 __all__ = ["database", "live", "nothing_left_behind", "site"]
 
@@ -46,8 +47,9 @@ def look(request: pytest.FixtureRequest, chromium: Browser, live: Site) -> Itera
 
 def test_every_page_can_be_read_by_everybody(look: Page, scene: Scene):
     wrong = []
+    show(look, "/jobs")
     for name in NAMES:
-        show(look, scene.paths[name])
+        turn(look, scene.paths[name])
         wrong += [f"{name}: {one}" for one in violations(look)]
         if (wide := overflow(look)) is not None:
             wrong.append(f"{name} scrolls sideways: {wide}")

@@ -88,6 +88,23 @@ def test_a_page_laid_over_the_rows_keeps_their_place(call):
         assert call("joblist.js", script) == wanted
 
 
+def test_rows_that_nobody_asked_for_do_not_pile_up(call):
+    """More came than a page holds: nobody knows what lies between it and the rows before."""
+    script = """(() => {
+      const rows = [{id: 'c'}, {id: 'b'}, {id: 'a'}];
+      const far = {jobs: [{id: 'f'}, {id: 'e'}], next: 'e'};
+      const near = {jobs: [{id: 'd'}, {id: 'c'}], next: 'c'};
+      const ids = (page, grown) => m.overlay(rows, page, false, grown).rows.map((job) => job.id);
+      return [ids(far, false), ids(far, true), ids(near, false), ids(near, true)];
+    })()"""
+    assert call("joblist.js", script) == [
+        ["f", "e"],
+        ["f", "e"],
+        ["d", "c"],
+        ["d", "c", "b", "a"],
+    ]
+
+
 def test_a_traceback_is_folded_to_the_application(call):
     trace = (
         "Traceback (most recent call last):\\n"

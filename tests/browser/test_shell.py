@@ -50,11 +50,13 @@ def test_the_palette_finds_pages_tasks_and_jobs(page: Page, live: Site):
     page.keyboard.press("Enter")
     expect(page.get_by_role("heading", name="Errors", exact=True)).to_be_visible()
     page.keyboard.press("Control+k")
+    expect(box).to_be_focused()
     page.keyboard.type("jobs of add")
     expect(page.get_by_role("option", name="Jobs of add", exact=True)).to_be_visible()
     page.keyboard.press("Enter")
     expect(page).to_have_url(f"{live.url}/jobs?q=type%3Aadd")
     page.keyboard.press("Control+k")
+    expect(box).to_be_focused()
     page.keyboard.type(job.id)
     page.keyboard.press("Enter")
     expect(page).to_have_url(f"{live.url}/jobs/{job.id}")
@@ -184,3 +186,40 @@ def test_an_invitation_opens_once_and_leaves_the_address(context, live: Site):
     page.goto("about:blank")
     page.goto(f"/#token={secret}")
     expect(page.get_by_role("button", name="Log in")).to_be_visible()
+
+
+HIDE = """(hidden) => {
+  Object.defineProperty(document, 'hidden', {value: hidden, configurable: true});
+  document.dispatchEvent(new Event('visibilitychange'));
+}"""
+
+
+def test_a_hidden_tab_asks_for_nothing_and_a_shown_one_catches_up(page: Page, live: Site):
+    gone: list[str] = []
+    page.on("requestfailed", lambda one: gone.append(one.url))
+    show(page, "/jobs")
+    expect(page.get_by_role("button", name="Live updates: Live")).to_be_visible()
+    page.evaluate(HIDE, True)
+    expect(page.get_by_role("button", name="Live updates: Hidden")).to_be_visible()
+    settled(page)
+    before = page.evaluate("window.holdfastRequests")
+    job = live.app.enqueue("add", {"a": 1})
+    finish(live, job)
+    assert any("/events" in url for url in gone)
+    assert page.evaluate("window.holdfastRequests") == before
+    expect(row(page, job.id)).to_have_count(0)
+    page.evaluate(HIDE, False)
+    expect(row(page, job.id)).to_contain_text("completed")
+    expect(page.get_by_role("button", name="Live updates: Live")).to_be_visible()
+
+
+def test_live_updates_are_paused_and_go_on(page: Page, live: Site):
+    show(page, "/jobs")
+    expect(page.get_by_role("button", name="Live updates: Live")).to_be_visible()
+    page.get_by_role("button", name="Live updates").click()
+    expect(page.get_by_role("button", name="Live updates: Paused")).to_be_visible()
+    job = live.app.enqueue("add", {"a": 1})
+    finish(live, job)
+    expect(row(page, job.id)).to_have_count(0)
+    page.get_by_role("button", name="Live updates").click()
+    expect(row(page, job.id)).to_contain_text("completed")

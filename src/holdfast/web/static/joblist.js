@@ -10,8 +10,13 @@ import { listen } from './live.js';
 export const PAGE = 50;
 const STATUS_OF = { 'job:started': 'running', 'job:complete': 'completed', 'job:failed': 'failed', 'job:retrying': 'retrying', 'job:cancelled': 'cancelled', 'job:enqueued': null };
 
-/** What the first page says, over what was there; `held`: new rows are counted and not shown. */
-export function overlay(rows, page, held) {
+const MOST = 1000; // rows that are held, also of a list that somebody has made longer
+
+/**
+ * What the first page says, over what was there; `held`: new rows are counted and not shown; `grown`:
+ * somebody has loaded more, so rows below the page stay, where nothing lies between them and it.
+ */
+export function overlay(rows, page, held, grown = true) {
   const fresh = new Map(page.jobs.map((job) => [job.id, job]));
   const old = new Map(rows.map((job) => [job.id, job]));
   const last = page.jobs.at(-1);
@@ -20,8 +25,8 @@ export function overlay(rows, page, held) {
     const kept = rows.map((job, index) => fresh.get(job.id) || (index < edge ? { ...job, moved: true } : job));
     return { rows: kept, waiting: page.jobs.filter((job) => !old.has(job.id)).length };
   }
-  // Rows below the page that were loaded before it stay; those inside it that are gone go.
-  return { rows: [...page.jobs, ...rows.slice(edge).filter((job) => !fresh.has(job.id))], waiting: 0 };
+  const below = grown && edge > 0 ? rows.slice(edge).filter((job) => !fresh.has(job.id)) : [];
+  return { rows: [...page.jobs, ...(below.length < MOST ? below : [])], waiting: 0 };
 }
 
 /** One row after an event about it. */
@@ -90,9 +95,10 @@ class JobList {
       this.error = null;
       this.answer = page;
       const held = !reveal && this.rows && this.rows.length > 0 && this.isHeld();
-      const result = this.rows ? overlay(this.rows, page, held) : { rows: page.jobs, waiting: 0 };
+      const result = this.rows ? overlay(this.rows, page, held, this.grown) : { rows: page.jobs, waiting: 0 };
       this.rows = result.rows;
       this.waiting = result.waiting;
+      if (!held && this.rows.length <= page.jobs.length) this.grown = false;
       if (!this.grown) this.next = page.next;
     } catch (problem) {
       if (abort.signal.aborted) return;

@@ -26,7 +26,8 @@ export function spans(job, at) {
 
 export function Waterfall({ jobs, flow, path = [] }) {
   const open = !flow.finished_at && jobs.some((job) => ['running', 'pending', 'retrying'].includes(job.status));
-  const at = open ? now.value : now.peek();
+  // The page's clock moves by the second: what runs has not ended before what has.
+  const at = Math.max(open ? now.value : now.peek(), ...jobs.map((job) => Date.parse(job.completed_at || job.started_at || 0) || 0));
   const start = Date.parse(flow.created_at);
   const rows = jobs.map((job) => ({ job, ...spans(job, at) }));
   const end = Math.max(start + 1, ...rows.map((row) => Math.max(row.ended ?? 0, row.started ?? 0, row.ready && !row.started ? at : 0)));
