@@ -253,7 +253,7 @@ class BaseEngine(Fetching):
             gone += look.gone
             leased += look.leased
             if look.edge is None:
-                del self._pruned_to[status]
+                self._pruned_to.pop(status, None)  # another pruner of this process may have
             else:
                 self._pruned_to[status] = look.edge
         if not self._pruned_to:
