@@ -57,7 +57,7 @@ def test_every_page_can_be_read_by_everybody(look: Page, scene: Scene):
 
 
 def test_what_opens_can_be_read_by_everybody(look: Page, scene: Scene):
-    wrong = []
+    wrong: list[str] = []
 
     def check(name: str) -> None:
         settled(look)

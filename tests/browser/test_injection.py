@@ -5,7 +5,7 @@ from typing import Any
 from urllib.parse import quote
 
 import pytest
-from playwright.sync_api import Browser, BrowserContext, Page, Request, expect
+from playwright.sync_api import Browser, BrowserContext, Dialog, Page, Request, expect
 
 from holdfast.web import dashboard
 from tests.browser.application import GATES
@@ -32,9 +32,13 @@ class Guarded:
     def __init__(self, page: Page, context: BrowserContext, origin: str) -> None:
         self.page, self.origin = page, origin
         self.wrong: list[str] = []
-        page.on("dialog", lambda dialog: (self.wrong.append("a dialog"), dialog.dismiss()))
+        page.on("dialog", self._spoke)
         context.on("page", lambda other: self.wrong.append(f"a window: {other.url}"))
         page.on("request", self._asked)
+
+    def _spoke(self, dialog: Dialog) -> None:
+        self.wrong.append(f"a dialog: {dialog.message}")
+        dialog.dismiss()
 
     def _asked(self, request: Request) -> None:
         if not request.url.startswith((self.origin, "data:image")):
