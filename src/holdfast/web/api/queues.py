@@ -9,7 +9,7 @@ from holdfast.engine import Engine, Filter
 from holdfast.fleet import read_workers
 from holdfast.job import Status
 from holdfast.limits import QUEUE
-from holdfast.metrics import Point, since, whole_series
+from holdfast.metrics import Figures, Point, since, whole_series
 from holdfast.stats import CAP
 from holdfast.web.api.asking import Named, Web
 from holdfast.web.api.showing import as_json
@@ -54,7 +54,7 @@ def list_queues(web: Web) -> Json:
                 "rate": None if limit is None else limit.rate,
                 "per_minute": lately(points),
                 "drain": drain(depth, lately(points)),
-                "figures": stats.by_queue.get(name),
+                "figures": stats.by_queue.get(name) or Figures(),
                 "workers": sum(worker.serves(name) for worker in workers),
                 "series": points,
             }
