@@ -12,6 +12,7 @@ FIELDS = (
     *("completed_at", "result", "error", "progress", "message", "crashes", "expires_at"),
     *("limit_key", "prune_error"),
 )
+LISTED = tuple(name for name in FIELDS if name not in ("payload", "result"))
 RECURRING = (  #: fields that only recurring jobs have
     *(
         "schedule",
@@ -33,9 +34,9 @@ def iso(moment: datetime | None) -> str | None:
     return moment.isoformat(timespec="microseconds").replace("+00:00", "Z")
 
 
-def job_fields(job: Job) -> dict[str, Any]:
-    """A whole job, by the names that it has everywhere."""
-    fields = {name: plain(getattr(job, name)) for name in FIELDS}
+def job_fields(job: Job, *, bodies: bool = True) -> dict[str, Any]:
+    """A job, by the names that it has everywhere; `bodies`: with its payload and result."""
+    fields = {name: plain(getattr(job, name)) for name in (FIELDS if bodies else LISTED)}
     if job.schedule is not None:
         fields |= {name: plain(getattr(job, name)) for name in RECURRING}
         fields["schedule"] = json.loads(job.schedule)
