@@ -41,6 +41,7 @@ from holdfast.engine import (
     verbs,
 )
 from holdfast.engine.fetching import Fetching
+from holdfast.engine.hours import Hours
 from holdfast.engine.script import Script, T
 from holdfast.errors import (
     AppClosed,
@@ -68,6 +69,7 @@ class BaseEngine(Fetching):
         self._pid = os.getpid()
         self._closed = False
         self._pruned_to: dict[Status, str] = {}
+        self._hours = Hours()
         self._repaired_to = self._keys_pruned_to = ""
         self._orphans_to = self._flows_to = inspection.FIRST_ID
 
@@ -341,7 +343,10 @@ class BaseEngine(Fetching):
         return self.run(lambda: metering.series(self.dialect, since, type, queue), write=False)
 
     def totals(self, since: datetime) -> list[Total]:
-        return self.run(lambda: metering.totals(self.dialect, since), write=False)
+        def read(start: datetime, end: datetime) -> list[Total]:
+            return self.run(lambda: metering.totals(self.dialect, start, end), write=False)
+
+        return self._hours.totals(since, self.now(), read)
 
     def shares(self, since: datetime) -> list[Share]:
         return self.run(lambda: metering.shares(self.dialect, since), write=False)

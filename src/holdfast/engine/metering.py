@@ -62,8 +62,8 @@ def _point(dialect: Dialect, row: Row) -> Point:
     )
 
 
-def totals(dialect: Dialect, since: datetime) -> Script[list[Total]]:
-    reply = yield Run("totals", {"since": dialect.time(since)})
+def totals(dialect: Dialect, since: datetime, until: datetime) -> Script[list[Total]]:
+    reply = yield Run("totals", {"since": dialect.time(since), "until": dialect.time(until)})
     return [Total._make([*row[:8], *map(histogram_of, row[8:])]) for row in reply.rows]
 
 

@@ -38,12 +38,13 @@ SELECT minute,
  ORDER BY minute;
 
 -- name: totals
--- What ended since a moment, by task and queue, with all histograms one after the other.
+-- What ended between two moments, by task and queue, with all histograms one after the other.
 SELECT type, queue,
        sum(completed)::bigint, sum(failed)::bigint, sum(cancelled)::bigint, sum(retried)::bigint, sum(wait), sum(run),
        string_agg(waits, ','), string_agg(runs, ',')
   FROM {schema}.rollups
  WHERE minute >= :since::text::timestamptz
+   AND minute < :until::text::timestamptz
  GROUP BY type, queue
  ORDER BY type, queue;
 

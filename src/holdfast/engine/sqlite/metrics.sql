@@ -31,12 +31,13 @@ SELECT minute,
  ORDER BY minute;
 
 -- name: totals
--- What ended since a moment, by task and queue, with all histograms one after the other.
+-- What ended between two moments, by task and queue, with all histograms one after the other.
 SELECT type, queue,
        SUM(completed), SUM(failed), SUM(cancelled), SUM(retried), SUM(wait), SUM(run),
        group_concat(waits, ','), group_concat(runs, ',')
   FROM holdfast_rollups
  WHERE minute >= :since
+   AND minute < :until
  GROUP BY type, queue
  ORDER BY type, queue;
 
