@@ -1,5 +1,7 @@
 """Promote, prune, cancel, retry, delete, queues: what keeps the table in order."""
 
+from typing import Any
+
 import pytest
 
 from holdfast import Status, outcome
@@ -50,6 +52,25 @@ def test_racing_promoters_move_each_job_once(database: Database) -> None:
 
 def _promoted(engine: Engine) -> int:
     return engine.promote(7).moved
+
+
+def test_two_pruners_of_one_process_may_come_to_the_end_at_once(
+    engine: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    engine.finish([outcome.completed(running(engine), "1", keep=-1.0)])
+    run, gone = engine.run, list[int]()
+
+    def meanwhile(script: Any, *, write: bool) -> Any:
+        """Another goes through the whole round while the first is in its first look."""
+        monkeypatch.setattr(engine, "run", run)
+        answer = run(script, write=write)
+        gone.append(prune(engine))
+        return answer
+
+    monkeypatch.setattr(engine, "run", meanwhile)
+    gone.append(prune(engine))
+    assert sum(gone) == 1
+    assert prune(engine) == 0
 
 
 def test_prune_deletes_what_has_been_kept_long_enough(engine: Engine, clock: FakeClock) -> None:
