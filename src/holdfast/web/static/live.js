@@ -56,6 +56,8 @@ function open() {
   };
   for (const name of NAMES) source.addEventListener(name, receive);
   source.addEventListener('gone', refresh);
+  // It comes again when every process knows that somebody follows: what was done before was not told.
+  source.addEventListener('hello', refresh);
 }
 
 function receive(message) {
