@@ -9,8 +9,9 @@ PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11 python3.14; 
 	done)
 
 .DEFAULT_GOAL := help
-# What starts and kills processes has the machine to itself; workers share it with workers only.
-ALONE := tests/crash/ tests/worker/
+# What starts and kills processes has the machine to itself; workers share it with workers only. A browser
+# is driven by an event loop that runs on beside the tests: those of asyncio need a thread without one.
+ALONE := tests/crash/ tests/worker/ tests/browser/
 PAIRED := $(BIN)/python -m pytest -n 2 --dist loadfile
 # The dashboard's third-party JavaScript: made again when the lock changes.
 ASSETS := src/holdfast/web/static/vendor/lock.sha256
@@ -59,6 +60,7 @@ ifdef ARGS
 	$(BIN)/python -m pytest $(ARGS)
 else
 	$(PAIRED) $(filter-out $(ALONE),$(sort $(dir $(wildcard tests/*/__init__.py))))
+	$(PAIRED) tests/browser/
 	$(PAIRED) tests/worker/
 	$(BIN)/python -m pytest tests/crash/
 endif

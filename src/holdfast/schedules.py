@@ -126,6 +126,12 @@ class Schedules:
         """Some of them, by task and key: those after this task and key."""
         return self._runner.go(self._page(after or ("", ""), names.integer(limit, "limit", 0)))
 
+    async def apage(
+        self, after: tuple[str, str] | None = None, limit: int = PAGE
+    ) -> builtins.list[Job]:
+        steps = self._page(after or ("", ""), names.integer(limit, "limit", 0))
+        return await self._runner.ago(steps)
+
     def _page(self, after: tuple[str, str], limit: int) -> Steps[Any]:
         return (yield Step(lambda: scheduling.listing(self._dialect, after, limit), write=False))
 

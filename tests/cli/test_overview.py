@@ -93,6 +93,7 @@ def test_workers(command: Command, now: Engine):
     assert list(told) == [
         *("id", "state", "host", "pid", "queues", "tasks", "slots", "running", "jobs"),
         *("started_at", "beat_at", "beat_age", "left_at", "died_at", "version", "app_version"),
+        "memory",
     ]
     assert (told["id"], told["state"], told["host"], told["pid"]) == (
         *("alpha-42-x", "live", "alpha", 42),

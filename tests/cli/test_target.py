@@ -117,7 +117,7 @@ def test_help_and_version(local: Command):
 
 
 def test_exit_codes():
-    assert [exit_code(kind("x")) for kind in EXIT_CODES] == [4, 2, 3, 4, 4, 5]
+    assert [exit_code(kind("x")) for kind in EXIT_CODES] == [4, 2, 3, 4, 4, 4, 5]
     assert exit_code(InvalidURL("x")) == 2
     assert exit_code(UnknownTask("x")) == 4
     assert exit_code(SchemaError("x")) == 5

@@ -326,7 +326,7 @@ def test_the_browser_is_let_in_once(small: Path):
         with httpx.Client() as client:
             url = f"{address}api/v1/session"
             assert client.post(url, json={"token": secret}).json()["role"] == "admin"
-            assert client.get(url).json()["via"] == "session"
+            assert client.get(url).json()["auth"] == "token"
             assert client.post(url, json={"token": secret}).status_code == 401
         assert secret not in web.text
 

@@ -346,8 +346,11 @@ def test_a_reader_resumes_from_its_position(engine: Engine) -> None:
     again = Follower(engine, events[0].position, name="board")
     assert [event.job_id for event in again.events()] == [job.id for job in (*jobs[1:], more)]
     assert Follower(engine, again.feed.position).events() == []
-    assert Follower(engine, 0).events()[:3] == events
-    with pytest.raises(InvalidInput, match="after=999: the newest event of this database is 4"):
+    assert Follower(engine, events[0].position - 1).events()[:3] == events
+    newest = again.feed.position
+    with pytest.raises(
+        InvalidInput, match=f"after=999: the newest event of this database is {newest}"
+    ):
         Follower(engine, 999)
 
 

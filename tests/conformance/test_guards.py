@@ -73,7 +73,7 @@ def test_skip_locked(database: Database) -> None:
 @pytest.mark.parametrize("database", ["postgres"], indirect=True)
 def test_without_skip_locked_a_claim_waits_for_a_stranger(database: Database) -> None:
     engine = database.engine()
-    mutate(engine, "claim", "FOR UPDATE SKIP LOCKED", "FOR UPDATE")
+    mutate(engine, "claim", "FOR NO KEY UPDATE SKIP LOCKED", "FOR NO KEY UPDATE")
     assert not claims_past_a_locked_row(engine, database)
 
 

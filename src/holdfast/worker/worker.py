@@ -77,6 +77,7 @@ class Worker:
         self._beats_elsewhere = heart
         self._known_tasks = -1
         self._running: dict[Claim, Execution] = {}
+        self._begun = 0  # executions, so far
         self.life = Life(self.engine, self.info, self._beats_for, self._died)
         self._own_loop: LoopThread | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -212,6 +213,7 @@ class Worker:
 
     def _begin(self, lane: Lane, jobs: Sequence[Job]) -> None:
         by_kind: dict[Kind, list[Execution]] = {}
+        self._begun += len(jobs)
         for job in jobs:
             task = self.app.tasks[job.type]
             execution = Execution(job, task, lane, self.app.runner, self._settings.workdir)
@@ -336,16 +338,20 @@ class Worker:
         """Wait until nothing is pending in its queues, and nothing runs; False: not in time. (What is
         scheduled or will be retried is not waited for.)"""
         deadline = None if timeout is None else time.monotonic() + timeout
-        served = {lane.queue for lane in self._lanes}
         while deadline is None or time.monotonic() < deadline:
-            # In this order: a job is counted as ours before it stops being pending.
-            waiting = any(
-                queue.depth for queue in self.engine.queues(cap=1) if queue.name in served
-            )
-            if not waiting and not self._running and self.id is not None:
+            begun = self._begun
+            # What ends may have made others pending since we looked: nothing may have begun meanwhile.
+            if not self._running and self._has_nothing() and begun == self._begun:
                 return True
             time.sleep(0.02)
         return False
+
+    def _has_nothing(self) -> bool:
+        """By the database's word. In this order: what is claimed between the two looks was pending."""
+        served = {lane.queue for lane in self._lanes}
+        if any(queue.depth for queue in self.engine.queues(cap=1) if queue.name in served):
+            return False
+        return self.id is not None and not self.engine.held(self.id)
 
     @property
     def idle_since(self) -> float | None:

@@ -11,11 +11,18 @@ SELECT jobs.id, new.claim_no, new.attempt, new.line_no, new.at, new.level, new.t
 ON CONFLICT DO NOTHING;
 
 -- name: prune_logs
--- Forget the lines of older runs of jobs: a recurring job never ends.
+-- Forget the lines of older runs of jobs: a recurring job never ends. (Job by job, whatever the tables seemed to hold
+-- when it was planned: a join of both would read all lines.)
 DELETE FROM {schema}.logs
- USING json_to_recordset(:batch::json) AS old (id uuid, claim_no bigint)
- WHERE logs.job_id = old.id
-   AND logs.claim_no <= old.claim_no;
+ WHERE ctid = ANY (ARRAY(
+       SELECT line.place
+         FROM json_to_recordset(:batch::json) AS old (id uuid, claim_no bigint)
+        CROSS JOIN LATERAL (
+              SELECT ctid AS place
+                FROM {schema}.logs
+               WHERE job_id = old.id
+                 AND claim_no <= old.claim_no
+              OFFSET 0) AS line));
 
 -- name: logs
 -- Lines of a job behind one of them, in order; or the last ones, backwards.
