@@ -24,6 +24,8 @@ import sqlalchemy.orm
 from django.db import transaction
 from psycopg.conninfo import conninfo_to_dict
 
+from tests.support import django_site
+
 T = TypeVar("T")
 WAIT = 30.0  # seconds that a SQLite connection waits for another's write lock
 
@@ -270,9 +272,7 @@ class Django(Caller):
     """`connections[alias]`, inside `transaction.atomic(using=alias)`."""
 
     async def open(self) -> None:
-        if not django.conf.settings.configured:
-            django.conf.settings.configure(DATABASES={"default": {}})
-            django.setup()
+        django_site.configure()
         self.alias = self._alias()
         filled = django.db.connections.configure_settings({"default": self._settings()})
         django.db.connections.databases[self.alias] = filled["default"]

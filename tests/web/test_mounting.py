@@ -14,6 +14,7 @@ from starlette.routing import Mount
 from holdfast import Holdfast
 from holdfast.access import Access
 from holdfast.web import dashboard
+from tests.support.django_site import configure
 
 BASE = "/admin/jobs"
 Asgi = Callable[[Any, Any, Any], Awaitable[None]]
@@ -41,11 +42,9 @@ def in_a_mount_of_a_mount(app: Holdfast) -> Asgi:
 
 def in_django(app: Holdfast) -> Asgi:
     """Django has no mounting: its ASGI application is one of two, chosen by the path."""
-    from django.conf import settings
     from django.core.asgi import get_asgi_application
 
-    if not settings.configured:
-        settings.configure(SECRET_KEY="none", ROOT_URLCONF="tests.web.nowhere", ALLOWED_HOSTS=["*"])
+    configure()
     django: Asgi = get_asgi_application()
     jobs = dashboard(app, base=BASE)
 
