@@ -1,5 +1,6 @@
 """What names may look like. They go into statements as parameters, into URLs and onto pages."""
 
+import json
 import re
 from datetime import UTC, datetime
 from typing import Any
@@ -45,6 +46,18 @@ def entity(value: Any) -> tuple[str, str]:
         f"entity={value!r}: give a pair of a name and an id, e.g. ('movie', 7); the id is an integer, "
         "a string or a UUID"
     )
+
+
+def entity_of(text: str, told: str) -> tuple[str, int | str]:
+    """An entity in one text: movie:7 is the number, movie:"7" the string. `told`: as it was given."""
+    kind, _, id = text.partition(":")
+    if not kind or not id:
+        raise InvalidInput(f"{told}: write TYPE:ID, such as movie:7")
+    try:
+        read = json.loads(id)
+    except (ValueError, RecursionError):
+        return kind, id
+    return kind, read if type(read) in (int, str) else id
 
 
 def integer(value: object, what: str, lowest: int = -_BIGINT, highest: int = _BIGINT) -> int:

@@ -6,12 +6,12 @@ or colons; inside them a backslash goes before a quote or a backslash. Pure: tex
 `make_filter` out.
 """
 
-import json
 import re
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from typing import Any, NamedTuple
 
+from holdfast import names
 from holdfast.duration import seconds
 from holdfast.errors import InvalidInput
 from holdfast.job import Status
@@ -123,16 +123,7 @@ def _type(value: str, now: datetime) -> dict[str, Any]:
 
 
 def _entity(value: str, now: datetime) -> dict[str, Any]:
-    """movie:7 is the number, movie:"7" the string."""
-    kind, _, id = value.partition(":")
-    if not kind or not id:
-        raise InvalidInput(f"entity:{value}: write TYPE:ID, such as entity:movie:7")
-    try:
-        read = json.loads(id)
-    except (ValueError, RecursionError):
-        return {"entity": (kind, id)}
-    plain = isinstance(read, int | str) and not isinstance(read, bool)
-    return {"entity": (kind, read if plain else id)}
+    return {"entity": names.entity_of(value, f"entity:{value}")}
 
 
 def _priority(value: str, now: datetime) -> dict[str, Any]:

@@ -1,12 +1,12 @@
 """Which jobs: the options that `jobs list` and the verbs on many jobs share."""
 
-import json
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Annotated, Any
 
 import typer
 
+from holdfast import names
 from holdfast.duration import seconds
 from holdfast.errors import InvalidInput
 from holdfast.query import parse
@@ -74,16 +74,7 @@ class Filters:
 
 
 def entity(text: str) -> tuple[str, int | str]:
-    """movie:7 is the number, movie:"7" the string."""
-    kind, colon, id = text.partition(":")
-    if not colon or not kind or not id:
-        raise InvalidInput(f"--entity {text!r}: write TYPE:ID, such as movie:7")
-    try:
-        value = json.loads(id)
-    except ValueError:
-        return kind, id
-    is_id = isinstance(value, int | str) and not isinstance(value, bool)
-    return kind, value if is_id else id
+    return names.entity_of(text, f"--entity {text!r}")
 
 
 def duration(text: str, option: str) -> float:

@@ -13,7 +13,6 @@ from holdfast.access import Access, TokenInfo
 from holdfast.web.links import SECRET, has_link, read_link
 from holdfast.web.options import WebOptions
 from holdfast.web.permissions import (
-    KNOWN,
     PUBLIC,
     READING,
     ROLES,
@@ -205,6 +204,3 @@ def cookie_name(request: HTTPConnection) -> str:
 
 def address_of(request: HTTPConnection) -> str:
     return "?" if request.client is None else request.client.host
-
-
-__all__ = ["IDLE", "KNOWN", "PUBLIC", "SESSION", "Gate", "address_of", "cookie_name", "is_secure"]

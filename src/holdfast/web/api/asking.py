@@ -1,6 +1,5 @@
 """What routes take: who asks, ids, names, filters, pages."""
 
-import json
 import time
 from collections.abc import Iterator, Mapping
 from typing import Annotated, Any
@@ -10,6 +9,7 @@ from fastapi import Depends, Path, Query
 from pydantic import Field
 from starlette.requests import Request
 
+from holdfast import names
 from holdfast.app import Holdfast
 from holdfast.engine import Filter, Page
 from holdfast.errors import InvalidInput
@@ -93,15 +93,7 @@ def _both(one: dict[str, Any], other: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def entity_of(text: str) -> tuple[str, int | str]:
-    """movie:7 is the number, movie:"7" the string."""
-    kind, colon, id = text.partition(":")
-    if not colon or not id:
-        raise InvalidInput(f"entity={text!r}: write TYPE:ID, such as movie:7")
-    try:
-        value = json.loads(id)
-    except (ValueError, RecursionError):
-        return kind, id
-    return kind, value if type(value) in (int, str) else id
+    return names.entity_of(text, f"entity={text!r}")
 
 
 def read_page(app: Holdfast, wanted: Mapping[str, Any], after: UUID | None, limit: int) -> Page:

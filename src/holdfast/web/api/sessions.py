@@ -11,7 +11,7 @@ from holdfast.web.answers import Audit, Login, MadeToken, NewToken, Session, Tok
 from holdfast.web.answers import Token as TokenModel
 from holdfast.web.api.asking import After, Id, Limit, Me, Web
 from holdfast.web.api.showing import as_json
-from holdfast.web.gate import SESSION, address_of, cookie_name, is_secure
+from holdfast.web.gate import SESSION, cookie_name, is_secure
 from holdfast.web.models import Done
 from holdfast.web.permissions import KNOWN, PUBLIC, Identity, Permission, identity
 from holdfast.web.problems import Refusal
@@ -126,6 +126,3 @@ def audit(web: Web, after: After = None, limit: Limit = 100) -> Json:
         for entry in as_json(page.entries)
     ]
     return Json({"entries": entries, "next": page.next})
-
-
-__all__ = ["address_of", "routes"]

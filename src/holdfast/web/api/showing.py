@@ -7,7 +7,7 @@ from enum import Enum
 from functools import lru_cache
 from typing import Any
 
-from holdfast.fields import iso, job_fields, plain
+from holdfast.fields import iso, job_fields
 from holdfast.job import Job
 from holdfast.web.permissions import Identity, Permission
 from holdfast.web.redaction import Redaction
@@ -58,6 +58,3 @@ def _names(kind: Any) -> tuple[str, ...] | None:
     if is_dataclass(kind):
         return tuple(field.name for field in fields(kind))
     return getattr(kind, "_fields", None)
-
-
-__all__ = ["as_json", "iso", "listed", "plain", "shown"]
