@@ -11,12 +11,13 @@ PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11 python3.14; 
 .DEFAULT_GOAL := help
 # What starts and kills processes has the machine to itself; workers share it with workers only. A browser
 # is driven by an event loop that runs on beside the tests: those of asyncio need a thread without one.
-ALONE := tests/crash/ tests/worker/ tests/browser/
+ALONE := tests/crash/ tests/worker/ tests/browser/ tests/examples/
 PAIRED := $(BIN)/python -m pytest -n 2 --dist loadfile
+EXAMPLES := podcasts videos weather feeds media_manager
 # The dashboard's third-party JavaScript: made again when the lock changes.
 ASSETS := src/holdfast/web/static/vendor/lock.sha256
 AXE := tests/browser/vendor/lock.sha256
-.PHONY: help setup assets check budgets format test prove bench demo pictures clean
+.PHONY: help setup assets check budgets format test prove bench demo examples pictures clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -55,13 +56,13 @@ format: $(STAMP) ## Format the code and apply the safe fixes
 	$(BIN)/ruff format .
 
 test: $(STAMP) $(ASSETS) $(AXE) ## Run the tests, on SQLite and on a real PostgreSQL (ARGS='-k name -x')
-	@$(BIN)/python tools/browser.py >/dev/null || true
+	@$(BIN)/python tools/programs.py chromium ffmpeg >/dev/null || true
 ifdef ARGS
 	$(BIN)/python -m pytest $(ARGS)
 else
 	$(PAIRED) $(filter-out $(ALONE),$(sort $(dir $(wildcard tests/*/__init__.py))))
 	$(PAIRED) tests/browser/
-	$(PAIRED) tests/worker/
+	$(PAIRED) tests/worker/ tests/examples/
 	$(BIN)/python -m pytest tests/crash/
 endif
 
@@ -73,6 +74,10 @@ bench: $(STAMP) ## Run the benchmarks (ARGS='--help')
 
 demo: $(STAMP) $(ASSETS) ## Run the demonstration on SQLite, with its dashboard, until Ctrl-C
 	$(BIN)/holdfast demo $(ARGS)
+
+examples: $(STAMP) $(ASSETS) ## Run the five example applications, end to end (ARGS='podcasts videos')
+	@$(BIN)/python tools/programs.py ffmpeg >/dev/null
+	@set -e; for name in $(or $(ARGS),$(EXAMPLES)); do $(BIN)/python -m examples.$$name; done
 
 pictures: $(STAMP) $(ASSETS) ## Take pictures of the dashboard's pages for the documentation
 	$(BIN)/python -m tests.browser.pictures

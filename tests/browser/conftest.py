@@ -12,16 +12,14 @@ from playwright.sync_api import Browser, BrowserContext, Page, expect, sync_play
 
 from tests.browser.site import WIDE, Site, make_site
 from tests.conftest import Database
-from tools.browser import REMEDY, find
+from tools.programs import need
 
 expect.set_options(timeout=15_000)
 
 
 @pytest.fixture(scope="session")
 def chromium() -> Iterator[Browser]:
-    path = find()
-    if path is None:
-        pytest.fail(REMEDY)
+    path = need("chromium")
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=path, args=["--no-sandbox"])
         yield browser

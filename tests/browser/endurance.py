@@ -13,7 +13,7 @@ from playwright.sync_api import sync_playwright
 from tests.browser.site import WIDE, make_site
 from tests.browser.traffic import Open, Sample, busy
 from tests.conftest import Database
-from tools.browser import REMEDY, find
+from tools.programs import need
 
 PATHS = ("/jobs", "/", "/errors", "/activity")
 BURST = 200
@@ -28,10 +28,7 @@ def _line(minute: float, path: str, one: Sample) -> str:
 
 
 def run(minutes: float, pause: float) -> int:
-    path = find()
-    if path is None:
-        print(REMEDY, file=sys.stderr)
-        return 1
+    path = need("chromium")
     with tempfile.TemporaryDirectory() as folder, sync_playwright() as playwright:
         database = Database("sqlite", f"sqlite:///{folder}/jobs.db", "holdfast", [])
         browser = playwright.chromium.launch(executable_path=path, args=["--no-sandbox"])

@@ -24,7 +24,7 @@ from holdfast.clock import FakeClock
 from holdfast.testing import drain
 from holdfast.web import dashboard
 from tests.browser.site import NARROW, WIDE, served, settled, until
-from tools.browser import REMEDY, find
+from tools.programs import need
 
 PLACE = Path(__file__).parents[2] / "docs" / "pictures"
 SHOWN = ("overview", "jobs", "job", "workflow", "errors")
@@ -167,10 +167,7 @@ def wait(page: Page, name: str) -> None:
 
 
 def main() -> int:
-    path = find()
-    if path is None:
-        print(REMEDY, file=sys.stderr)
-        return 1
+    path = need("chromium")
     with tempfile.TemporaryDirectory() as folder:
         url = f"sqlite:///{folder}/media.db"
         live_an_hour(url)

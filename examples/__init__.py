@@ -1,0 +1,1 @@
+"""Five small applications, each a whole one: see README.md beside this file."""
