@@ -10,7 +10,7 @@ from holdfast import Holdfast
 from holdfast.fields import FIELDS, RECURRING, WORKFLOW
 from tests.cli.command import process
 
-MANUAL = (Path(__file__).resolve().parents[2] / "docs" / "command.md").read_text("utf-8")
+MANUAL = (Path(__file__).resolve().parents[2] / "docs" / "guides" / "command.md").read_text("utf-8")
 SHOP = re.search(r"^```python\n(# shop.py\n.*?)^```$", MANUAL, re.MULTILINE | re.DOTALL)
 SHELL = re.findall(r"^```sh\n(.*?)^```$", MANUAL, re.MULTILINE | re.DOTALL)
 ENDLESS = ("demo", "dev", "web", "worker")

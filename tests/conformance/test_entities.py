@@ -1,5 +1,5 @@
 """Jobs that are about something: found, cancelled and deleted by it; and gone with its row, by the
-triggers of docs/entities.md, also while they run."""
+triggers of docs/guides/entities.md, also while they run."""
 
 import asyncio
 import logging
@@ -21,7 +21,7 @@ from tests.support.jobs import in_status, insert
 from tests.worker.conftest import quick
 from tests.worker.moments import finished, until
 
-PAGE = Path(__file__).resolve().parents[2] / "docs" / "entities.md"
+PAGE = Path(__file__).resolve().parents[2] / "docs" / "guides" / "entities.md"
 IDS: list[Any] = [7, "7", 'a "quoted" \\ ümlaut\nline', 2**53 + 1, -1, uuid4()]
 
 

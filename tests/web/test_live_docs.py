@@ -1,4 +1,4 @@
-"""docs/live.md: its program follows a real server, mounted; its page follows a real link."""
+"""docs/guides/live.md: its program follows a real server, mounted; its page follows a real link."""
 
 import re
 import socket
@@ -19,7 +19,7 @@ from tests.web.serving import PATIENCE, Sse
 from tests.worker.conftest import quick
 from tests.worker.moments import until
 
-PAGE = (Path(__file__).resolve().parents[2] / "docs" / "live.md").read_text()
+PAGE = (Path(__file__).resolve().parents[2] / "docs" / "guides" / "live.md").read_text()
 
 
 def block(kind: str) -> str:
