@@ -17,7 +17,7 @@ EXAMPLES := podcasts videos weather feeds media_manager
 # The dashboard's third-party JavaScript: made again when the lock changes.
 ASSETS := src/holdfast/web/static/vendor/lock.sha256
 AXE := tests/browser/vendor/lock.sha256
-.PHONY: help setup assets check budgets format test prove bench demo examples pictures clean
+.PHONY: help setup assets check budgets format test prove bench demo docs examples pictures clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -79,9 +79,12 @@ examples: $(STAMP) $(ASSETS) ## Run the five example applications, end to end (A
 	@$(BIN)/python tools/programs.py ffmpeg >/dev/null
 	@set -e; for name in $(or $(ARGS),$(EXAMPLES)); do $(BIN)/python -m examples.$$name; done
 
+docs: $(STAMP) $(ASSETS) ## Build the documentation's site into site/, with the reference made from the code
+	$(BIN)/python -m tools.site
+
 pictures: $(STAMP) $(ASSETS) ## Take pictures of the dashboard's pages for the documentation
 	$(BIN)/python -m tests.browser.pictures
 
 clean: ## Remove .venv, caches and build results
-	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
+	rm -rf $(VENV) build dist site .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -1,0 +1,6 @@
+import sys
+from pathlib import Path
+
+from tools.reference import write
+
+write(Path(sys.argv[1]))

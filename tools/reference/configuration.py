@@ -1,0 +1,161 @@
+"""Every setting: where it is set, its variable in the environment, its default.
+
+Which variables there are is known by asking: the settings are made in an environment that notes what it
+is asked for.
+"""
+
+import ast
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+from unittest import mock
+
+from holdfast.app import DEFAULT_URL, Holdfast
+from holdfast.options import Options
+from holdfast.retry import Backoff
+from holdfast.settings import HEALTH, RETENTION, Thresholds, make_settings
+from holdfast.web.options import make_options
+from tools.reference.api import parameters, task_options
+from tools.reference.command import PREFIX, commands, options, variable
+from tools.reference.markdown import code, heading, plain, sentence, table
+from tools.reference.source import Field, source_of
+
+#: What the environment alone does not tell: the parts of what is one parameter in code.
+PARTS = {"backoff": Backoff, "retention": RETENTION, "health": HEALTH}
+
+
+class _Noting(dict[str, str]):
+    """An environment without anything, that remembers what was looked for."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.asked: list[str] = []
+
+    def get(self, name: str, default: Any = None) -> Any:
+        self.asked.append(name)
+        return default
+
+
+@contextmanager
+def _noting() -> Iterator[list[str]]:
+    environment = _Noting()
+    with mock.patch.object(os, "environ", environment):
+        yield environment.asked
+
+
+def variables() -> list[str]:
+    """Those that an application reads."""
+    with _noting() as asked:
+        make_settings()
+    return sorted({"HOLDFAST_URL", *(name for name in asked if name.startswith(PREFIX))})
+
+
+def page() -> str:
+    return (
+        "# Configuration\n\nNothing needs to be configured. What is given for one job wins over its "
+        "task, the task over the application, the application over the environment, and that over the "
+        "default. Durations are seconds, a `timedelta`, or text such as `\"1h 30m\"`.\n"
+        + heading(2, "The application", "application")
+        + table(("setting", "in the environment", "default", "also set at", "meaning"), _settings())
+        + heading(2, "The command and the worker", "command")
+        + "Options of the command are set by `HOLDFAST_`, the verb and the option; all of them are on "
+        "[Command line](cli.md). Those that several verbs share, and those of a worker:\n"
+        + table(("variable", "option", "meaning"), _shared())
+        + heading(2, "The web", "web")
+        + "Of `dashboard(app, ...)`; `holdfast web` has options for them, which `worker --web` and `dev` "
+        "read from the environment.\n"
+        + parameters(_web_options())
+        + table(("variable", "option", "meaning"), _of("holdfast web"))
+    )
+
+
+def _settings() -> Iterator[list[str]]:
+    source = source_of(Holdfast)
+    init = source.find("__init__")
+    assert init is not None
+    names = set(variables())
+    for one in source.parameters(init):
+        if one.name in PARTS:
+            yield from _parts(one)
+            continue
+        name = f"{PREFIX}_{one.name.upper()}"
+        yield [
+            code(one.name),
+            code(name) if name in names else "",
+            code(default(one.name)) or "",
+            _elsewhere(one.name),
+            sentence(plain(one.words)),
+        ]
+
+
+def _parts(one: Field) -> Iterator[list[str]]:
+    found = {f.name: f for f in source_of(Backoff).fields()} if one.name == "backoff" else {}
+    health = {f.name: f for f in source_of(Thresholds).fields()} if one.name == "health" else {}
+    given = found or PARTS[one.name]
+    for part in given:
+        words = {**found, **health}.get(part)
+        told = words.words if words else f"How long {part} jobs are kept"
+        value = found[part].default if found else PARTS[one.name][part]
+        yield [
+            code(f"{one.name}: {part}"),
+            code(f"{PREFIX}_{one.name}_{part}".upper()),
+            code("none" if value is None else value),
+            _elsewhere(one.name),
+            sentence(plain(told)),
+        ]
+
+
+def default(name: str) -> str:
+    """As it is when nobody says anything."""
+    if name == "url":
+        return DEFAULT_URL
+    with _noting():
+        settings = make_settings()
+    known = {"timeout", "max_attempts", "poll_interval", "heartbeat", "aging", "app_version"}
+    if name in known | {"archive"}:
+        return str(getattr(settings, name)).lower()
+    if name == "workdir":
+        return "holdfast-UID in the system's temporary folder"
+    source = source_of(Holdfast)
+    init = source.find("__init__")
+    assert init is not None
+    return next(one.default or "" for one in source.parameters(init) if one.name == name)
+
+
+def _elsewhere(name: str) -> str:
+    places = []
+    if name in {one.name for one in task_options()}:
+        places.append("task")
+    if name in Options.__dataclass_fields__ and name not in ("aging", "backoff"):
+        places.append("job")
+    return ", ".join(places)
+
+
+def _web_options() -> list[Field]:
+    source = source_of(make_options)
+    assert not isinstance(source.node, ast.ClassDef)
+    return list(source.parameters(source.node, bound=False))
+
+
+def _shared() -> list[list[str]]:
+    """By variable: the same one may serve many verbs."""
+    rows: dict[str, list[str]] = {}
+    for name, command in commands().items():
+        for one in options(command):
+            told = variable(name, one)
+            if told and (one.envvar or name == "holdfast worker"):
+                rows.setdefault(told, _row(told, one))
+    return [rows[name] for name in sorted(rows)]
+
+
+def _of(verb: str) -> Iterator[list[str]]:
+    for one in options(commands()[verb]):
+        told = variable(verb, one)
+        if told and not one.envvar:
+            yield _row(told, one)
+
+
+def _row(told: str, option: Any) -> list[str]:
+    shown = ", ".join(map(code, option.opts))
+    return [code(told), shown, sentence(plain(option.help or ""))]

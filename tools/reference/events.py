@@ -1,0 +1,75 @@
+"""Events: what each kind carries, found out by making one of each."""
+
+from datetime import UTC, datetime
+
+from holdfast.events import JobEvent
+from holdfast.job import EventKind, Status
+from holdfast.web.frames import FOR_GUESTS, NAMES, data_of
+from tools.reference.markdown import code, heading, plain, sentence, table
+from tools.reference.source import source_of
+
+MOMENT = datetime(2030, 1, 1, tzinfo=UTC)
+
+
+def sample(kind: EventKind) -> JobEvent:
+    return JobEvent(
+        position=1,
+        at=MOMENT,
+        kind=kind,
+        job_id="0",
+        type="send",
+        queue="default",
+        status=Status.RUNNING,
+        entity_type=None,
+        entity_id=None,
+        attempts=1,
+        max_attempts=3,
+        claim_no=1,
+        worker_id="w",
+        run_at=MOMENT,
+        error=None,
+        result=None,
+        result_left_out=False,
+        progress=None,
+        message=None,
+    )
+
+
+def keys(kind: EventKind) -> list[str]:
+    """Of `event.data`, in Python."""
+    return list(sample(kind).data)
+
+
+def sent(kind: EventKind) -> list[str]:
+    """Of `data`, over SSE and WebSocket."""
+    return list(data_of(sample(kind), None))
+
+
+def page() -> str:
+    words = {one.name: one.words for one in source_of(EventKind).fields()}
+    python = (
+        [code(kind.value), _meaning(words, kind), ", ".join(map(code, keys(kind)))]
+        for kind in EventKind
+    )
+    live = (
+        [code(NAMES[kind]), ", ".join(map(code, sent(kind))), "yes" if kind in FOR_GUESTS else ""]
+        for kind in EventKind
+    )
+    return (
+        "# Events\n\nWhat happens to a job, as three audiences hear of it. The guides tell how: "
+        "[Results and events](../guides/events.md), [Live events](../guides/live.md).\n"
+        + heading(2, "In Python", "python")
+        + "`app.events()` gives a [`JobEvent`](values.md#JobEvent) from every process, `@app.on(...)` an "
+        "[`Event`](values.md#Event) from this one. `event.data` of a `JobEvent` has:\n"
+        + table(("kind", "when", "`event.data`"), python)
+        + "`result_left_out` is there, and true, where a result is larger than 64 KiB.\n"
+        + heading(2, "Over SSE and WebSocket", "live")
+        + "`{\"event\": ..., \"data\": {...}, \"position\": ...}`, at `/api/v1/events`:\n"
+        + table(("event", "`data`", "with a link"), live)
+        + "Beside these come `hello`, `gone` and `ping`, which are about the stream: see "
+        "[Live events](../guides/live.md#what-is-sent).\n"
+    )
+
+
+def _meaning(words: dict[str, str], kind: EventKind) -> str:
+    return sentence(plain(words[kind.name])) or f"It is {kind.value}."

@@ -1,0 +1,80 @@
+"""What may happen to a job: the table of transitions, from the data that the code itself goes by."""
+
+import inspect
+import re
+
+from holdfast import job
+from holdfast.job import TRANSITIONS, Status
+from tools.reference.markdown import code, heading, sentence, table
+from tools.reference.source import source_of
+
+_GROUP = re.compile(r"^    # (.*)$")
+_VERB = re.compile(r'^    "(\w+)": Transition')
+
+#: What the verbs mean to somebody who does not read the code.
+WORDS = {
+    "promote": "its time has come",
+    "claim": "a worker takes it",
+    "rescue": "its worker died: others may have it",
+    "prune": "its retention is over",
+    "completed": "the handler returned",
+    "retry_later": "the handler raised, and attempts are left",
+    "snoozed": "the handler raised `Snooze`",
+    "failed": "the handler raised, and no attempt is left, or the error is permanent",
+    "stopped": "it was cancelled while it ran",
+    "released": "its worker stops, and gives it back",
+    "crashed": "its process died under it",
+    "recurred": "a run of a recurring job ended",
+    "park": "its key has no room under a limit",
+    "unpark": "its key has room again",
+    "free": "all that it waited for have ended",
+    "drop": "what it waited for failed, and its policy is to cancel",
+    "cancel": "`app.jobs.cancel`",
+    "request_cancel": "`app.jobs.cancel` of one that runs: it is asked to stop",
+    "retry": "`app.jobs.retry`",
+    "reopen": "`app.workflows.retry`: it waits again for what is done again",
+    "postpone": "`app.jobs.edit`: a later time",
+    "hasten": "`app.jobs.edit`: a time that has come",
+    "debounce": "a newer request for its key, with `on_conflict=\"debounce\"`",
+    "request_rerun": "a newer request for its key: it runs again afterwards",
+    "delete": "`app.jobs.delete`",
+}
+
+
+def groups() -> dict[str, str]:
+    """Of each verb: who does it, as the comments of the table say."""
+    found, group = {}, ""
+    for line in inspect.getsource(job).splitlines():
+        if match := _GROUP.match(line):
+            group = match[1]
+        elif match := _VERB.match(line):
+            found[match[1]] = group
+    return found
+
+
+def page() -> str:
+    statuses = {one.name: one for one in source_of(Status).fields()}
+    told = ([code(one.value), sentence(statuses[one.name].words)] for one in Status)
+    by = groups()
+    rows = [
+        [
+            code(verb),
+            ", ".join(code(one.value) for one in Status if one in step.sources),
+            code(step.target.value) if step.target else "gone",
+            WORDS[verb],
+            by[verb],
+        ]
+        for verb, step in TRANSITIONS.items()
+    ]
+    return (
+        "# States\n\n"
+        "`blocked | scheduled | retrying -> pending -> running -> completed | failed | cancelled`\n\n"
+        "A job has one status. These are all that there are:\n"
+        + table(("status", "means"), told)
+        + "`completed`, `failed` and `cancelled` are final: only an operator's `retry` leads out of "
+        "them. A recurring job never reaches one; it goes back to `scheduled`.\n"
+        + heading(2, "Transitions", "transitions")
+        + "Nothing else can happen: the SQL, the code and the tests take their lists from this table, "
+        "and a verb that meets another status changes nothing.\n"
+        + table(("verb", "from", "to", "when", "who"), rows)
+    )

@@ -1,0 +1,69 @@
+"""Build the documentation's site: pages of docs/ beside those that are made from the code.
+
+python -m tools.site [FOLDER]    into FOLDER, or site/
+
+The pages are staged in a folder of their own, so that nothing that is made lies among what is written.
+"""
+
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+from tools import reference
+
+ROOT = Path(__file__).resolve().parents[1]
+CONFIGURATION = "zensical.toml"
+
+
+def stage(folder: Path) -> None:
+    """All pages of the site, and its configuration."""
+    docs = folder / "docs"
+    shutil.copytree(ROOT / "docs", docs, ignore=shutil.ignore_patterns("more"))
+    reference.write(docs / "reference")
+    shutil.copy(ROOT / "CHANGELOG.md", docs / "changelog.md")
+    text = (ROOT / CONFIGURATION).read_text("utf-8")
+    (folder / CONFIGURATION).write_text(navigation(text, docs), encoding="utf-8")
+
+
+def navigation(text: str, docs: Path) -> str:
+    """The configuration, with the pages that its patterns stand for."""
+    named = set(re.findall(r'"([\w/-]+\.md)"', text))
+
+    def pages(match: re.Match[str]) -> str:
+        pattern = match[1]
+        found = sorted(path.relative_to(docs).as_posix() for path in docs.glob(f"{pattern}.md"))
+        return ", ".join(f'"{page}"' for page in found if page not in named)
+
+    text = re.sub(r'"([a-z]+/?\*)"', pages, text)
+    return re.sub(r"^ *,\n", "", text, flags=re.MULTILINE)  # a pattern that stood for nothing
+
+
+def build(folder: Path, out: Path) -> str:
+    """Build what is staged; what the builder had to say. It may write only inside of the folder."""
+    done = subprocess.run(
+        [sys.executable, "-m", "zensical", "build", "--clean", "--strict"],
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    told = done.stdout + done.stderr
+    if done.returncode != 0 or "warning" in told.lower():
+        raise SystemExit(f"the site cannot be built without warnings:\n{told}")
+    shutil.rmtree(out, ignore_errors=True)
+    shutil.copytree(folder / "site", out)
+    return told
+
+
+def main(out: Path) -> None:
+    with tempfile.TemporaryDirectory(prefix="holdfast-docs-") as folder:
+        stage(Path(folder))
+        build(Path(folder), out)
+    print(f"{sum(1 for _ in out.rglob('*.html'))} pages: {out / 'index.html'}")
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]).resolve() if len(sys.argv) > 1 else ROOT / "site")
