@@ -43,9 +43,9 @@ def test_a_good_database(command: Command):
     assert "ok" in command.terminal("doctor").out
 
 
-def test_tables_that_are_missing(database: Database, tmp_path: Path):
-    make_empty(database)
-    examined = Command(database, tmp_path)("doctor")
+def test_tables_that_are_missing(bare_database: Database, tmp_path: Path):
+    make_empty(bare_database)
+    examined = Command(bare_database, tmp_path)("doctor")
     assert examined.code == 1
     assert "fail  schema:" in examined.out
     assert "holdfast migrate" in examined.out
@@ -99,6 +99,14 @@ def test_sqlite_that_everybody_may_write(tmp_path: Path):
     found = examined(tmp_path)
     assert levels(found)["file"] == "warn"
     assert "chmod o-w" in text(found, "file")
+
+
+def test_sqlite_that_everybody_may_read(tmp_path: Path):
+    assert levels(examined(tmp_path))["file"] == "ok"
+    os.chmod(tmp_path / "jobs.db", 0o644)
+    found = examined(tmp_path)
+    assert levels(found)["file"] == "warn"
+    assert "chmod o-r" in text(found, "file")
 
 
 def test_sqlite_that_is_no_database(tmp_path: Path):

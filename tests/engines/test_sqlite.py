@@ -1,6 +1,7 @@
 """What only SQLite has: the log, checkpoints, turns between processes, one file for two programs."""
 
 import sqlite3
+import stat
 import subprocess
 import sys
 import time
@@ -11,6 +12,7 @@ from typing import Any
 import pytest
 
 from holdfast import Holdfast
+from holdfast.engine import open_engine
 from holdfast.engine.sqlite import checkpoint
 from holdfast.engine.sqlite import engine as module
 from holdfast.engine.sqlite.engine import SqliteEngine
@@ -40,6 +42,25 @@ def test_every_connection_is_durable_and_never_checkpoints_by_itself(database: D
         assert pragma(connection, "synchronous") == 2  # FULL
         assert pragma(connection, "wal_autocheckpoint") == 0
         assert pragma(connection, "journal_size_limit") == 64 * 1024 * 1024
+
+
+def test_a_new_file_is_its_owners_alone(tmp_path: Path, database: Database) -> None:
+    with closing(open_engine(f"sqlite:///{tmp_path}/new.db")) as engine:
+        engine.open()
+        files = list(tmp_path.glob("new.db*"))
+        modes = {file.name: stat.S_IMODE(file.stat().st_mode) for file in files}
+    names = ["new.db", "new.db-wal", "new.db-shm", "new.db-turn", "new.db-line"]
+    assert modes == dict.fromkeys(names, 0o600)
+
+
+def test_a_file_that_was_there_keeps_its_mode(tmp_path: Path, database: Database) -> None:
+    path = tmp_path / "mine.db"
+    with closing(sqlite3.connect(path)) as mine:
+        mine.execute("CREATE TABLE mine (id)")
+    path.chmod(0o660)
+    with closing(open_engine(f"sqlite:///{path}")) as engine:
+        engine.open()
+    assert stat.S_IMODE(path.stat().st_mode) == 0o660
 
 
 def test_synchronous_normal_must_be_asked_for(database: Database) -> None:
@@ -140,6 +161,7 @@ def test_a_turn_that_does_not_come_is_an_error(tmp_path: Path, database: Databas
 WRITER = """
 import sys, time
 from holdfast import Holdfast
+from holdfast.engine import open_engine
 with Holdfast(sys.argv[1]) as app:
     app.enqueue("warm")
     print("ready", flush=True)

@@ -201,6 +201,13 @@ def _file(path: Path) -> Iterator[Finding]:
             f"{text}: everybody on this machine may write to it; 'chmod o-w' it, its -wal, -shm, "
             "-turn and -line",
         )
+    elif mode & stat.S_IROTH:
+        yield Finding(
+            "warn",
+            "file",
+            f"{text}: everybody on this machine may read arguments and results; 'chmod o-r' it, its "
+            "-wal, -shm, -turn and -line",
+        )
     else:
         yield Finding("ok", "file", text)
     size = _log_size(path)

@@ -21,7 +21,7 @@ from holdfast.engine.sqlite.checkpoint import Checkpoints
 from holdfast.engine.sqlite.connection import connect, perform, translate
 from holdfast.engine.sqlite.dialect import SqliteDialect
 from holdfast.engine.sqlite.doctor import Examined
-from holdfast.engine.sqlite.filesystem import refuse_network
+from holdfast.engine.sqlite.filesystem import make_private, refuse_network
 from holdfast.engine.sqlite.turn import Turns
 from holdfast.engine.sqlite.wakeups import SqliteWakeups
 from holdfast.engine.statements import Statements, qualified
@@ -126,7 +126,10 @@ class SqliteEngine(Examined):
                 self._turns = Turns(self.path, timeout=self._busy_timeout)
                 try:
                     with self._turns.take():
+                        new = not self.path.exists()
                         writer = self._prepared()
+                        if new:
+                            make_private(self.path)
                 except BaseException:
                     self._turns.close()
                     raise

@@ -1,6 +1,8 @@
-"""Where a SQLite file may lie: not on a network filesystem, whose locks cannot be trusted."""
+"""Where a SQLite file may lie: not on a network filesystem, whose locks cannot be trusted. And who may
+read it: its owner."""
 
 import os
+from contextlib import suppress
 from pathlib import Path
 
 from holdfast.errors import UnsafeFilesystem
@@ -10,6 +12,7 @@ _NETWORK = frozenset(
 )
 _HARMLESS_FUSE = frozenset({"fuseblk"})
 _MOUNTS = Path("/proc/self/mountinfo")
+BESIDE = ("-wal", "-shm", "-turn", "-line")  #: what lies beside a database of ours
 
 
 def refuse_network(path: Path, mounts: str | None = None) -> None:
@@ -24,6 +27,14 @@ def refuse_network(path: Path, mounts: str | None = None) -> None:
             "trusted: use a local disk, or PostgreSQL for several machines; if you know that one "
             "process alone uses it, add ?network=allow to the URL"
         )
+
+
+def make_private(path: Path) -> None:
+    """For a database that was just made: arguments and results are nobody else's. By path: to open a
+    file of SQLite's, and to close it, would drop the locks that this process has on it."""
+    for name in ("", *BESIDE):
+        with suppress(FileNotFoundError):
+            Path(f"{path}{name}").chmod(0o600)
 
 
 def filesystem_of(path: Path, mounts: str) -> str:
