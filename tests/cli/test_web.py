@@ -3,6 +3,7 @@
 import re
 import signal
 import socket
+import ssl
 import subprocess
 import sys
 import threading
@@ -13,6 +14,7 @@ from pathlib import Path
 
 import httpx
 import pytest
+import trustme
 
 from holdfast.access import Access
 from tests.cli.command import HOLDFAST, Command, environment
@@ -260,6 +262,41 @@ def test_a_port_that_is_taken_costs_no_token(small: Path):
     assert re.search(rf"cannot listen on 127.0.0.1:{port}: .*--port", error)
     with running(small, "web", "shopfront:app", "--port", "0") as web:
         web.wait_for("first token")
+
+
+def test_with_a_certificate_it_speaks_tls_alone(small: Path, local: Command):
+    authority = trustme.CA()
+    authority.issue_cert("127.0.0.1").private_key_and_cert_chain_pem.write_to_path(small / "us.pem")
+    words = ["web", "shopfront:app", "--port", "0", "--tls-cert", "us.pem", "--tls-key", "us.pem"]
+    trust = ssl.create_default_context()
+    authority.configure_trust(trust)
+    with running(small, *words) as web, httpx.Client(verify=trust) as browser:
+        assert web.address.startswith("https://127.0.0.1:")
+        secret = web.wait_for(r"(hf_\S+)")[1]
+        entered = browser.post(f"{web.address}api/v1/session", json={"token": secret})
+        assert entered.status_code == 200
+        assert entered.headers["strict-transport-security"]
+        assert entered.headers["set-cookie"].startswith("__Host-holdfast=")
+        assert "; Secure" in entered.headers["set-cookie"]
+        with pytest.raises(httpx.TransportError):
+            httpx.get(web.address.replace("https", "http"))
+
+
+@pytest.mark.parametrize("believed", [True, False])
+def test_only_a_proxy_that_is_named_is_believed(small: Path, local: Command, believed: bool):
+    """What it says of the browser behind it: its address, and that it came by TLS."""
+    named = "127.0.0.1" if believed else "192.0.2.1"
+    words = ["web", "shopfront:app", "--port", "0", "--proxy-headers-from", named]
+    says = {"X-Forwarded-For": "203.0.113.9", "X-Forwarded-Proto": "https"}
+    with running(small, *words) as web, httpx.Client(headers=says) as proxy:
+        api = f"{web.address}api/v1"
+        secret = web.wait_for(r"(hf_\S+)")[1]
+        entered = proxy.post(f"{api}/session", json={"token": secret})
+        assert ("; Secure" in entered.headers["set-cookie"]) is believed
+        known = {"Authorization": f"Bearer {secret}"}
+        assert proxy.post(f"{api}/queues/mail/pause", json={}, headers=known).status_code == 200
+        told = proxy.get(f"{api}/audit", headers=known).json()["entries"][0]
+        assert told["address"] == ("203.0.113.9" if believed else "127.0.0.1")
 
 
 @pytest.mark.parametrize(
