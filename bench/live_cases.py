@@ -1,5 +1,6 @@
 """What live followers cost a worker: enqueue and drain beside a web server with 1 and with 200 of them,
-the server in one process and those who follow in another."""
+the server in one process and those who follow in another. Jobs that do nothing show what an event
+costs, jobs that compute what their owner loses."""
 
 import os
 import sys
@@ -8,6 +9,7 @@ import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
+from typing import Any
 
 from bench.cases import Case
 from bench.event_cases import drained, noop
@@ -15,9 +17,11 @@ from bench.measure import Pace, Row, Slice, at_least, compare
 from bench.ours import Ours
 from bench.processes import Process, cpu_seconds, leashed
 from bench.store import Place
+from holdfast import Holdfast, Task
 
 MANY = 200
 JOBS = 1000
+WORK, WORKING = 0.005, 200  # seconds of a core that a job takes; such jobs in one go
 PATIENCE = 60.0
 
 
@@ -29,11 +33,16 @@ def live(place: Place, pace: Pace) -> list[Row]:
     title = f"enqueue and drain {JOBS:,}"
     with ExitStack() as stack:
 
-        def side(count: int, filter: str = "all") -> Slice:
-            return stack.enter_context(beside(place, count, filter))
+        def side(count: int, filter: str = "all", work: float = 0.0) -> Slice:
+            return stack.enter_context(beside(place, count, filter, work))
 
         nobody, one, own, every = side(0), side(1), side(MANY, "one"), side(MANY)
+        quiet, watched = side(0, work=WORK), side(MANY, "one", work=WORK)
+        working = f"enqueue and drain {WORKING} that compute {WORK * 1000:g} ms"
         return [
+            compare(
+                f"{working}, {MANY} live, against nobody", quiet, watched, pace, at_least(0.95)
+            ),
             compare(f"{title}, 1 live follower, against nobody", nobody, one, pace),
             compare(
                 f"{title}, {MANY} live, each of a job, against 1", one, own, pace, at_least(0.95)
@@ -44,12 +53,12 @@ def live(place: Place, pace: Pace) -> list[Row]:
 
 
 @contextmanager
-def beside(place: Place, count: int, filter: str) -> Iterator[Slice]:
+def beside(place: Place, count: int, filter: str, work: float) -> Iterator[Slice]:
     """Drains on a database of its own, beside a server that so many follow."""
     with place.ours() as store, ExitStack() as stack:
         assert isinstance(store, Ours)
-        app, task = noop(store)
-        drain = drained(app, task, jobs=JOBS)
+        app, task = computing(store, work) if work else noop(store)
+        drain = drained(app, task, jobs=WORKING if work else JOBS)
         if not count:
             yield drain
             return
@@ -68,6 +77,18 @@ def beside(place: Place, count: int, filter: str) -> Iterator[Slice]:
             return rate
 
         yield run
+
+
+def computing(store: Ours, seconds: float) -> tuple[Holdfast, Task[..., Any]]:
+    """A job that does something, as those of people do."""
+
+    @store.app.task(name="computing")
+    async def computing() -> None:
+        until = time.thread_time() + seconds
+        while time.thread_time() < until:
+            pass
+
+    return store.app, computing
 
 
 @contextmanager

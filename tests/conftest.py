@@ -16,6 +16,7 @@ from holdfast import Holdfast
 from holdfast.clock import Clock, FakeClock
 from holdfast.engine import Engine, open_engine
 from tests.support import audit
+from tests.support.databases import Schemas, Template
 from tests.support.server import PostgresServer
 
 audit.install()
@@ -57,8 +58,34 @@ def postgres_url(server: PostgresServer) -> str:
     return server.url()
 
 
+@pytest.fixture(scope="session")
+def schemas(postgres_url: str) -> Schemas:
+    return Schemas(postgres_url)
+
+
+@pytest.fixture(scope="session")
+def template(tmp_path_factory: pytest.TempPathFactory) -> Template:
+    return Template(tmp_path_factory.mktemp("template"))
+
+
 @pytest.fixture(params=["sqlite", "postgres"])
 def database(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Database]:
+    """Tables, and nothing in them."""
+    if request.param == "sqlite":
+        request.getfixturevalue("template").copy(tmp_path / "jobs.db")
+        yield from _closing(Database("sqlite", f"sqlite:///{tmp_path}/jobs.db", "holdfast", []))
+        return
+    schemas: Schemas = request.getfixturevalue("schemas")
+    schema = schemas.take()
+    try:
+        yield from _closing(Database("postgres", schemas.url, schema, []))
+    finally:
+        schemas.give(schema)
+
+
+@pytest.fixture(params=["sqlite", "postgres"])
+def bare_database(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Database]:
+    """Not even tables."""
     if request.param == "sqlite":
         yield from _closing(Database("sqlite", f"sqlite:///{tmp_path}/jobs.db", "holdfast", []))
         return

@@ -1,4 +1,4 @@
-"""Every line of the designs that the examples grew from is answered: by a test, or by a deviation that is told.
+"""Every line of the designs that the examples grew from is answered: by a test, or by a deviation.
 
 A row of a SEED.md: | lines | what it asks for | what shows it |
 The last cell names tests (`tests/examples/test_x.py::test_y`), or begins with "deviation:" or, for

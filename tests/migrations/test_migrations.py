@@ -25,23 +25,23 @@ def test_the_engines_have_the_same_migrations() -> None:
     assert numbers == list(range(1, len(numbers) + 1))
 
 
-def test_migrate_tells_what_it_did_and_can_be_repeated(database: Database) -> None:
-    engine = database.engine(auto_migrate=False)
+def test_migrate_tells_what_it_did_and_can_be_repeated(bare_database: Database) -> None:
+    engine = bare_database.engine(auto_migrate=False)
     assert engine.migrate() == ["0001_initial"]
     assert engine.migrate() == []
-    assert database.engine(auto_migrate=False).migrate() == []
+    assert bare_database.engine(auto_migrate=False).migrate() == []
     assert insert(engine).created
 
 
-def test_without_tables_the_error_says_what_to_run(database: Database) -> None:
-    engine = database.engine(auto_migrate=False)
+def test_without_tables_the_error_says_what_to_run(bare_database: Database) -> None:
+    engine = bare_database.engine(auto_migrate=False)
     with pytest.raises(SchemaError, match=r"0001_initial.*run 'holdfast migrate'"):
         insert(engine)
 
 
-def test_sqlite_migrates_itself_and_postgresql_only_if_told(database: Database) -> None:
-    engine = database.engine(auto_migrate=None)
-    if database.kind == "sqlite":
+def test_sqlite_migrates_itself_and_postgresql_only_if_told(bare_database: Database) -> None:
+    engine = bare_database.engine(auto_migrate=None)
+    if bare_database.kind == "sqlite":
         assert insert(engine).created
     else:
         with pytest.raises(SchemaError, match="auto_migrate=True"):
@@ -59,10 +59,10 @@ print("ok")
 """
 
 
-def test_ten_processes_start_at_once(database: Database) -> None:
+def test_ten_processes_start_at_once(bare_database: Database) -> None:
     processes = [
         subprocess.Popen(
-            [sys.executable, "-c", SCRIPT, database.url, database.schema],
+            [sys.executable, "-c", SCRIPT, bare_database.url, bare_database.schema],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
@@ -76,41 +76,41 @@ def test_ten_processes_start_at_once(database: Database) -> None:
         process.stdin.flush()
     results = [process.communicate(timeout=60) for process in processes]
     assert [out for out, _ in results] == ["ok\n"] * 10, [err for _, err in results]
-    assert database.engine().counts()["pending"] == 10
-    assert execute(database.engine(), "SELECT number FROM {migrations}") == [(1,)]
+    assert bare_database.engine().counts()["pending"] == 10
+    assert execute(bare_database.engine(), "SELECT number FROM {migrations}") == [(1,)]
 
 
 @pytest.mark.parametrize("breaking", [True, False])
-def test_an_older_release_and_a_newer_schema(database: Database, breaking: bool) -> None:
-    engine = database.engine()
+def test_an_older_release_and_a_newer_schema(bare_database: Database, breaking: bool) -> None:
+    engine = bare_database.engine()
     insert(engine)
-    applied = 0 if database.kind == "sqlite" else "2031-01-01"
+    applied = 0 if bare_database.kind == "sqlite" else "2031-01-01"
     execute(
         engine,
         "INSERT INTO {migrations} VALUES (99, 'from_the_future', :breaking, :applied)",
         breaking=breaking,
         applied=applied,
     )
-    older = database.engine()
+    older = bare_database.engine()
     if breaking:
         with pytest.raises(
             SchemaError, match=r"0099_from_the_future.*upgrade the holdfast package"
         ):
             insert(older)
         with pytest.raises(SchemaError, match="newer release"):
-            database.engine().migrate()
+            bare_database.engine().migrate()
     else:
         assert insert(older).created
     engine.close()
-    assert database.engine is not None
+    assert bare_database.engine is not None
 
 
-def test_the_printed_sql_is_what_is_applied(database: Database) -> None:
-    text = database.engine().migrations_sql()
+def test_the_printed_sql_is_what_is_applied(bare_database: Database) -> None:
+    text = bare_database.engine().migrations_sql()
     assert len(re.findall(r"CREATE TABLE", text)) >= 4
     assert "{" not in text
-    if database.kind == "postgres":
-        assert f"CREATE SCHEMA IF NOT EXISTS {database.schema};" in text
+    if bare_database.kind == "postgres":
+        assert f"CREATE SCHEMA IF NOT EXISTS {bare_database.schema};" in text
 
 
 def test_a_migration_must_say_whether_it_breaks() -> None:
