@@ -35,14 +35,8 @@ def of_workers() -> list[Case[WorkerPlace]]:
 
 def drain(place: WorkerPlace, pace: Pace) -> list[Row]:
     """From the moment that a full queue is let go until the tables say that the last job is done."""
-
-    def rate(contender: Contender, number: int) -> float:
-        jobs = round(pace.backlog * contender.share)
-        with arena(contender, place) as field, field.worker() as worker:
-            return jobs / field.drain(jobs, worker)
-
     many, default, others = ours(place, SLOTS), ours(place), peers(place)
-    rates = in_turn([many, default, *others], rate, pace.rounds)
+    rates = drained(place, [many, default, *others], pace)
     title = f"drain {pace.backlog:,}"
     rows = [beside(f"{title}, default slots", others[0], rates, default)]
     for peer in others:
@@ -50,6 +44,19 @@ def drain(place: WorkerPlace, pace: Pace) -> list[Row]:
         goal = DRAIN.get(peer.name)
         rows.append(beside(f"{title}{fewer}, {SLOTS} slots", peer, rates, many, goal))
     return rows
+
+
+def drained(
+    place: WorkerPlace, contenders: Sequence[Contender], pace: Pace
+) -> dict[Contender, list[float]]:
+    """Jobs per second of each, once in every round."""
+
+    def rate(contender: Contender, number: int) -> float:
+        jobs = round(pace.backlog * contender.share)
+        with arena(contender, place) as field, field.worker() as worker:
+            return jobs / field.drain(jobs, worker)
+
+    return in_turn(contenders, rate, pace.rounds)
 
 
 def pickup(place: WorkerPlace, pace: Pace) -> list[Row]:
