@@ -195,7 +195,7 @@ class Told:
         ({"SHOW server_encoding": [("SQL_ASCII",)]}, "encoding", "warn"),
         ({"SELECT (SELECT count(*)": [(95, 100)]}, "connections", "warn"),
         ({"SELECT COALESCE(max(extract": [(3600.0,)]}, "transactions", "warn"),
-        ({"SELECT has_table_privilege": [(False,)]}, "rights", "fail"),
+        ({"SELECT relname, wanted": [("jobs", "INSERT")]}, "rights", "fail"),
     ],
 )
 def test_a_badly_kept_server(
@@ -206,12 +206,29 @@ def test_a_badly_kept_server(
         found = [
             *postgres._server(told),
             *postgres._durability(told),
-            *postgres._rights(told, "pg_catalog.pg_class"),
+            *postgres._rights(told, "pg_catalog"),
             *postgres._upkeep(told, "none.jobs"),
             postgres._connections(told),
             postgres._clock(told),
         ]
     assert levels(found)[subject] == level
+
+
+@pytest.mark.parametrize("database", ["postgres"], indirect=True)
+def test_a_role_that_was_granted_the_tables_and_no_sequence(database: Database):
+    database.engine().migrate()
+    schema, role = database.schema, f"role_{database.schema}"
+    with psycopg.connect(database.url) as connection:
+        connection.execute(f"CREATE ROLE {role}".encode())
+        connection.execute(f"GRANT USAGE ON SCHEMA {schema} TO {role}".encode())
+        tables = f"ALL TABLES IN SCHEMA {schema} TO {role}"
+        connection.execute(f"GRANT SELECT, INSERT, UPDATE, DELETE ON {tables}".encode())
+        connection.execute(f"SET ROLE {role}".encode())
+        given: Any = connection
+        found = [finding.text for finding in postgres._rights(given, schema)]
+        connection.rollback()
+    assert len(found) == 2
+    assert f"lacks SELECT, USAGE on {schema}.events_position_seq" in found[1]
 
 
 @pytest.mark.parametrize(("hours", "word"), [(1, "ahead"), (-1, "behind")])

@@ -15,9 +15,10 @@ from holdfast import Holdfast
 from holdfast.engine import open_engine
 from holdfast.engine.sqlite import checkpoint
 from holdfast.engine.sqlite import engine as module
+from holdfast.engine.sqlite.connection import translate
 from holdfast.engine.sqlite.engine import SqliteEngine
 from holdfast.engine.sqlite.turn import Turns
-from holdfast.errors import DatabaseBusy
+from holdfast.errors import DatabaseBusy, DatabaseUnavailable
 from tests.conftest import Database
 from tests.support.jobs import claim, insert, new
 from tests.support.threads import in_threads
@@ -71,6 +72,23 @@ def test_synchronous_normal_must_be_asked_for(database: Database) -> None:
     ) as engine:
         insert(engine)
         assert pragma(engine._open(), "synchronous") == 1
+
+
+def test_a_file_that_cannot_be_written_is_told_with_what_to_do(database: Database) -> None:
+    """Root may write anything, so SQLite is told to open it for reading alone."""
+    engine = database.engine()
+    insert(engine)
+    assert isinstance(engine, SqliteEngine)
+    uri = f"{engine.path.as_uri()}?mode=ro"
+    with (
+        closing(sqlite3.connect(uri, uri=True)) as reader,
+        pytest.raises(sqlite3.OperationalError) as raised,
+    ):
+        reader.execute("DELETE FROM holdfast_jobs")
+    told = translate(raised.value, engine.path)
+    assert isinstance(told, DatabaseUnavailable)
+    assert "not write to it" in str(told)
+    assert str(engine.path) in str(told)
 
 
 def test_the_log_is_moved_into_the_database_and_does_not_grow(database: Database) -> None:

@@ -1,10 +1,13 @@
 """Migrations: forward only, mirrored, safe when many start at once, and honest about newer ones."""
 
 import re
+import sqlite3
 import subprocess
 import sys
+from contextlib import closing
 from pathlib import Path
 
+import psycopg
 import pytest
 
 from holdfast import SchemaError
@@ -111,6 +114,20 @@ def test_the_printed_sql_is_what_is_applied(bare_database: Database) -> None:
     assert "{" not in text
     if bare_database.kind == "postgres":
         assert f"CREATE SCHEMA IF NOT EXISTS {bare_database.schema};" in text
+
+
+def test_who_applies_the_printed_sql_has_migrated(database: Database) -> None:
+    text = database.engine().migrations_sql()
+    if database.kind == "sqlite":
+        with closing(sqlite3.connect(database.url.removeprefix("sqlite:///"))) as mine:
+            mine.executescript(text)
+    else:
+        with psycopg.connect(database.url) as connection:
+            connection.execute(text.encode())
+    engine = database.engine(auto_migrate=False)
+    assert insert(engine).created
+    assert engine.migrate() == []
+    assert [name for name, _ in engine.measure().migrations] == ["0001_initial"]
 
 
 def test_a_migration_must_say_whether_it_breaks() -> None:

@@ -75,3 +75,14 @@ def missing(known: Iterable[Migration], applied: Iterable[AppliedMigration]) -> 
             )
     done = {migration.number for migration in applied}
     return [migration for migration in known if migration.number not in done]
+
+
+def as_text(known: Iterable[Migration], table: str, columns: str, now: str) -> str:
+    """All of them as SQL, for those who apply it themselves. It also writes down that they were
+    applied: else this release would not believe it."""
+    parts = [f"CREATE TABLE IF NOT EXISTS {table} ({columns});"]
+    for migration in known:
+        breaking = "TRUE" if migration.breaking else "FALSE"
+        values = f"{migration.number}, '{migration.title}', {breaking}, {now}"
+        parts += [migration.sql, f"INSERT INTO {table} VALUES ({values});\n"]  # noqa: S608
+    return "\n".join(parts)

@@ -4,7 +4,8 @@ import time
 from abc import abstractmethod
 from collections.abc import Callable, Iterator, Mapping
 from datetime import UTC, datetime
-from itertools import islice
+from itertools import groupby, islice
+from operator import itemgetter
 from typing import Any
 
 import psycopg
@@ -71,7 +72,7 @@ class Examined(BaseEngine):
             )
             return
         yield Finding("ok", "schema", f"{self.schema!r}: the tables are those of this release")
-        yield from _rights(connection, f"{self.schema}.jobs")
+        yield from _rights(connection, self.schema)
 
     def measure(self) -> Measures:
         def work(connection: Connection) -> Measures:
@@ -164,17 +165,22 @@ def _durability(connection: Connection) -> Iterator[Finding]:
         yield Finding("ok", "synchronous_commit", commit)
 
 
-def _rights(connection: Connection, table: str) -> Iterator[Finding]:
-    lacking = [
-        right
-        for right in ("SELECT", "INSERT", "UPDATE", "DELETE")
-        if not _ask(connection, "SELECT has_table_privilege(%s, %s)", table, right)
-    ]
-    if lacking:
+def _rights(connection: Connection, schema: str) -> Iterator[Finding]:
+    """On every table and sequence: one that is new, or was left out, fails later, in some verb."""
+    lacking = connection.execute(
+        "SELECT relname, wanted FROM pg_class, unnest(CASE relkind WHEN 'r'"
+        " THEN ARRAY['SELECT', 'INSERT', 'UPDATE', 'DELETE'] ELSE ARRAY['USAGE', 'SELECT'] END) wanted"
+        " WHERE relnamespace = to_regnamespace(%s) AND relkind IN ('r', 'S')"
+        " AND NOT CASE relkind WHEN 'r' THEN has_table_privilege(oid, wanted)"
+        " ELSE has_sequence_privilege(oid, wanted) END ORDER BY 1, 2",
+        [schema],
+    ).fetchall()
+    for name, group in groupby(lacking, key=itemgetter(0)):
+        rights = ", ".join(right for _, right in group)
         yield Finding(
             "fail",
             "rights",
-            f"this role lacks {', '.join(lacking)} on {table}: GRANT them, or use the owner's role",
+            f"this role lacks {rights} on {schema}.{name}: GRANT them, or use the owner's role",
         )
 
 

@@ -47,6 +47,10 @@ from holdfast.job import Claim, Job, NewJob
 from holdfast.outcome import Applied, Finish
 
 PACKAGE = "holdfast.engine.postgres"
+APPLIED = (
+    "number integer PRIMARY KEY, title text NOT NULL, breaking boolean NOT NULL,"
+    " applied_at timestamptz NOT NULL DEFAULT now()"
+)
 GROUP = 200  # enqueues that share a commit at the most
 _REQUEUES = frozenset({"promote", "rescue", "retry", "replace", "unpark", "move_schedule"})
 _EVENTS = frozenset({"events"})
@@ -158,11 +162,7 @@ class PostgresEngine(Examined):
             connection.execute("SET LOCAL lock_timeout = '60s'")
             connection.execute("SELECT pg_advisory_xact_lock(hashtext(%s))", [self.schema])
             connection.execute(f"CREATE SCHEMA IF NOT EXISTS {self.schema}")
-            connection.execute(
-                f"CREATE TABLE IF NOT EXISTS {self.schema}.migrations (number integer PRIMARY KEY,"
-                " title text NOT NULL, breaking boolean NOT NULL,"
-                " applied_at timestamptz NOT NULL DEFAULT now())"
-            )
+            connection.execute(f"CREATE TABLE IF NOT EXISTS {self.schema}.migrations ({APPLIED})")
             missing = migrate.missing(known, self._applied(connection))
             for migration in missing:
                 for command in migrate.commands(migration.sql):
@@ -183,7 +183,8 @@ class PostgresEngine(Examined):
 
     def migrations_sql(self) -> str:
         found = migrate.load(PACKAGE, self._words)
-        return f"CREATE SCHEMA IF NOT EXISTS {self.schema};\n" + "\n".join(m.sql for m in found)
+        text = migrate.as_text(found, f"{self.schema}.migrations", APPLIED, "now()")
+        return f"CREATE SCHEMA IF NOT EXISTS {self.schema};\n{text}"
 
     # running scripts
 

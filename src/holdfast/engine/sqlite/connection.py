@@ -209,6 +209,11 @@ def translate(problem: sqlite3.Error, path: Path) -> HoldfastError:
             f"{text}: the tables of Holdfast are not in {os.fspath(path)!r}, or are those of another "
             "release; run 'holdfast migrate'"
         )
+    if code & 0xFF == sqlite3.SQLITE_READONLY:
+        return DatabaseUnavailable(
+            f"this user may read {os.fspath(path)!r}, and not write to it: let it write to the file, "
+            "its -wal and -shm, and their folder, or use the user whom they belong to"
+        )
     if code & 0xFF in (sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_CORRUPT):
         return DatabaseUnavailable(f"SQLite cannot use {os.fspath(path)!r}: {text}")
     if isinstance(problem, sqlite3.InterfaceError | sqlite3.ProgrammingError):

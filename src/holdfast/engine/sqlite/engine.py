@@ -39,6 +39,10 @@ WORDS: Mapping[str, str] = {
     "AND NOT EXISTS (SELECT 1 FROM holdfast_queues WHERE name = :queue AND paused_at IS NOT NULL "
     "AND (resume_at IS NULL OR resume_at > :now))",
 }
+APPLIED = (
+    "number INTEGER PRIMARY KEY, title TEXT NOT NULL, breaking INTEGER NOT NULL,"
+    " applied_at INTEGER NOT NULL"
+)
 BUSY_TIMEOUT = 5.0
 GROUP = 256  # requests that share a commit at the most
 # The write lock first, before anything is read: a transaction that reads and then writes cannot
@@ -203,11 +207,7 @@ class SqliteEngine(Examined):
         try:
             writer.execute("BEGIN IMMEDIATE")
             try:
-                writer.execute(
-                    "CREATE TABLE IF NOT EXISTS holdfast_migrations ("
-                    " number INTEGER PRIMARY KEY, title TEXT NOT NULL,"
-                    " breaking INTEGER NOT NULL, applied_at INTEGER NOT NULL)"
-                )
+                writer.execute(f"CREATE TABLE IF NOT EXISTS holdfast_migrations ({APPLIED})")
                 missing = migrate.missing(known, self._applied(writer))
                 for migration in missing:
                     for command in migrate.commands(migration.sql):
@@ -232,7 +232,8 @@ class SqliteEngine(Examined):
         return done
 
     def migrations_sql(self) -> str:
-        return "\n".join(migration.sql for migration in migrate.load(PACKAGE, WORDS))
+        now = "CAST((julianday('now') - 2440587.5) * 86400000000 AS INTEGER)"
+        return migrate.as_text(migrate.load(PACKAGE, WORDS), "holdfast_migrations", APPLIED, now)
 
     # running scripts
 
