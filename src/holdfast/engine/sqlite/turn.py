@@ -78,7 +78,9 @@ def _open(path: Path) -> int:
         return os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
     except OSError as problem:
         raise DatabaseUnavailable(
-            f"cannot open {os.fspath(path)!r}, the file by which processes take turns: {problem}"
+            f"cannot open {os.fspath(path)!r}, the file by which processes take turns "
+            f"({problem.strerror}): whoever uses the database must be able to write to all of its "
+            "files, and to their folder"
         ) from problem
 
 
