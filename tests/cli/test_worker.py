@@ -72,6 +72,19 @@ def test_what_the_supervisor_is_told(local: Command, shop: str, calls: list[Any]
     }
 
 
+@pytest.mark.parametrize(
+    ("words", "told"), [([], True), (["-q", "default,mail"], False), (["-q", "*"], False)]
+)
+def test_queues_of_its_tasks_that_it_does_not_serve_are_told(
+    local: Command, shop: str, calls: list[Any], words: list[str], told: bool
+):
+    Path("workshop.py").write_text(
+        Path("workshop.py").read_text() + "@app.task(queue='mail')\ndef send(): ...\n"
+    )
+    done = local("worker", shop, *words)
+    assert ("does not serve: mail; serve them here with --queues '*'" in done.err) is told
+
+
 def test_everything_from_the_environment(local: Command, shop: str, calls: list[Any]):
     local(
         "worker",

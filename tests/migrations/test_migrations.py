@@ -116,15 +116,15 @@ def test_the_printed_sql_is_what_is_applied(bare_database: Database) -> None:
         assert f"CREATE SCHEMA IF NOT EXISTS {bare_database.schema};" in text
 
 
-def test_who_applies_the_printed_sql_has_migrated(database: Database) -> None:
-    text = database.engine().migrations_sql()
-    if database.kind == "sqlite":
-        with closing(sqlite3.connect(database.url.removeprefix("sqlite:///"))) as mine:
+def test_who_applies_the_printed_sql_has_migrated(bare_database: Database) -> None:
+    text = bare_database.engine().migrations_sql()
+    if bare_database.kind == "sqlite":
+        with closing(sqlite3.connect(bare_database.url.removeprefix("sqlite:///"))) as mine:
             mine.executescript(text)
     else:
-        with psycopg.connect(database.url) as connection:
+        with psycopg.connect(bare_database.url) as connection:
             connection.execute(text.encode())
-    engine = database.engine(auto_migrate=False)
+    engine = bare_database.engine(auto_migrate=False)
     assert insert(engine).created
     assert engine.migrate() == []
     assert [name for name, _ in engine.measure().migrations] == ["0001_initial"]

@@ -53,12 +53,15 @@ class Site:
         serving: "Serving",
         listener: socket.socket,
         host: str,
+        names: Sequence[str] = (),
     ) -> None:
+        """`names`: by which alone it may be called, where others can."""
         from holdfast.web import dashboard
-        from holdfast.web.serving import address_of
+        from holdfast.web.serving import address_of, is_loopback
 
         self.web = dashboard(app, **options)
-        self.address = address_of(listener, host, serving, options.get("base", ""))
+        name = host if is_loopback(host) else names[0]
+        self.address = address_of(listener, name, serving, options.get("base", ""))
         self._app = app
         self._closed = options.get("authorize") is not None
         self._serving = serving

@@ -108,7 +108,7 @@ def web(
             refuse_absent(holdfast)
         refuse_open(holdfast, host, allow_host or (), made["authorize"])
         with serving.listen(host, port) as listener:
-            site = Site(holdfast, made, how, listener, host)
+            site = Site(holdfast, made, how, listener, host, allow_host or ())
             site.announce(application or app, open_browser=open_browser)
             site.serve((lambda: None) if tied is None else tied.ready)
 

@@ -1,5 +1,6 @@
 """`holdfast worker`: run jobs, in processes that are watched over."""
 
+import logging
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Annotated
@@ -14,6 +15,8 @@ from holdfast.cli.teller import Teller
 from holdfast.errors import InvalidInput
 from holdfast.locate import load
 from holdfast.logs import configure
+
+logger = logging.getLogger("holdfast.worker")
 
 Application = Annotated[
     str | None,
@@ -73,7 +76,8 @@ def worker(
     patience = duration(grace, "--grace")
     with load(location) as holdfast, beside(location, web, log):
         wanted = queues_of(holdfast) if queues == "*" else queues
-        make_lanes(wanted, concurrency)  # refused here, not in a child
+        lanes = make_lanes(wanted, concurrency)  # refused here, not in a child
+        _tell_unserved(set(queues_of(holdfast).split(",")) - {lane.queue for lane in lanes})
         if tell:
             Teller(holdfast).start()
         code = supervise(
@@ -86,6 +90,16 @@ def worker(
             log=log,
         )
     raise typer.Exit(code)
+
+
+def _tell_unserved(names: set[str]) -> None:
+    """Other workers may serve them. If none does, this is what its owner looks for."""
+    if names:
+        logger.warning(
+            "tasks of this application have queues that this worker does not serve: %s; serve "
+            "them here with --queues '*'",
+            ", ".join(sorted(names)),
+        )
 
 
 @contextmanager

@@ -138,11 +138,8 @@ def listen(host: str, port: int) -> socket.socket:
     return listener
 
 
-def address_of(listener: socket.socket, host: str, serving: Serving, base: str = "") -> str:
-    """What to type into a browser on this machine."""
-    name = host
-    if ipaddress.ip_address(listener.getsockname()[0]).is_unspecified:
-        name = "127.0.0.1" if listener.family == socket.AF_INET else "::1"
+def address_of(listener: socket.socket, name: str, serving: Serving, base: str = "") -> str:
+    """What to type into a browser."""
     shown = f"[{name}]" if ":" in name else name
     return f"{serving.scheme}://{shown}:{listener.getsockname()[1]}{base}/"
 

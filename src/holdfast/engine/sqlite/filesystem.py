@@ -8,7 +8,20 @@ from pathlib import Path
 from holdfast.errors import UnsafeFilesystem
 
 _NETWORK = frozenset(
-    {"nfs", "nfs4", "cifs", "smb3", "smbfs", "afs", "ceph", "glusterfs", "lustre", "gpfs", "9p"}
+    {
+        "nfs",
+        "nfs4",
+        "cifs",
+        "smb3",
+        "smbfs",
+        "afs",
+        "ceph",
+        "glusterfs",
+        "lustre",
+        "gpfs",
+        "9p",
+        "virtiofs",
+    }
 )
 _HARMLESS_FUSE = frozenset({"fuseblk"})
 _MOUNTS = Path("/proc/self/mountinfo")
