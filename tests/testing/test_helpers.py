@@ -92,6 +92,24 @@ def test_an_application_gets_an_empty_database_for_a_while(
     assert app.jobs.count(status="pending") == 1
 
 
+def test_every_face_of_an_application_is_that_of_its_temporary_database(tmp_path: Path) -> None:
+    """Schedules, limits and workflows too: its own database is not even made."""
+    app = Holdfast(f"sqlite:///{tmp_path}/its-own.db")
+
+    @app.task
+    def work() -> None: ...
+
+    with temporary(app):
+        work.using(key="a", every="1h").schedule()
+        with app.workflow("two") as flow:
+            flow.add(work)
+        app.queues.limit("default", 2)
+        assert [job.key for job in app.schedules.list()] == ["a"]
+        assert app.workflows.get(flow.id).total == 1
+        assert [limit.name for limit in app.limits.list()] == ["queue:default"]
+    assert not list(tmp_path.iterdir())
+
+
 def test_it_is_given_back_when_the_block_raises(tmp_path: Path) -> None:
     with Holdfast(f"sqlite:///{tmp_path}/jobs.db") as app:
         engine = app.engine

@@ -20,6 +20,7 @@ from holdfast.job import WAITING, Job
 from holdfast.task import Task
 from holdfast.testing.draining import adrain, drain
 from holdfast.testing.inline import Inline
+from holdfast.workflows import Workflows
 
 __all__ = ["FakeClock", "Inline", "JobFailed", "adrain", "drain", "enqueued", "temporary"]
 
@@ -69,6 +70,9 @@ def temporary(app: Holdfast, *, clock: Clock | None = None) -> Iterator[Holdfast
             "runner": other.runner,
             "jobs": app.jobs.on(other.runner),
             "queues": other.queues,
+            "limits": other.limits,
+            "schedules": other.schedules,
+            "workflows": Workflows(other.runner, app.settings.retention),
         }
         for name, value in changes.items():
             stack.enter_context(mock.patch.object(app, name, value))
