@@ -59,6 +59,19 @@ class Stage:
         self._processes.append(process)
         return process
 
+    def run(self, *words: str, **environment: str) -> str:
+        """`python -m WORDS`, to its end; what it printed. Raises if that went wrong."""
+        done = subprocess.run(
+            [sys.executable, "-m", *words],
+            cwd=ROOT,
+            env={**os.environ, **environment},
+            stdout=subprocess.PIPE,
+            text=True,
+            timeout=PATIENCE,
+            check=True,
+        )
+        return done.stdout
+
     @staticmethod
     def kill(process: subprocess.Popen[bytes]) -> None:
         """kill -9: nothing in the process can tidy up."""

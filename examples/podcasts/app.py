@@ -1,0 +1,39 @@
+"""The jobs of the directory: what they do, and how many of them may at once."""
+
+import asyncio
+
+from examples.podcasts import feeds, store
+from holdfast import Context, Holdfast
+
+app = Holdfast(f"sqlite:///{store.PATH}")  # beside the podcasts, in the same file
+
+
+# Three at once over all servers, however many there are: counted in the database. A run that fails is
+# tried again, twice; a feed that is gone for good is not.
+@app.task(concurrency=3, max_attempts=3, timeout="5m", discard_on=(feeds.FeedGone,))
+async def podcast_import(ctx: Context, podcast_id: str) -> dict[str, int]:
+    """Fetch a podcast's feed, and keep what it says."""
+    ctx.progress(10, "fetching the feed")
+    text = await feeds.fetch(store.url_of(podcast_id))
+    ctx.progress(60, "reading it")
+    feed = feeds.parse(text)
+    ctx.enqueue(analytics, podcast_id=podcast_id)
+    return await asyncio.to_thread(
+        keep, ctx, podcast_id, feed
+    )  # the server's loop waits for no lock
+
+
+def keep(ctx: Context, podcast_id: str, feed: feeds.Feed) -> dict[str, int]:
+    """The episodes, the end of the job and the job that follows: all of them, or none."""
+    result = {"episodes": len(feed.episodes)}
+    with store.transaction() as connection:
+        store.keep(connection, podcast_id, feed)
+        ctx.complete(result, tx=connection)
+    return result
+
+
+@app.task
+def analytics(podcast_id: str) -> dict[str, int]:
+    """How much there is to hear."""
+    with store.transaction() as connection:
+        return {"minutes": store.add_up(connection, podcast_id)}

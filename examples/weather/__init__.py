@@ -1,0 +1,1 @@
+"""Weather maps, made of what forecast centres publish: see README.md beside this file."""

@@ -1,0 +1,37 @@
+"""What forecast centres publish, over HTTP: which files there are, and the files. No jobs here."""
+
+import json
+import os
+import re
+import shutil
+import urllib.request
+from pathlib import Path
+from typing import NamedTuple
+
+SOURCE = os.environ.get("WEATHER_SOURCE", "http://127.0.0.1:8020")
+RUN = re.compile(r"\d{8}_\d{2}")  # a day and an hour, of which the forecast is
+
+
+class Found(NamedTuple):
+    """A file of a model: the forecast of one run for so many hours later."""
+
+    run_id: str
+    hour: int
+
+
+def listing(model_id: str) -> list[Found]:
+    """All that there is of a model, as it is listed. That is somebody else's word: checked."""
+    with urllib.request.urlopen(f"{SOURCE}/{model_id}/", timeout=30) as answer:
+        told = json.load(answer)
+    for run_id in told:
+        if not RUN.fullmatch(run_id):
+            raise ValueError(f"{SOURCE}/{model_id}/ lists {run_id!r}: a run is named YYYYMMDD_HH")
+    return [Found(run, int(hour)) for run, hours in told.items() for hour in hours]
+
+
+def download(model_id: str, run_id: str, hour: int, to: Path) -> int:
+    """A file, as it is; its size."""
+    url = f"{SOURCE}/{model_id}/{run_id}/f{hour:03}.grib2"
+    with urllib.request.urlopen(url, timeout=30) as answer, to.open("wb") as file:
+        shutil.copyfileobj(answer, file)
+    return to.stat().st_size

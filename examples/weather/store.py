@@ -1,0 +1,63 @@
+"""Where things are: the files, and a row for each file that was taken on."""
+
+import os
+import sqlite3
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+from examples.weather.sources import Found
+
+FOLDER = Path(os.environ.get("WEATHER_FOLDER", "weather-data")).absolute()
+DATABASE = Path(os.environ.get("WEATHER_DB", "weather.db")).absolute()
+
+FILES = """
+CREATE TABLE IF NOT EXISTS files (
+    model_id TEXT NOT NULL,
+    run_id TEXT NOT NULL,
+    hour INTEGER NOT NULL,
+    PRIMARY KEY (model_id, run_id, hour)
+)
+"""
+
+
+@contextmanager
+def transaction() -> Iterator[sqlite3.Connection]:
+    """On the file that the jobs are in: committed at the end of the block, or rolled back."""
+    connection = sqlite3.connect(DATABASE, timeout=30, isolation_level=None)
+    try:
+        connection.execute("BEGIN IMMEDIATE")
+        yield connection
+        connection.execute("COMMIT")
+    finally:
+        connection.close()  # what was not committed is undone
+
+
+def claim_new(
+    connection: sqlite3.Connection, model_id: str, listed: Sequence[Found]
+) -> list[Found]:
+    """Those that nobody has taken on so far; from this transaction's commit on they are."""
+    connection.execute(FILES)
+    return [
+        found
+        for found in listed
+        if connection.execute(
+            "INSERT INTO files VALUES (?, ?, ?) ON CONFLICT DO NOTHING", (model_id, *found)
+        ).rowcount
+    ]
+
+
+def grib_path(model_id: str, run_id: str, hour: int) -> Path:
+    return FOLDER / "gribs" / model_id / run_id / f"f{hour:03}.grib2"
+
+
+def tile_path(model_id: str, run_id: str, hour: int, region: str) -> Path:
+    return FOLDER / "tiles" / model_id / run_id / f"f{hour:03}" / f"{region}.npz"
+
+
+def put(scratch: Path, place: Path) -> None:
+    """Into its place, whole or not at all; to do so twice is as good as once."""
+    place.parent.mkdir(parents=True, exist_ok=True)
+    half = place.with_name(f".{place.name}.{os.getpid()}")
+    half.write_bytes(scratch.read_bytes())  # scratch folders may be on another disk
+    os.replace(half, place)
