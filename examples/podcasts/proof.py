@@ -61,7 +61,7 @@ class Scene:
         process = self.stage.start(
             *("uvicorn", "examples.podcasts.server:api", "--port", str(port)),
             PODCASTS_DB=str(self.stage.folder / "podcasts.db"),
-            HOLDFAST_HEARTBEAT="0.5",  # a dead one is noticed within two seconds, not twenty
+            HOLDFAST_HEARTBEAT="1",  # a dead one is noticed within four seconds, not twenty
             HOLDFAST_BACKOFF_DELAY="0.2",
         )
         self.facts.server_pids.append(process.pid)
