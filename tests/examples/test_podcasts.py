@@ -12,7 +12,9 @@ import pytest
 from examples.podcasts import app as jobs
 from examples.podcasts import feeds, publisher, server, store
 from examples.podcasts.proof import LIMIT, Facts, is_well, is_whole, play
+from examples.remote import Remote
 from examples.stage import Stage
+from holdfast import Job
 from holdfast.testing import temporary
 
 
@@ -98,7 +100,8 @@ def test_an_import_that_cannot_be_enqueued_leaves_no_podcast(at_rest: Ask) -> No
     """The handler itself: its row goes when the enqueue fails."""
     with store.transaction() as connection:
         connection.execute(
-            "CREATE TRIGGER no_room BEFORE INSERT ON holdfast_jobs BEGIN SELECT RAISE(ABORT, 'full'); END"
+            "CREATE TRIGGER no_room BEFORE INSERT ON holdfast_jobs"
+            " BEGIN SELECT RAISE(ABORT, 'full'); END"
         )
     with pytest.raises(Exception, match="full"):
         at_rest("POST", "/podcasts/import", json={"url": "http://127.0.0.1/a.xml"})
@@ -174,6 +177,28 @@ def test_jobs_of_a_killed_server_are_reclaimed(facts: Facts) -> None:
 def test_jobs_of_a_killed_server_do_not_count_for_ever(facts: Facts) -> None:
     """It held all three places, and after its death three fetches were in flight again."""
     assert facts.peaks["after the kills"] == LIMIT
+
+
+def test_an_import_that_hangs_is_stopped_and_makes_room(at_rest: Ask) -> None:
+    """Its publisher never answers. It has five minutes, here less; then its place is free again."""
+    assert at_rest("GET", "/openapi.json").is_success
+    with Remote(publisher.site) as remote:
+        remote.hold()
+        with store.transaction() as connection:
+            podcast_id = store.find_or_add(connection, f"{remote.url}/hangs.xml")
+        hangs = jobs.podcast_import.using(timeout="1s").enqueue(podcast_id=podcast_id)
+        with Stage("hangs") as stage, jobs.app.worker():
+            stage.until("it is fetched", lambda: remote.in_flight == 1)
+            stage.until("it is stopped", lambda: remote.in_flight == 0)
+            job = stage.until("it is written", lambda: retrying(hangs.id))
+    assert job.error == "TimeoutError: timed out after 1 s"
+    assert [limit.running for limit in jobs.app.limits.list()] == [0]
+    assert jobs.podcast_import.conduct.timeout == 300
+
+
+def retrying(id: str) -> Job | None:
+    job = jobs.app.jobs.get(id)
+    return job if job.status == "retrying" else None
 
 
 # restarts

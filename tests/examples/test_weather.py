@@ -66,7 +66,7 @@ def test_the_jobs_and_their_arguments_are_those_of_the_design(facts: Facts) -> N
     assert list(of_type(facts, "build_tile")[0].payload) == ["model_id", "run_id", "hour", "region"]
 
 
-def test_a_job_that_waits_has_priority_zero_unless_one_is_given() -> None:
+def test_a_job_is_pending_and_has_priority_zero_unless_one_is_given() -> None:
     with temporary(jobs.app):
         job = jobs.build_tile.enqueue(**FILE, region="ne")
         assert (job.status, job.priority, job.worker_id) == ("pending", 0, None)
