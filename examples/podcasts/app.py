@@ -18,9 +18,8 @@ async def podcast_import(ctx: Context, podcast_id: str) -> dict[str, int]:
     ctx.progress(60, "reading it")
     feed = feeds.parse(text)
     ctx.enqueue(analytics, podcast_id=podcast_id)
-    return await asyncio.to_thread(
-        keep, ctx, podcast_id, feed
-    )  # the server's loop waits for no lock
+    # In a thread: the server's loop waits for no lock.
+    return await asyncio.to_thread(keep, ctx, podcast_id, feed)
 
 
 def keep(ctx: Context, podcast_id: str, feed: feeds.Feed) -> dict[str, int]:

@@ -192,7 +192,8 @@ def is_named_after(job: Job, workers: Sequence[Worker]) -> bool:
 
 def one_is_killed(scene: Scene) -> None:
     stage, facts, jobs = scene.stage, scene.facts, scene.app.jobs
-    facts.victim = facts.while_held[0]
+    # One whose downloads can be had when it is dead: the broken file is another act.
+    facts.victim = next(row for row in facts.while_held if not has_broken(scene, row))
     os.kill(facts.victim["pid"], signal.SIGKILL)
     left = (PROCESSES - 1) * SLOTS
     stage.until("its downloads are cut off", lambda: scene.remote.in_flight == left)
@@ -207,6 +208,12 @@ def one_is_killed(scene: Scene) -> None:
             for job in facts.orphans
         ),
     )
+
+
+def has_broken(scene: Scene, worker: Worker) -> bool:
+    """It is about to download the file that cannot be had."""
+    files = [scene.app.jobs.get(job["id"]).payload for job in worker["jobs"]]
+    return BROKEN in [f"/{x['model_id']}/{x['run_id']}/f{x['hour']:03}.grib2" for x in files]
 
 
 def a_file_fails(scene: Scene, flows: Sequence[str]) -> None:
