@@ -1,4 +1,4 @@
-"""`python -m examples.podcasts`: the directory with several servers, two kills and feeds that fail."""
+"""`python -m examples.podcasts`: several servers, three kills, and feeds that fail."""
 
 from examples.podcasts.proof import play
 from examples.stage import on_stage

@@ -3,9 +3,10 @@
 The limit is not asked of the directory: the publisher counts how many fetches are in flight.
 """
 
+import itertools
 import sqlite3
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -37,7 +38,8 @@ class Facts:
     peaks: dict[str, int] = field(default_factory=dict)  #: fetches in flight at most, by act
     orphans: list[Job] = field(default_factory=list)  #: jobs that the killed server ran, afterwards
     acknowledged: dict[str, str] = field(default_factory=dict)  #: name of a feed: id of its podcast
-    refused: int = 0  #: requests that a killed server did not answer
+    refused: set[str] = field(default_factory=set)  #: names of feeds whose server did not answer
+    interrupted: list[Job] = field(default_factory=list)  #: jobs that ran when all were killed
     podcasts: dict[str, ROW] = field(default_factory=dict)  #: by name, as GET shows them at the end
     rows: list[ROW] = field(default_factory=list)  #: of the table `podcasts`
     episodes: dict[str, list[ROW]] = field(default_factory=dict)  #: of the table, by podcast
@@ -108,10 +110,10 @@ def play(stage: Stage) -> Facts:
         first = one_server_is_full(scene)
         second = another_server_may_not_exceed_it(scene)
         third = the_first_is_killed(scene, first, second)
-        the_second_is_killed_while_imports_arrive(scene, second, third)
-        some_feeds_fail(scene, third)
-        everything_is_there(scene, third)
-        stage.stop(third.process)
+        last = all_are_killed_while_imports_arrive(scene, second, third)
+        some_feeds_fail(scene, last)
+        everything_is_there(scene, last)
+        stage.stop(last.process)
         scene.facts.workers_left = scene.app.stats().workers
         stage.prove("a server that is asked to stop takes its leave", not scene.facts.workers_left)
         return scene.facts
@@ -186,29 +188,49 @@ def the_first_is_killed(scene: Scene, first: Server, second: Server) -> Server:
     return third
 
 
-def the_second_is_killed_while_imports_arrive(scene: Scene, second: Server, third: Server) -> None:
-    """Requests are on their way at the moment of the kill: who got no answer asks the other server."""
-    stage = scene.stage
-
-    def ask(name: str) -> None:
-        try:
-            scene.post(second, name)
-        except httpx.TransportError:
-            scene.facts.refused += 1
-            scene.post(third, name)
-
-    known = len(scene.facts.acknowledged)
+def all_are_killed_while_imports_arrive(scene: Scene, *servers: Server) -> Server:
+    """Requests are on their way at the moment of the kill. Who got no answer asks again, until the
+    service manager has started another server, which has nobody to help it."""
+    stage, facts, jobs = scene.stage, scene.facts, scene.app.jobs
+    doors, known = list(servers), len(facts.acknowledged)
+    scene.remote.hold()
     with ThreadPoolExecutor(4) as people:
-        asked = [people.submit(ask, f"storm-{number}") for number in range(24)]
-        stage.until("some are acknowledged", lambda: len(scene.facts.acknowledged) >= known + 6)
-        stage.kill(second.process)
-        for one in asked:
+        numbers = itertools.count()
+        asking = [people.submit(ask_until_refused, scene, doors, numbers) for _ in range(4)]
+        stage.until("three are fetched", lambda: scene.remote.in_flight == LIMIT)
+        stage.until("some are acknowledged", lambda: len(facts.acknowledged) >= known + 6)
+        for server in servers:
+            stage.kill(server.process)
+        running = [job.id for job in jobs.search(type="podcast_import", status="running")]
+        scene.remote.release()
+        doors[:] = [scene.serve()]
+        for one in asking:
             one.result()
+    stage.until("what ran is done", lambda: all(jobs.get(id).status in FINAL for id in running))
+    facts.interrupted = [jobs.get(id) for id in running]
     stage.prove(
-        f"a server is killed (-9) in a storm of imports; {scene.facts.refused} got no answer "
-        "and asked the other one",
-        scene.facts.refused > 0,
+        f"all servers are killed (-9) in a storm of imports: {len(facts.refused)} get no answer and "
+        f"ask again; {len(running)} that ran are run again by the one that is started then",
+        facts.refused and len(running) == LIMIT,
     )
+    return doors[0]
+
+
+def ask_until_refused(scene: Scene, doors: Sequence[Server], numbers: Iterator[int]) -> None:
+    """One import after the other, until somebody got no answer; that one is asked for again."""
+    facts = scene.facts
+
+    def is_acknowledged() -> bool:
+        try:
+            return bool(scene.post(doors[number % len(doors)], name))
+        except httpx.TransportError:
+            facts.refused.add(name)
+            return False
+
+    while not facts.refused:
+        number = next(numbers)
+        name = f"storm-{number}"
+        scene.stage.until(f"{name} is acknowledged", is_acknowledged)
 
 
 def some_feeds_fail(scene: Scene, server: Server) -> None:
