@@ -41,7 +41,6 @@ class Facts:
     while_held: list[Worker] = field(
         default_factory=list
     )  #: the workers' table, with downloads held
-    later: list[Worker] = field(default_factory=list)  #: the same, some beats later
     shown: str = ""  #: as a person reads it
     running: list[Job] = field(default_factory=list)  #: of the workers, while held
     victim: Worker = field(default_factory=dict)
@@ -163,7 +162,6 @@ def three_workers_share_a_file(scene: Scene) -> list[str]:
 
     facts.while_held = stage.until("every worker has told what it does", told)
     facts.running = list(scene.app.jobs.search(status="running"))
-    stage.until("every heart beats again", lambda: later(scene))
     facts.shown = scene.table()
     print(facts.shown, end="")
     stage.prove(
@@ -176,13 +174,6 @@ def three_workers_share_a_file(scene: Scene) -> list[str]:
         all(is_named_after(job, facts.while_held) for job in facts.running),
     )
     return flows
-
-
-def later(scene: Scene) -> bool:
-    scene.facts.later = scene.rows()
-    before = {row["id"]: row["beat_at"] for row in scene.facts.while_held}
-    now = {row["id"]: row["beat_at"] for row in scene.facts.later}
-    return all(now[id] > beat for id, beat in before.items())
 
 
 def is_named_after(job: Job, workers: Sequence[Worker]) -> bool:
@@ -199,7 +190,12 @@ def one_is_killed(scene: Scene) -> None:
     stage.until("its downloads are cut off", lambda: scene.remote.in_flight == left)
     scene.remote.release()
     scene.all_end()
-    facts.at_the_end = scene.rows("--all")
+
+    def beat_again() -> bool:
+        facts.at_the_end = scene.rows("--all")
+        return len(beaten_since(facts)) == PROCESSES - 1
+
+    stage.until("those that live beat again", beat_again)
     facts.orphans = [jobs.get(job["id"]) for job in facts.victim["jobs"]]
     stage.prove(
         f"a worker is killed (-9); others end its {len(facts.orphans)} jobs",
@@ -208,6 +204,12 @@ def one_is_killed(scene: Scene) -> None:
             for job in facts.orphans
         ),
     )
+
+
+def beaten_since(facts: Facts) -> list[str]:
+    """The workers whose last heartbeat is newer than what the table showed first."""
+    now = {row["id"]: row["beat_at"] for row in facts.at_the_end if row["state"] == "live"}
+    return [row["id"] for row in facts.while_held if now.get(row["id"], "") > row["beat_at"]]
 
 
 def has_broken(scene: Scene, worker: Worker) -> bool:
