@@ -27,7 +27,7 @@ def rows(name: str) -> list[Row]:
 
 
 @cache
-def tests_of(path: Path) -> set[str]:
+def names_of(path: Path) -> set[str]:
     tree = ast.parse(path.read_text())
     return {
         node.name
@@ -48,7 +48,7 @@ def problem(row: Row) -> str | None:
     if not named:
         return f"{where}: neither a test nor a deviation"
     for file, test in named:
-        if not (ROOT / file).exists() or test not in tests_of(ROOT / file):
+        if not (ROOT / file).exists() or test not in names_of(ROOT / file):
             return f"{where}: there is no {file}::{test}"
     return None
 
