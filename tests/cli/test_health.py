@@ -144,8 +144,8 @@ def test_a_database_out_of_reach_is_a_problem(tmp_path: object):
         assert "none" in problem(app.health())
 
 
-def test_tables_that_are_missing_are_a_problem(database: Database):
-    app = database.app(auto_migrate=False)
+def test_tables_that_are_missing_are_a_problem(bare_database: Database):
+    app = bare_database.app(auto_migrate=False)
     assert "holdfast migrate" in problem(app.health())
 
 

@@ -7,18 +7,24 @@ from tests.cli.command import process as holdfast
 from tests.conftest import Database
 
 
-def test_by_url(database: Database, tmp_path: Path) -> None:
-    first = holdfast("migrate", "--url", database.url, "--schema", database.schema, cwd=tmp_path)
+def test_by_url(bare_database: Database, tmp_path: Path) -> None:
+    first = holdfast(
+        "migrate", "--url", bare_database.url, "--schema", bare_database.schema, cwd=tmp_path
+    )
     assert (first.returncode, first.stdout) == (0, "applied 0001_initial\n")
     again = holdfast(
-        "migrate", cwd=tmp_path, HOLDFAST_URL=database.url, HOLDFAST_SCHEMA=database.schema
+        "migrate",
+        cwd=tmp_path,
+        HOLDFAST_URL=bare_database.url,
+        HOLDFAST_SCHEMA=bare_database.schema,
     )
     assert (again.returncode, again.stdout.split(":")[0]) == (0, "nothing to do")
 
 
-def test_by_application(database: Database, tmp_path: Path) -> None:
+def test_by_application(bare_database: Database, tmp_path: Path) -> None:
     (tmp_path / "shop.py").write_text(
-        f"from holdfast import Holdfast\napp = Holdfast({database.url!r}, schema={database.schema!r})\n"
+        "from holdfast import Holdfast\n"
+        f"app = Holdfast({bare_database.url!r}, schema={bare_database.schema!r})\n"
     )
     done = holdfast("migrate", "shop:app", cwd=tmp_path)
     assert (done.returncode, done.stdout) == (0, "applied 0001_initial\n")
@@ -43,7 +49,7 @@ def test_errors_are_one_line_with_a_stable_exit_code(tmp_path: Path) -> None:
     assert (bad.returncode, bad.stderr[:10]) == (2, "holdfast: ")
 
 
-def test_json(database: Database, tmp_path: Path) -> None:
-    options = ["migrate", "--json", "--url", database.url, "--schema", database.schema]
+def test_json(bare_database: Database, tmp_path: Path) -> None:
+    options = ["migrate", "--json", "--url", bare_database.url, "--schema", bare_database.schema]
     assert json.loads(holdfast(*options, cwd=tmp_path).stdout)["applied"]
     assert json.loads(holdfast(*options, cwd=tmp_path).stdout) == {"applied": []}

@@ -85,9 +85,9 @@ def test_a_look_makes_nothing(local: Command, words: list[str], monkeypatch: pyt
 
 
 @pytest.mark.parametrize("words", COMMANDS)
-def test_tables_that_are_missing(database: Database, tmp_path: Path, words: list[str]):
-    make_empty(database)
-    assert Command(database, tmp_path)(*words).code == 5
+def test_tables_that_are_missing(bare_database: Database, tmp_path: Path, words: list[str]):
+    make_empty(bare_database)
+    assert Command(bare_database, tmp_path)(*words).code == 5
 
 
 @pytest.mark.parametrize("words", [*COMMANDS, ["migrate"]])

@@ -800,10 +800,10 @@ def test_a_transaction_may_be_the_first_thing_an_application_sees(database: Data
     assert app.jobs.count() == 1
 
 
-@on_sqlite
-def test_but_not_one_that_holds_the_lock_that_a_migration_needs(database: Database) -> None:
-    app = replace(database, url=f"{database.url}?busy_timeout=0.3").app()
-    with closing(sqlite3.connect(database.path, isolation_level=None)) as connection:
+@pytest.mark.parametrize("bare_database", ["sqlite"], indirect=True)
+def test_but_not_one_that_holds_the_lock_that_a_migration_needs(bare_database: Database) -> None:
+    app = replace(bare_database, url=f"{bare_database.url}?busy_timeout=0.3").app()
+    with closing(sqlite3.connect(bare_database.path, isolation_level=None)) as connection:
         connection.execute("BEGIN IMMEDIATE")
         with pytest.raises(DatabaseBusy), within(5):
             app.enqueue("send", {"n": 1}, tx=connection)

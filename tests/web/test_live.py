@@ -259,7 +259,7 @@ def test_who_was_away_while_nobody_followed_is_told_so(
 def test_nothing_is_written_when_nobody_follows_any_more(
     app: Holdfast, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("holdfast.feed.UNNAMED", 0.5)
+    monkeypatch.setattr("holdfast.feed.UNNAMED", 3.0)
     monkeypatch.setattr("holdfast.web.live.LINGER", 0.1)
     dialect = app.engine.dialect
     with serving(app) as site:

@@ -237,7 +237,9 @@ def test_nor_in_pieces_whose_length_nobody_said(site: Site, app: Holdfast):
     admin = site.somebody("admin")
     answer = chunked(admin, LARGEST)
     assert answer.status_code == 413
-    assert f"{LARGEST:,}" in problem(answer)["detail"]  # by its size, not as what it would have been
+    assert (
+        f"{LARGEST:,}" in problem(answer)["detail"]
+    )  # by its size, not as what it would have been
     check_headers(answer)
     assert app.jobs.count() == 0
     assert chunked(admin, 1024).status_code == 201
