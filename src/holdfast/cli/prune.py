@@ -9,7 +9,6 @@ import typer
 from rich.console import Console
 from rich.progress import Progress, SpinnerColumn, TextColumn
 
-from holdfast.app import Holdfast
 from holdfast.cli.filters import duration
 from holdfast.cli.output import print_json
 from holdfast.cli.target import (
@@ -49,10 +48,12 @@ def prune(
     With an application, its on_prune hooks are called and its archive is written. A job whose task has
     a hook that is not known here stays.
     """
+    from holdfast.worker.pruning import pruner_of
+
     age = None if older_than is None else duration(older_than, "--older-than")
     with (
         opened(app, url, schema, argument=application) as holdfast,
-        _made(holdfast, declare=not dry_run) as pruner,
+        pruner_of(holdfast, declare=not dry_run) as pruner,
     ):
         wanted = pruner.wanted(age, everywhere=True)
         if dry_run:
@@ -70,27 +71,6 @@ def prune(
     if total.failed:
         typer.echo(f"{total.failed} could not go, and are tried again later: see their prune_error")
     _tell_unknown(unknown)
-
-
-@contextmanager
-def _made(holdfast: Holdfast, *, declare: bool) -> Iterator["Pruner"]:
-    """What a worker has for it: threads, and a loop for hooks that are asynchronous."""
-    from holdfast.worker.declaring import declare_hooks
-    from holdfast.worker.pruning import Pruner
-    from holdfast.worker.runner import LoopThread
-    from holdfast.worker.threads import Threads
-
-    if declare:
-        declare_hooks(holdfast)  # also forgets those that are gone from the code
-    loop, threads = LoopThread(), Threads("holdfast-hook")
-    loop.start()
-    pruner = Pruner(holdfast, lambda: loop.loop, threads)
-    try:
-        yield pruner
-    finally:
-        pruner.close()
-        threads.close(0.5)
-        loop.close(0.5)
 
 
 def _run(pruner: "Pruner", wanted: Retention, told: Told) -> "Work":

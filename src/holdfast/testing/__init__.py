@@ -1,6 +1,7 @@
 """For the tests of applications: run jobs without a worker, and look at what was enqueued.
 
 drain(app)                       run what is due, through the real database, here and now
+prune(app)                       let go what is over, hooks and all, here and now
 enqueued(app, send, to="ann")    the waiting jobs with these arguments
 with temporary(app): ...         an empty database of its own, for as long as the block lasts
 with Inline(app): ...            no database at all: an enqueue is a call
@@ -20,9 +21,10 @@ from holdfast.job import WAITING, Job
 from holdfast.task import Task
 from holdfast.testing.draining import adrain, drain
 from holdfast.testing.inline import Inline
+from holdfast.testing.pruning import prune
 from holdfast.workflows import Workflows
 
-__all__ = ["FakeClock", "Inline", "JobFailed", "adrain", "drain", "enqueued", "temporary"]
+__all__ = ["FakeClock", "Inline", "JobFailed", "adrain", "drain", "enqueued", "prune", "temporary"]
 
 
 def enqueued(app: Holdfast, task: Task[Any, Any] | str, /, **arguments: Any) -> list[Job]:

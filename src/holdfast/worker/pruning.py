@@ -11,7 +11,8 @@ import logging
 import queue
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any, NamedTuple
@@ -24,6 +25,8 @@ from holdfast.ids import floor_id
 from holdfast.job import FINISHED, Job, Status
 from holdfast.task import Hook
 from holdfast.worker.archive import Archive
+from holdfast.worker.declaring import declare_hooks
+from holdfast.worker.runner import LoopThread
 from holdfast.worker.services import Services
 from holdfast.worker.threads import Threads
 
@@ -270,3 +273,20 @@ async def _awaited(answer: Any) -> None:
         await answer
     except (KeyboardInterrupt, SystemExit) as problem:  # they would end the loop
         raise RuntimeError(f"on_prune raised {problem!r}") from problem
+
+
+@contextmanager
+def pruner_of(app: Holdfast, *, declare: bool = True) -> Iterator[Pruner]:
+    """A pruner without a worker, with what a worker has for it: threads, and a loop for hooks that are
+    asynchronous."""
+    if declare:
+        declare_hooks(app)  # also forgets those that are gone from the code
+    loop, threads = LoopThread(), Threads("holdfast-hook")
+    loop.start()
+    pruner = Pruner(app, lambda: loop.loop, threads)
+    try:
+        yield pruner
+    finally:
+        pruner.close()
+        threads.close(0.5)
+        loop.close(0.5)
