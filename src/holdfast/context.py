@@ -20,7 +20,7 @@ from holdfast import outcome
 from holdfast.aio import Runner, Step, Steps
 from holdfast.codec import clean
 from holdfast.duration import Duration
-from holdfast.engine import Parent, finishing, flows
+from holdfast.engine import Parent, Report, finishing, flows, liveness
 from holdfast.engine.dialect import wake
 from holdfast.engine.script import Script
 from holdfast.errors import InvalidInput, LostClaim
@@ -34,6 +34,8 @@ from holdfast.task import Task, Using
 
 MAX_MESSAGE = 1000
 logger = logging.getLogger("holdfast.job")
+
+News = tuple[float | None, str | None]  #: progress and message
 
 
 class Port(Protocol):
@@ -62,6 +64,7 @@ class Context:
         self._port = port
         self._runner = runner
         self._stop = threading.Event()
+        self._news: News | None = None
         self._workdir: Path | None = None
         self._log: logging.LoggerAdapter[logging.Logger] | None = None
         self.next_at: datetime | float | None = None  #: a moment, or seconds from the end
@@ -103,7 +106,8 @@ class Context:
         if type(percent) not in (int, float) or math.isnan(percent):
             raise InvalidInput(f"progress={percent!r}: give a number from 0 to 100")
         text = None if message is None else clean(str(message), MAX_MESSAGE)
-        self._port.progress(min(max(float(percent), 0.0), 100.0), text)
+        self._news = (min(max(float(percent), 0.0), 100.0), text)
+        self._port.progress(*self._news)
 
     def enqueue(self, task: "Task[Any, Any] | Using[Any]", /, *args: Any, **kwargs: Any) -> str:
         """Add a job together with this one's completion, or not at all; its id. Priority and entity
@@ -181,13 +185,13 @@ class Context:
         rows and the finish commit together. What the handler returns is then ignored."""
         runner = self._attached()
         finish = self._completed(result)
-        runner.engine.adopt(tx).run(_write(runner, finish))
+        runner.engine.adopt(tx).run(_write(runner, finish, self._news))
         self._wrote(finish)
 
     async def acomplete(self, result: Any = None, *, tx: Any) -> None:
         runner = self._attached()
         finish = self._completed(result)
-        await (await runner.adopt(tx)).arun(_write(runner, finish))
+        await (await runner.adopt(tx)).arun(_write(runner, finish, self._news))
         self._wrote(finish)
 
     def _wrote(self, finish: Finish) -> None:
@@ -206,7 +210,10 @@ class Context:
         return outcome.decide(self.job, ended, self._task.policy, self._port.now())
 
 
-def _write(runner: Runner, finish: Finish) -> Script[None]:
+def _write(runner: Runner, finish: Finish, news: News | None) -> Script[None]:
+    if news is not None:  # its last progress: after its end it would be refused
+        last = Report(finish.id, finish.claim_no, *news)
+        yield from liveness.report(runner.engine.dialect, [last])
     applied = yield from finishing.finish(runner.engine.dialect, [finish], tx=True)
     [what] = applied.values()
     if what is not Applied.APPLIED:
@@ -231,7 +238,14 @@ def _results(id: str) -> Steps[dict[str, Any]]:
 class RunEnd:
     """What a hook is given: how a run ended, and what is about to be written."""
 
-    def __init__(self, job: Job, finish: Finish, runner: Runner, result: Any = None) -> None:
+    def __init__(
+        self,
+        job: Job,
+        finish: Finish,
+        runner: Runner,
+        result: Any = None,
+        news: News | None = None,
+    ) -> None:
         self.job = job
         self.result = result
         self.error = finish.error
@@ -243,15 +257,16 @@ class RunEnd:
         self.consecutive_failures = job.consecutive_failures + 1 if failed else 0
         self.finished = False  #: it was written on a transaction of the hook's
         self._finish = finish
+        self._news = news
         self._runner = runner
 
     def finish(self, *, tx: Any) -> None:
         """Write the end on your open transaction, so that your rows and the job never disagree."""
-        self._runner.engine.adopt(tx).run(_write(self._runner, self._finish))
+        self._runner.engine.adopt(tx).run(_write(self._runner, self._finish, self._news))
         self.finished = True
 
     async def afinish(self, *, tx: Any) -> None:
-        await (await self._runner.adopt(tx)).arun(_write(self._runner, self._finish))
+        await (await self._runner.adopt(tx)).arun(_write(self._runner, self._finish, self._news))
         self.finished = True
 
 

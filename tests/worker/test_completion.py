@@ -123,6 +123,7 @@ def test_rolled_back_it_is_retried_and_committed_both_are_there(
             await caller.begin()
             await caller.execute(world.row(f"attempt {ctx.attempt}"))
             ctx.enqueue(child)
+            ctx.progress(40 * ctx.attempt, "told last")
             await kind.call(ctx, "complete", {"attempt": ctx.attempt}, tx=caller.tx)
             await (caller.rollback() if ctx.attempt == 1 else caller.commit())
         return "ignored"
@@ -133,6 +134,7 @@ def test_rolled_back_it_is_retried_and_committed_both_are_there(
         done = finished(app, job)
         until(lambda: len(world.told()) == 3)
     assert (done.status, done.attempts, done.result) == ("completed", 2, {"attempt": 2})
+    assert (done.progress, done.message) == (80, "told last")
     assert [attempt.error for attempt in app.jobs.attempts(job.id)] == [ROLLED_BACK]
     assert world.rows() == ["attempt 2"]
     assert app.jobs.count(type="child") == 1

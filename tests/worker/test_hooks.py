@@ -229,6 +229,30 @@ def test_a_hook_writes_the_end_with_its_own_row(app: Holdfast, own: Own) -> None
     assert told == ["retrying", "completed", "retrying", "failed"]
 
 
+def test_the_last_progress_is_written_with_an_end_that_a_hook_writes(
+    app: Holdfast, own: Own
+) -> None:
+    def record(end: RunEnd) -> None:
+        mine = own.connect()
+        mine.execute(f"INSERT INTO {own.name} VALUES ('x')")
+        end.finish(tx=mine)
+        mine.commit()
+        mine.close()
+
+    @app.task(on_success=record, on_failure=record, max_attempts=1)
+    def works(ctx: Context, fails: bool) -> None:
+        ctx.progress(10)
+        ctx.progress(90, "nearly")
+        if fails:
+            raise ValueError
+
+    with app.worker():
+        for fails in (False, True):
+            done = finished(app, works.enqueue(fails))
+            assert (done.progress, done.message) == (90, "nearly")
+    assert own.rows() == ["x", "x"]
+
+
 def test_a_hook_whose_transaction_rolls_back_has_failed(app: Holdfast, own: Own) -> None:
     calls: list[bool] = []
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from holdfast.aio import Runner
-from holdfast.context import Context
+from holdfast.context import Context, News
 from holdfast.job import Claim, Job
 from holdfast.outcome import Ended, Finish, GivenBack, Raised, Returned, Stopped, judge
 from holdfast.task import Task
@@ -18,8 +18,6 @@ from holdfast.worker.workdir import make_workdir, remove_workdir
 if TYPE_CHECKING:
     from holdfast.worker.logbook import Logbook, Notes
     from holdfast.worker.slots import Lane
-
-News = tuple[float | None, str | None]  #: progress and message
 
 # Held while progress is read and written: an older one must not overtake the last one, which is
 # written just before the finish.

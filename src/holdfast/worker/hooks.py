@@ -92,13 +92,13 @@ class Hooks:
         if hook is None:
             return finish
         if finish.error is None:
-            problem = self._call(hook, RunEnd(execution.job, finish, self._runner, value))
+            problem = self._call(hook, self._end(execution, finish, value))
             if problem is None:
                 return finish
             ended = judge(problem, execution.task.policy)
             return self._settled(execution, decided(execution, ended), None)
         for pause in (*_PAUSES, None):
-            problem = self._call(hook, RunEnd(execution.job, finish, self._runner))
+            problem = self._call(hook, self._end(execution, finish))
             if problem is None:
                 return finish
             if pause is not None:
@@ -110,6 +110,9 @@ class Hooks:
             problem,
         )
         return finish
+
+    def _end(self, execution: Execution, finish: Finish, value: Any = None) -> RunEnd:
+        return RunEnd(execution.job, finish, self._runner, value, execution.news)
 
     def _call(self, hook: Hook, end: RunEnd) -> BaseException | None:
         try:
