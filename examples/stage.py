@@ -85,13 +85,19 @@ class Stage:
         process.terminate()
         return process.wait(PATIENCE)
 
-    def until(self, what: str, ask: Callable[[], T | None], patience: float = PATIENCE) -> T:
+    def until(
+        self,
+        what: str,
+        ask: Callable[[], T | None],
+        patience: float = PATIENCE,
+        pause: float = 0.02,
+    ) -> T:
         """What `ask` answers, as soon as that is true. While it is not, a process may not have died."""
         deadline = time.monotonic() + patience
         while not (answer := ask()):
             if time.monotonic() > deadline:
                 raise AssertionError(f"{self.title}: {what}: not within {patience:g} s")
-            time.sleep(0.02)
+            time.sleep(pause)
         return answer
 
     def prove(self, sentence: str, holds: object = True) -> None:

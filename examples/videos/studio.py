@@ -1,0 +1,153 @@
+"""The application on a stage: its server, who uploads to it, and who looks at it from outside."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Collection
+from contextlib import suppress
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+import httpx
+
+from examples.stage import ROOT, Stage, free_port
+from examples.videos import clips
+from holdfast import Holdfast
+
+ENDED = ("completed", "failed", "cancelled")
+
+
+class Studio:
+    def __init__(self, stage: Stage) -> None:
+        self.stage = stage
+        self.home = stage.folder / "home"
+        self.scratch = self.home / "scratch"
+        self.blobs = self.home / "blobs"
+        self.environment = {
+            "VIDEOS_HOME": str(self.home),
+            "HOLDFAST_HEARTBEAT": "1",  # a killed server is missed after 3 s instead of 15
+            "HOLDFAST_BACKOFF_DELAY": "0.1",  # and a failed run is tried again soon
+            "HOLDFAST_POLL_INTERVAL": "300",  # it is woken, or it does nothing
+        }
+        self.jobs = Holdfast(f"sqlite:///{self.home / 'videos.db'}")  # somebody who only looks
+        self._port = free_port()
+        self.client = httpx.Client(base_url=f"http://127.0.0.1:{self._port}", timeout=60)
+        self.clip = clips.film(stage.folder / "wide.mov", "2560x90", 1)
+        self.film = clips.film(stage.folder / "film.mov", "1280x720", 2, rate=30)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.client.close()
+        self.jobs.close()
+
+    # the server
+
+    def open(self) -> None:
+        words = ["examples.videos.server:server", "--port", str(self._port), "--no-access-log"]
+        self.server = self.stage.start("uvicorn", *words, **self.environment)
+        self.stage.until("the server answers", self._answers)
+
+    def _answers(self) -> bool:
+        with suppress(httpx.TransportError):
+            return self.client.get("/admin/ready").is_success
+        return False
+
+    def kill(self) -> None:
+        """kill -9."""
+        self.stage.kill(self.server)
+
+    def stop(self) -> None:
+        self.stage.stop(self.server)
+
+    def command(self, *words: str) -> str:
+        """What a command prints that knows this folder: `python -m WORDS`."""
+        done = subprocess.run(
+            [sys.executable, "-m", *words],
+            cwd=ROOT,
+            env={**os.environ, **self.environment},
+            capture_output=True,
+            text=True,
+        )
+        assert done.returncode == 0, f"{words}: {done.stderr}"
+        return done.stdout
+
+    # media
+
+    def upload(self, file: Path, content_type: str = "video/quicktime") -> dict[str, Any]:
+        answer = self.client.post(
+            "/media",
+            params={"name": file.name},
+            content=file.read_bytes(),
+            headers={"Content-Type": content_type},
+        )
+        answer.raise_for_status()
+        found: dict[str, Any] = answer.json()
+        return found
+
+    def see(self, id: str) -> dict[str, Any]:
+        found: dict[str, Any] = self.client.get(f"/media/{id}").raise_for_status().json()
+        return found
+
+    def finished(self, id: str, seen: list[float] | None = None) -> dict[str, Any]:
+        """The media when its job has ended; `seen`: where to write down how far it was meanwhile."""
+
+        def ended() -> dict[str, Any] | None:
+            told = self.see(id)
+            if seen is not None and told["job"]["progress"] is not None:
+                seen.append(told["job"]["progress"])
+            return told if told["job"]["status"] in ENDED else None
+
+        return self.stage.until(f"the job of media {id} has ended", ended, pause=0.1)
+
+    # ffmpeg
+
+    def ffmpegs(self) -> dict[int, str]:
+        """The processes that transcode films of this studio, with their command lines."""
+        listing = subprocess.run(
+            ["ps", "-axww", "-o", "pid=,stat=,command="], check=True, capture_output=True
+        )
+        found = {}
+        for line in listing.stdout.decode(errors="replace").splitlines():
+            pid, state, command = line.split(maxsplit=2)
+            if str(self.scratch) in command and "libx264" in command and state[0] != "Z":
+                found[int(pid)] = command
+        return found
+
+    def freeze(self, job: str) -> tuple[int, str] | None:
+        """Stop the ffmpeg of a job as soon as it runs: it cannot end by itself any more. None: the job
+        has ended before."""
+
+        def look() -> list[tuple[int, str]] | None:
+            found = [one for one in self.ffmpegs().items() if job in one[1]]
+            return found or ([(0, "")] if self.jobs.jobs.get(job).status in ENDED else None)
+
+        [(pid, command)] = self.stage.until(f"ffmpeg of job {job} runs", look, pause=0.05)
+        if not pid:
+            return None
+        os.kill(pid, signal.SIGSTOP)
+        return pid, command
+
+    def is_gone(self, pid: int) -> bool:
+        self.stage.until(f"ffmpeg {pid} is gone", lambda: pid not in self.ffmpegs(), pause=0.05)
+        return True
+
+    def workdirs(self) -> Collection[Path]:
+        return set(self.scratch.iterdir()) if self.scratch.exists() else set()
+
+    # the operator
+
+    def token(self, role: str) -> dict[str, str]:
+        """What a request of somebody with this role carries."""
+        words = ["--app", "examples.videos.app:app", "--name", role, "--role", role, "--json"]
+        made = json.loads(self.command("holdfast", "tokens", "create", *words))
+        return {"Authorization": f"Bearer {made['token']}"}
