@@ -57,9 +57,11 @@ def delete_source(job: Job) -> None:
 def video_transcode(ctx: Context, media_id: str, source_path: str, target_path: str) -> int:
     """Download, transcode, upload. May be run again from the start at any moment."""
     film, ready = ctx.workdir / "input.tmp", ctx.workdir / "output.mp4"
-    ctx.log.info("transcoding media %s", media_id)
+    ctx.log.info("downloading %s", source_path)  # kept with the job
     blobs.get(source_path, film)
+    ctx.log.info("transcoding media %s", media_id)
     ffmpeg.transcode(film, ready, lambda percent: ctx.progress(percent, "transcoding"))
+    ctx.log.info("uploading to %s", target_path)
     blobs.put(target_path, ready, "video/mp4")
     return ready.stat().st_size
 

@@ -26,6 +26,7 @@ class Uploads:
     job: Job  #: its row at that moment
     media: Told  #: when it was ready
     ended: list[Job]  #: of all films, in the order of their uploads
+    lines: list[str]  #: what the first one wrote into its log
     served: Path  #: what browsers get of the first film
     content_type: str
     original: bytes  #: the blob beside it
@@ -49,6 +50,7 @@ def upload(studio: Studio) -> Uploads:
         job=job,
         media=told[0],
         ended=[studio.jobs.jobs.get(film["job"]["id"]) for film in films],
+        lines=studio.log_of(answered["job"]["id"], 3),
         served=served,
         content_type=content_type,
         original=(studio.blobs / told[0]["original_path"]).read_bytes(),
@@ -146,6 +148,7 @@ class Kill:
     command: str  #: how ffmpeg was called
     ffmpeg_gone: bool
     after: list[tuple[str, int]]  #: status and attempts of the two jobs, while no server ran
+    pending: int  #: how many films waited, then
     orphan: Path  #: the scratch folder that the killed run left
     media: list[Told]  #: the two films in the end
     job: Job  #: of the first
@@ -160,6 +163,7 @@ def kill(studio: Studio) -> Kill:
     studio.kill()
     gone = studio.is_gone(pid)
     jobs = [studio.jobs.jobs.get(film["job"]["id"]) for film in films]
+    pending = studio.jobs.jobs.count(status="pending", type="video_transcode")
     [orphan] = studio.workdirs()
     studio.open()
     progress: list[float] = []
@@ -168,6 +172,7 @@ def kill(studio: Studio) -> Kill:
         command=command,
         ffmpeg_gone=gone,
         after=[(job.status, job.attempts) for job in jobs],
+        pending=pending,
         orphan=orphan,
         media=media,
         job=studio.jobs.jobs.get(films[0]["job"]["id"]),
@@ -186,6 +191,7 @@ def _frozen(studio: Studio, media: Told) -> tuple[int, str]:
 class Sweep:
     old: bool  #: is a folder of a killed run there, 6 hours later?
     young: bool  #: and another, an hour before that?
+    log: str  #: of the server that found them
 
 
 def sweep(studio: Studio, orphan: Path) -> Sweep:
@@ -198,7 +204,9 @@ def sweep(studio: Studio, orphan: Path) -> Sweep:
         os.utime(path, (moment, moment))
     studio.open()
     studio.stage.until("the orphan is swept", lambda: not orphan.exists())
-    return Sweep(old=orphan.exists(), young=younger.exists())
+    told = "abandoned work directories removed"
+    studio.stage.until("the sweep is told of", lambda: told in studio.stage.logs())
+    return Sweep(old=orphan.exists(), young=younger.exists(), log=studio.stage.logs())
 
 
 @dataclass(frozen=True)

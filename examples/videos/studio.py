@@ -109,6 +109,15 @@ class Studio:
 
         return self.stage.until(f"the job of media {id} has ended", ended, pause=0.1)
 
+    def log_of(self, job: str, lines: int) -> list[str]:
+        """The lines of a job's log, once there are so many: a worker writes them every second."""
+
+        def written() -> list[str] | None:
+            found = [line.text for line in self.jobs.jobs.logs(job)]
+            return found if len(found) >= lines else None
+
+        return self.stage.until(f"job {job} has a log", written)
+
     # ffmpeg
 
     def ffmpegs(self) -> dict[int, str]:

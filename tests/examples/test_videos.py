@@ -167,6 +167,15 @@ def test_nothing_is_left_in_the_scratch_folder(story: Story) -> None:
     assert story.uploads.left == set()
 
 
+def test_what_the_job_does_is_in_its_log(story: Story) -> None:
+    told = story.uploads.answered
+    assert story.uploads.lines == [
+        f"downloading {told['original_path']}",
+        f"transcoding media {told['id']}",
+        f"uploading to web/{told['id']}.mp4",
+    ]
+
+
 def test_progress_comes_from_ffmpeg(story: Story) -> None:
     assert any(0 < percent < 100 for percent in story.kill.progress)
     assert story.kill.job.progress == 100
@@ -262,6 +271,7 @@ def test_a_killed_server_takes_ffmpeg_with_it(story: Story) -> None:
 
 def test_jobs_survive_a_killed_server(story: Story) -> None:
     assert story.kill.after == [("running", 1), ("pending", 0)]
+    assert story.kill.pending == 1  # counted by status and type
 
 
 def test_the_job_that_ran_recovers_on_restart(story: Story) -> None:
@@ -279,6 +289,7 @@ def test_the_job_that_waited_runs_after_the_restart(story: Story) -> None:
 def test_orphans_are_swept_after_six_hours_and_not_before(story: Story) -> None:
     assert story.kill.orphan.name == f"{story.kill.job.id}-1"
     assert (story.sweep.old, story.sweep.young) == (False, True)
+    assert "1 abandoned work directories removed" in story.sweep.log
 
 
 # deletion
@@ -385,7 +396,7 @@ def test_whoever_deletes_the_row_deletes_its_jobs(here: ModuleType, tmp_path: Pa
     assert here.app.jobs.count() == 0
 
 
-def test_the_task_is_as_the_design_says(videos: ModuleType) -> None:
+def test_one_attempt_has_five_minutes(videos: ModuleType) -> None:
     assert videos.app.tasks["video_transcode"].conduct.timeout == 300
 
 
