@@ -53,11 +53,12 @@ def get(tx: sqlite3.Connection, id: str) -> Media | None:
 
 
 def ready(tx: sqlite3.Connection, id: str, web_path: str) -> None:
-    tx.execute("UPDATE media SET processing = 0, web_path = ? WHERE id = ?", (web_path, id))
+    values = (READY, web_path, id)
+    tx.execute("UPDATE media SET processing = ?, web_path = ? WHERE id = ?", values)
 
 
 def failed(tx: sqlite3.Connection, id: str) -> None:
-    tx.execute("UPDATE media SET processing = -1 WHERE id = ?", (id,))
+    tx.execute("UPDATE media SET processing = ? WHERE id = ?", (FAILED, id))
 
 
 def delete(tx: sqlite3.Connection, id: str) -> None:

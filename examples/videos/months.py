@@ -4,7 +4,6 @@ python -m examples.videos.months CLIP: a process of its own, which prints what i
 """
 
 import json
-import os
 import sys
 from pathlib import Path
 from typing import Any
@@ -58,7 +57,7 @@ def fill(clip: Path) -> None:
 def make_undeletable(path: str) -> None:
     """A folder with something in it is where the blob should be: no file to unlink."""
     place = blobs.root / path
-    os.remove(place)
+    place.unlink(missing_ok=True)
     place.mkdir()
     (place / "in the way").touch()
 

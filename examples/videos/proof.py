@@ -164,7 +164,7 @@ def kill(studio: Studio) -> Kill:
     gone = studio.is_gone(pid)
     jobs = [studio.jobs.jobs.get(film["job"]["id"]) for film in films]
     pending = studio.jobs.jobs.count(status="pending", type="video_transcode")
-    [orphan] = studio.workdirs()
+    [orphan] = (path for path in studio.workdirs() if jobs[0].id in path.name)
     studio.open()
     progress: list[float] = []
     media = [studio.finished(films[0]["id"], progress), studio.finished(films[1]["id"])]

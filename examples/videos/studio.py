@@ -49,6 +49,8 @@ class Studio:
     ) -> None:
         self.client.close()
         self.jobs.close()
+        for pid in self.ffmpegs():  # one that was frozen, and that nobody ended
+            os.kill(pid, signal.SIGKILL)
 
     # the server
 
