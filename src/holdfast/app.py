@@ -41,7 +41,7 @@ from holdfast.recurrence import Missed
 from holdfast.registry import make_task
 from holdfast.retry import BackoffLike
 from holdfast.schedules import Schedules
-from holdfast.settings import make_settings, thresholds
+from holdfast.settings import make_settings, place_of, thresholds
 from holdfast.stats import Stats, read_stats
 from holdfast.task import Hook, Task, Then, Using
 from holdfast.workflows import Composing, Workflows
@@ -115,6 +115,7 @@ class Holdfast(Composing):
             health=health,
             app_version=app_version,
             archive=archive,
+            database=place_of(self.url, schema),
         )
         self.middleware = tuple(middleware)
         self.tasks: dict[str, Task[Any, Any]] = {}

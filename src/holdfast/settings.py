@@ -4,8 +4,10 @@ defaults say. A value that breaks a rule is refused, with its name."""
 import os
 import tempfile
 from collections.abc import Callable, Mapping
+from hashlib import sha256
 from pathlib import Path
 from typing import Any, TypeVar
+from urllib.parse import urlsplit
 
 from holdfast import names
 from holdfast.duration import Duration, seconds
@@ -67,7 +69,9 @@ def make_settings(
     health: Mapping[str, Any] | None = None,
     app_version: str | None = None,
     archive: str | Path | None = None,
+    database: str = "",
 ) -> Settings:
+    """`database`: what tells it from others, since those may have the same `workdir`."""
     return Settings(
         max_attempts=_integer(max_attempts),
         timeout=_timeout(timeout),
@@ -75,16 +79,26 @@ def make_settings(
         retention=keep_times(retention or {}, _told()),
         poll_interval=_positive("poll_interval", poll_interval, 1.0),
         heartbeat=_positive("heartbeat", heartbeat, 5.0),
-        workdir=Path(
-            workdir
-            or os.environ.get("HOLDFAST_WORKDIR")
-            or Path(tempfile.gettempdir()) / f"holdfast-{os.getuid()}"
-        ).absolute(),
+        workdir=_workdir(workdir)
+        / (sha256(database.encode()).hexdigest()[:12] if database else ""),
         aging=_aging(aging),
         health=thresholds(health or {}),
         app_version=app_version or _given("app_version"),
         archive=_folder(archive or _given("archive")),
     )
+
+
+def place_of(url: str, schema: str) -> str:
+    """What tells a database from others, whoever connects to it, and however."""
+    parts = urlsplit(url)
+    if parts.scheme == "sqlite":
+        return str(Path(parts.path[1:]).absolute())
+    return f"{parts.hostname}:{parts.port}{parts.path}#{schema}"
+
+
+def _workdir(given: str | Path | None) -> Path:
+    default = Path(tempfile.gettempdir()) / f"holdfast-{os.getuid()}"
+    return Path(given or os.environ.get("HOLDFAST_WORKDIR") or default).absolute()
 
 
 def _folder(given: str | Path | None) -> Path | None:

@@ -43,6 +43,18 @@ def test_old_folders_are_removed_unless_their_run_lives(app: Holdfast) -> None:
     assert [path.exists() for path in (*spared, *gone)] == [True] * 3 + [False] * 2
 
 
+def test_folders_of_another_database_are_not_its_business(
+    app: Holdfast, database: Database, tmp_path: Path
+) -> None:
+    """Only that one knows whether their runs live. By default all of one user share a folder."""
+    with Holdfast(f"sqlite:///{tmp_path}/other.db", workdir=app.settings.workdir.parent) as other:
+        theirs = aged(make_workdir(other.settings.workdir, Claim(new_id(), 1)))
+    ours = aged(make_workdir(app.settings.workdir, Claim(new_id(), 1)))
+    with app.worker() as worker:
+        until(lambda: worker.counts["workdirs"] == 1)
+    assert (theirs.exists(), ours.exists()) == (True, False)
+
+
 def test_finished_jobs_are_pruned_when_their_time_is_over(
     database: Database, tmp_path: Path
 ) -> None:

@@ -16,10 +16,15 @@ _NAME = re.compile(r"([0-9a-f-]{36})-(\d+)")
 
 
 def make_workdir(root: Path, claim: Claim) -> Path:
-    root.mkdir(mode=0o700, parents=True, exist_ok=True)
-    if root.stat().st_uid != os.getuid():
-        # In a shared folder for temporary files anybody may have made one of this name before us.
-        raise InvalidInput(f"workdir={str(root)!r} belongs to somebody else: set HOLDFAST_WORKDIR")
+    """`root` is of one database, inside of the folder that was given: whoever sweeps asks its database
+    who lives, and must not find those of another."""
+    for folder in (root.parent, root):
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        if folder.stat().st_uid != os.getuid():
+            # In a shared folder for temporary files anybody may have made one of this name before us.
+            raise InvalidInput(
+                f"workdir={str(folder)!r} belongs to somebody else: set HOLDFAST_WORKDIR"
+            )
     path = _path(root, claim)
     path.mkdir(mode=0o700, exist_ok=True)
     return path
