@@ -24,8 +24,34 @@ def stage(folder: Path) -> None:
     shutil.copytree(ROOT / "docs", docs, ignore=shutil.ignore_patterns("more"))
     reference.write(docs / "reference")
     shutil.copy(ROOT / "CHANGELOG.md", docs / "changelog.md")
+    for page in docs.rglob("*.md"):
+        page.write_text(spaced(page.read_text("utf-8")), encoding="utf-8")
     text = (ROOT / CONFIGURATION).read_text("utf-8")
     (folder / CONFIGURATION).write_text(navigation(text, docs), encoding="utf-8")
+
+
+def kind_of(line: str) -> str:
+    for pattern, kind in ((r"\s*$", "blank"), (r"\s+", "more"), (r"\|", "table"), (r"[-*] |\d+\. ", "list")):
+        if re.match(pattern, line):
+            return kind
+    return "text"
+
+
+def spaced(text: str) -> str:
+    """With a blank line before every table and list, which a code host does not need and the builder does."""
+    lines: list[str] = []
+    before, fenced = "blank", False
+    for line in text.splitlines():
+        if line.startswith("```"):
+            fenced, kind = not fenced, "text"
+        else:
+            kind = "text" if fenced else kind_of(line)
+        begins = kind in ("table", "list") and before not in (kind, "blank")
+        if not fenced and ((begins and not (kind == "list" and before == "more")) or (kind == "text" and before == "table")):
+            lines.append("")
+        lines.append(line)
+        before = kind
+    return "\n".join(lines) + "\n"
 
 
 def navigation(text: str, docs: Path) -> str:

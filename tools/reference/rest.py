@@ -7,6 +7,7 @@ from holdfast import Holdfast
 from holdfast.web import dashboard
 from holdfast.web.permissions import KNOWN, PUBLIC, ROLES, Permission
 from holdfast.web.routing import DECLARED
+from holdfast.web.server import PREFIX
 from tools.reference.markdown import code, heading, plain, prose, sentence, table
 
 Json = Any
@@ -44,7 +45,8 @@ def typed(schema: Json) -> str:
         return f"[{name}](#model-{name.lower()})"
     for several in ("anyOf", "oneOf"):
         if several in schema:
-            return " or ".join(dict.fromkeys(typed(one) for one in schema[several]))
+            given = [one for one in schema[several] if one.get("type") != "null"]
+            return " or ".join(dict.fromkeys(typed(one) for one in given))
     if "enum" in schema:
         return ", ".join(code(one) for one in schema["enum"])
     if "const" in schema:
@@ -94,8 +96,9 @@ def fields(model: Mapping[str, Json]) -> str:
 
 
 def route(method: str, path: str, operation: Mapping[str, Json]) -> str:
-    anchor = f"{method}{path}".lower().replace("/", "-").replace("{", "").replace("}", "")
-    parts = [heading(3, code(f"{method} {path}"), anchor)]
+    anchor = f"{method}{path.removeprefix(PREFIX)}".lower().replace("/", "-").replace("{", "").replace("}", "")
+    short = path.removeprefix(PREFIX)
+    parts = [heading(3, code(f"{method} {short}"), anchor)]
     parts.append(prose(operation.get("description") or operation.get("summary", "")))
     parts.append(f"Who may: {who(operation[DECLARED])}.\n")
     rows = (
@@ -157,8 +160,8 @@ def _order(schema: Mapping[str, Json], tag: str) -> int:
 
 INTRODUCTION = """# REST API
 
-What `holdfast web` serves, and `dashboard(app)` where you mount it; paths are relative to that place. The
-server describes itself at `GET /api/v1/openapi.json`.
+What `holdfast web` serves, and `dashboard(app)` where you mount it. Paths are relative to `/api/v1` of that place,
+except `/health`, `/ready` and `/metrics`, which are at its root. The server describes itself at `GET /openapi.json`.
 
 - **Who asks**: `Authorization: Bearer hf_...`, the cookie of a login, or your own `authorize=`. Pages of
   other sites may change nothing, unless `origins=` names them. [Roles](web.md#roles) tells what each role may.
@@ -171,7 +174,7 @@ server describes itself at `GET /api/v1/openapi.json`.
 """
 
 SOCKET = """
-### `WebSocket /api/v1/events` { #websocket-events }
+### `WebSocket /events` { #websocket-events }
 
 The same messages with the same parameters and the same permission, on a connection that stays. Browsers cannot set
 headers on it: the cookie, or `link=`, says who asks. [Live events](../guides/live.md) has the codes by which it is
