@@ -5,6 +5,7 @@ python -m tools.site [FOLDER]    into FOLDER, or site/
 The pages are staged in a folder of their own, so that nothing that is made lies among what is written.
 """
 
+import os
 import re
 import shutil
 import subprocess
@@ -16,6 +17,11 @@ from tools import reference
 
 ROOT = Path(__file__).resolve().parents[1]
 CONFIGURATION = "zensical.toml"
+_KINDS = {"blank": r"\s*$", "more": r"\s", "table": r"\|", "list": r"[-*] |\d+\. "}
+_APART = {("text", "table"), ("text", "list"), ("list", "table"), ("more", "table")} | {
+    ("table", "text"),
+    ("table", "list"),
+}
 
 
 def stage(folder: Path) -> None:
@@ -31,14 +37,11 @@ def stage(folder: Path) -> None:
 
 
 def kind_of(line: str) -> str:
-    for pattern, kind in ((r"\s*$", "blank"), (r"\s+", "more"), (r"\|", "table"), (r"[-*] |\d+\. ", "list")):
-        if re.match(pattern, line):
-            return kind
-    return "text"
+    return next((kind for kind, pattern in _KINDS.items() if re.match(pattern, line)), "text")
 
 
 def spaced(text: str) -> str:
-    """With a blank line before every table and list, which a code host does not need and the builder does."""
+    """With a blank line around tables and before lists: a code host needs none, the builder does."""
     lines: list[str] = []
     before, fenced = "blank", False
     for line in text.splitlines():
@@ -46,8 +49,7 @@ def spaced(text: str) -> str:
             fenced, kind = not fenced, "text"
         else:
             kind = "text" if fenced else kind_of(line)
-        begins = kind in ("table", "list") and before not in (kind, "blank")
-        if not fenced and ((begins and not (kind == "list" and before == "more")) or (kind == "text" and before == "table")):
+        if not fenced and (before, kind) in _APART:
             lines.append("")
         lines.append(line)
         before = kind
@@ -64,7 +66,8 @@ def navigation(text: str, docs: Path) -> str:
         return ", ".join(f'"{page}"' for page in found if page not in named)
 
     text = re.sub(r'"([a-z]+/?\*)"', pages, text)
-    return re.sub(r"^ *,\n", "", text, flags=re.MULTILINE)  # a pattern that stood for nothing
+    # What stood for nothing: a line of a section, or a whole one.
+    return re.sub(r'^ *(\{ "[^"]+" = \[\] \})?,\n', "", text, flags=re.MULTILINE)
 
 
 def build(folder: Path, out: Path) -> str:
@@ -73,10 +76,11 @@ def build(folder: Path, out: Path) -> str:
         [sys.executable, "-m", "zensical", "build", "--clean", "--strict"],
         cwd=folder,
         capture_output=True,
+        env={**os.environ, "NO_COLOR": "1"},
         text=True,
         check=False,
     )
-    told = done.stdout + done.stderr
+    told = re.sub(r"\x1b\[[0-9;]*m", "", done.stdout + done.stderr)
     if done.returncode != 0 or "warning" in told.lower():
         raise SystemExit(f"the site cannot be built without warnings:\n{told}")
     shutil.rmtree(out, ignore_errors=True)

@@ -78,24 +78,24 @@ class Holdfast(Composing):
 
     def __init__(
         self,
-        url: str | None = None,
+        url: str | None = None,  #: the database: `sqlite:///file`, `postgresql://...`
         *,
-        schema: str = "holdfast",
-        auto_migrate: bool | None = None,
-        pooler: bool = False,
-        max_attempts: int | None = None,
-        timeout: Duration | Unset | None = UNSET,
-        backoff: BackoffLike | None = None,
-        retention: Mapping[str, Duration] | None = None,
-        poll_interval: Duration | None = None,
-        heartbeat: Duration | None = None,
-        workdir: str | Path | None = None,
-        aging: Duration | None = None,
-        health: Mapping[str, Any] | None = None,
-        app_version: str | None = None,
-        archive: str | Path | None = None,
-        middleware: Sequence[Middleware] = (),
-        clock: Clock | None = None,
+        schema: str = "holdfast",  #: PostgreSQL: where the tables are
+        auto_migrate: bool | None = None,  #: migrate at the first use; None: only SQLite does
+        pooler: bool = False,  #: PostgreSQL: a transaction pooler, e.g. pgbouncer
+        max_attempts: int | None = None,  #: runs in all, of a job that fails
+        timeout: Duration | Unset | None = UNSET,  #: of one run; None: no limit
+        backoff: BackoffLike | None = None,  #: how long to wait between runs
+        retention: Mapping[str, Duration] | None = None,  #: how long finished jobs stay, by status
+        poll_interval: Duration | None = None,  #: a look for work without a hint
+        heartbeat: Duration | None = None,  #: a worker's signs of life; three missed: dead
+        workdir: str | Path | None = None,  #: where `ctx.workdir` folders are made
+        aging: Duration | None = None,  #: waiting that counts as one step of priority
+        health: Mapping[str, Any] | None = None,  #: thresholds of `app.health()`
+        app_version: str | None = None,  #: of your code, told by workers
+        archive: str | Path | None = None,  #: a folder for finished jobs, before they go
+        middleware: Sequence[Middleware] = (),  #: around every enqueue and run
+        clock: Clock | None = None,  #: for tests: `FakeClock()`
     ) -> None:
         """`schema`, `pooler` (transaction pooling, e.g. pgbouncer) and `auto_migrate` concern
         PostgreSQL; SQLite migrates itself at the first use unless `auto_migrate=False`."""
@@ -118,18 +118,19 @@ class Holdfast(Composing):
             database=place_of(self.url, schema),
         )
         self.middleware = tuple(middleware)
-        self.tasks: dict[str, Task[Any, Any]] = {}
+        self.tasks: dict[str, Task[Any, Any]] = {}  #: by name
         self.listeners = Listeners()
         self.runner = Runner(self.engine)
         keep, aging = self._keep_cancelled, self.settings.aging
-        self.jobs = Jobs(self.runner, keep=keep, aging=aging, tasks=self.tasks)
-        self.queues = Queues(self.runner)
-        self.limits = Limits(self.runner)
-        self.schedules = Schedules(self.runner)
-        self.workflows = Workflows(self.runner, self.settings.retention)
+        self.jobs = Jobs(self.runner, keep=keep, aging=aging, tasks=self.tasks)  #: look, change
+        self.queues = Queues(self.runner)  #: pause, limit, purge
+        self.limits = Limits(self.runner)  #: what limits allow, and another number
+        self.schedules = Schedules(self.runner)  #: recurring jobs
+        self.workflows = Workflows(self.runner, self.settings.retention)  #: jobs in order
 
     @property
     def clock(self) -> Clock:
+        """What tells the time here."""
         return self.engine.clock
 
     # tasks
@@ -145,29 +146,29 @@ class Holdfast(Composing):
         self,
         /,
         *,
-        name: str | None = None,
-        queue: str = "default",
-        priority: int = 0,
-        max_attempts: int | None = None,
-        timeout: Duration | Unset | None = UNSET,
-        backoff: BackoffLike | None = None,
-        retry_on: Errors | None = None,
-        discard_on: Errors | None = None,
-        on_success: Hook | None = None,
-        on_failure: Hook | None = None,
-        then: Task[Any, Any] | Using[Any] | Then | None = None,
-        on_prune: Hook | None = None,
-        on_lost: Literal["strict", "relaxed"] = "strict",
-        process: bool = False,
-        retention: Mapping[str, Duration] | None = None,
-        concurrency: int | Limit | Sequence[Limit] | None = None,
-        rate: str | Limit | None = None,
-        expires: Duration | None = None,
-        every: Duration | None = None,
-        cron: str | None = None,
-        timezone: str | None = None,
-        missed: Missed = "once",
-        jitter: Duration = 0,
+        name: str | None = None,  #: not the function's
+        queue: str = "default",  #: the lane that its jobs wait in
+        priority: int = 0,  #: a higher number runs first
+        max_attempts: int | None = None,  #: runs in all
+        timeout: Duration | Unset | None = UNSET,  #: of one run; None: no limit
+        backoff: BackoffLike | None = None,  #: how long to wait between runs
+        retry_on: Errors | None = None,  #: only these are tried again
+        discard_on: Errors | None = None,  #: these fail for good
+        on_success: Hook | None = None,  #: called with a `RunEnd`
+        on_failure: Hook | None = None,  #: the same, after each failed run
+        then: Task[Any, Any] | Using[Any] | Then | None = None,  #: what follows a completed job
+        on_prune: Hook | None = None,  #: called with a finished job before it goes
+        on_lost: Literal["strict", "relaxed"] = "strict",  #: stop runs without a database?
+        process: bool = False,  #: run it in a process of its own
+        retention: Mapping[str, Duration] | None = None,  #: how long jobs stay, by status
+        concurrency: int | Limit | Sequence[Limit] | None = None,  #: how many at once
+        rate: str | Limit | None = None,  #: how many may start: '100/m'
+        expires: Duration | None = None,  #: not begun by then: cancelled
+        every: Duration | None = None,  #: it recurs, at this interval
+        cron: str | None = None,  #: it recurs: '0 3 * * *'
+        timezone: str | None = None,  #: of `cron`; UTC
+        missed: Missed = "once",  #: of moments when no worker ran
+        jitter: Duration = 0,  #: at random, on top of each moment
     ) -> Decorator: ...
 
     def task(self, handler: Any = None, /, *, name: str | None = None, **options: Any) -> Any:
@@ -258,6 +259,7 @@ class Holdfast(Composing):
         return verbs.insert(self.engine.dialect, jobs, hint=queues)
 
     def find_task(self, name: str) -> Task[Any, Any]:
+        """A task by its name; raises UnknownTask."""
         try:
             return self.tasks[name]
         except KeyError:

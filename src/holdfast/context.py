@@ -59,7 +59,7 @@ class Context:
     """One run of one job."""
 
     def __init__(self, job: Job, task: Task[Any, Any], port: Port, runner: Runner | None) -> None:
-        self.job = job
+        self.job = job  #: whose run it is
         self._task = task
         self._port = port
         self._runner = runner
@@ -246,15 +246,16 @@ class RunEnd:
         result: Any = None,
         news: News | None = None,
     ) -> None:
-        self.job = job
-        self.result = result
-        self.error = finish.error
-        self.trace = finish.trace
-        self.final = finish.outcome in (outcome.Outcome.COMPLETED, outcome.Outcome.FAILED)
+        self.job = job  #: as it was when the run began
+        self.result = result  #: what the handler returned
+        self.error = finish.error  #: "Type: message"; None: it succeeded
+        self.trace = finish.trace  #: the traceback
+        over = (outcome.Outcome.COMPLETED, outcome.Outcome.FAILED)
+        self.final = finish.outcome in over  #: no other run follows
         self.next_run = None if finish.recur is None else finish.recur.run_at  #: of a recurring job
         self.retry_in = None if self.final or finish.recur else finish.delay  #: seconds, else
-        failed = finish.error is not None
-        self.consecutive_failures = job.consecutive_failures + 1 if failed else 0
+        failures = 0 if finish.error is None else job.consecutive_failures + 1
+        self.consecutive_failures = failures  #: of a recurring job, this one included
         self.finished = False  #: it was written on a transaction of the hook's
         self._finish = finish
         self._news = news

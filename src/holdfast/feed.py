@@ -178,6 +178,7 @@ class Events:
         return self._ready.pop()
 
     def close(self) -> None:
+        """Stop following; what was not read comes to who goes on from `position`."""
         if not self._closed:
             self._closed = True
             self._ready.clear()
@@ -208,6 +209,7 @@ class AsyncEvents:
 
     @property
     def position(self) -> int:
+        """Where it stands: nothing before this is still to come, but for what was taken already."""
         if self._ready:
             return self._ready[-1].position - 1
         return 0 if self._feed is None else self._feed.position
@@ -238,6 +240,7 @@ class AsyncEvents:
             self._ready = feed.take(patience)[::-1]
 
     async def aclose(self) -> None:
+        """Stop following; what was not read comes to who goes on from `position`."""
         if self._closed:
             return
         self._closed = True

@@ -42,8 +42,8 @@ class Workflow:
     def __init__(
         self, host: Host, name: str = "workflow", *, tx: Any = None, notify: bool = True
     ) -> None:
-        self.id = new_id()
-        self.name = names.name(name, "workflow")
+        self.id = new_id()  #: by which `app.workflows` finds it
+        self.name = names.name(name, "workflow")  #: as it was given
         self.tx = tx
         self.notify = notify
         self._host = host

@@ -19,14 +19,16 @@ OnParentFailure = Literal["cancel", "continue", "hold"]
 
 
 class Status(StrEnum):
+    """Where a job stands. It is a string: `job.status == "completed"`."""
+
     BLOCKED = "blocked"  #: waits for another job, or for room under a limit
     SCHEDULED = "scheduled"  #: its `run_at` is in the future
     RETRYING = "retrying"  #: failed; `run_at` says when it is tried again
     PENDING = "pending"  #: due: the next free worker takes it
-    RUNNING = "running"
-    COMPLETED = "completed"
+    RUNNING = "running"  #: a worker holds it
+    COMPLETED = "completed"  #: a run of it ended well
     FAILED = "failed"  #: for good: attempts spent, or a permanent error
-    CANCELLED = "cancelled"
+    CANCELLED = "cancelled"  #: it was not to run, or not to go on
 
 
 CALLBACK = "@"  #: begins the names of jobs that run when a workflow has come to something
@@ -81,14 +83,14 @@ class EventKind(StrEnum):
     """What happened to a job. Whether it is over is told by the status that it has after that."""
 
     ENQUEUED = "enqueued"  #: it is in line, or waits to be: made, asked for again, or free to run
-    STARTED = "started"
-    PROGRESS = "progress"
-    COMPLETED = "completed"
-    RETRYING = "retrying"
+    STARTED = "started"  #: a worker took it
+    PROGRESS = "progress"  #: `ctx.progress(...)`, twice a second at the most
+    COMPLETED = "completed"  #: a run returned
+    RETRYING = "retrying"  #: a run failed, and another follows
     FAILED = "failed"  #: for good
-    CANCELLED = "cancelled"
-    SNOOZED = "snoozed"
-    RELEASED = "released"
+    CANCELLED = "cancelled"  #: it was cancelled, or a run of it
+    SNOOZED = "snoozed"  #: it comes back later, by its own word
+    RELEASED = "released"  #: given back by a worker that stops
     RESCUED = "rescued"  #: given back by a worker that died
 
 

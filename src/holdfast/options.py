@@ -27,28 +27,28 @@ UNSET: Literal[Unset.UNSET] = Unset.UNSET
 class Options:
     """How a job is enqueued: `task.using(...)`. What is not given comes from its task."""
 
-    queue: str | None = None
+    queue: str | None = None  #: another than the task's
     priority: int | None = None  #: a higher number runs first
-    delay: Duration | None = None
-    run_at: datetime | None = None
-    key: str | None = None
-    on_conflict: OnConflict = "existing"
-    entity: tuple[str, Any] | None = None
-    max_attempts: int | None = None
+    delay: Duration | None = None  #: not before so long from now
+    run_at: datetime | None = None  #: not before this moment, which has a timezone
+    key: str | None = None  #: at most one unfinished job of the task has it
+    on_conflict: OnConflict = "existing"  #: if the key is live: existing, replace, debounce, raise
+    entity: tuple[str, Any] | None = None  #: what it is about: a type and an id
+    max_attempts: int | None = None  #: runs in all
     timeout: Duration | Unset | None = UNSET  #: None: no timeout
     expires: Duration | None = None  #: not begun by then, it is cancelled
     after: Sequence[Any] | None = None  #: in a workflow: whom it waits for
-    on_parent_failure: OnParentFailure = "cancel"
+    on_parent_failure: OnParentFailure = "cancel"  #: in a workflow: cancel, continue or hold
     node: str | None = None  #: its name in the workflow
     every: Duration | None = None  #: from here on: for schedule(), of recurring jobs
-    cron: str | None = None
-    timezone: str | None = None
+    cron: str | None = None  #: at these moments: '0 3 * * *', or @daily
+    timezone: str | None = None  #: of `cron`; UTC if it is not given
     start: datetime | None = None  #: the first run
-    missed: Missed = "once"
-    jitter: Duration = 0
-    backoff: Backoff | Duration | None = None
-    tx: Any = field(default=None, compare=False)
-    notify: bool = True
+    missed: Missed = "once"  #: of moments at which no worker ran: once, skip or all
+    jitter: Duration = 0  #: up to so much, at random, on top of each moment
+    backoff: Backoff | Duration | None = None  #: after failed runs of a recurring job
+    tx: Any = field(default=None, compare=False)  #: your open transaction, to add it in
+    notify: bool = True  #: False: wake no worker; they find it by polling
     aging: float | None = None  #: by the application's settings
 
     def __post_init__(self) -> None:

@@ -47,6 +47,7 @@ class Queues:
         await self._runner.ago(self._pause(name, True, resume_at, resume_in), tx)
 
     def resume(self, name: str, *, tx: Any = None) -> None:
+        """Let its jobs be claimed again."""
         self._runner.go(self._pause(name, False), tx)
 
     async def aresume(self, name: str, *, tx: Any = None) -> None:

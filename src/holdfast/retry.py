@@ -18,8 +18,8 @@ class Backoff:
     what failed together does not come back together. `jitter=0`: exact."""
 
     delay: Duration = 5.0  #: before the second attempt
-    multiplier: float = 2.0
-    cap: Duration = 3600.0
+    multiplier: float = 2.0  #: of each delay, to the next
+    cap: Duration = 3600.0  #: no delay is longer
     jitter: float = 0.1  #: of the delay, at the most
 
     def __post_init__(self) -> None:

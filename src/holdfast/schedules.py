@@ -40,6 +40,7 @@ class Schedules:
         return job
 
     def get(self, type: str, key: str = CODE, *, tx: Any = None) -> Job:
+        """The row, with its next run; without a key, the one that is written at the task."""
         return self._runner.go(self._step(scheduling.whole, type, key), tx)
 
     async def aget(self, type: str, key: str = CODE, *, tx: Any = None) -> Job:

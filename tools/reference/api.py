@@ -181,11 +181,11 @@ def attributes(entry: Entry, fields: list[Field]) -> str:
         if one.name not in inner
     ]
     seen = {one.name for one in fields}
-    for method in all_methods(entry.thing):
-        if method.is_property and method.name not in inner | seen:
-            rows.append(
-                [code(method.name), code(method.returns), sentence(plain(method.words))]
-            )
+    rows += [
+        [code(method.name), code(method.returns), sentence(plain(method.words))]
+        for method in all_methods(entry.thing)
+        if method.is_property and method.name not in inner | seen
+    ]
     return table(("attribute", "type", "meaning"), rows)
 
 
@@ -229,8 +229,8 @@ def _twin(spoken: str, twin: Method) -> str:
 
 def application() -> str:
     intro = (
-        "# The application\n\n`Holdfast` and what hangs on it. Every verb has an async twin, named with "
-        "an `a` in front.\n\n"
+        "# The application\n\n`Holdfast` and what hangs on it. Every verb has an async twin, named "
+        "with an `a` in front.\n\n"
     )
     return intro + "".join(of_class(entry) for entry in APPLICATION)
 
@@ -240,7 +240,7 @@ def tasks() -> str:
     return (
         intro
         + heading(2, code("@app.task"), "app.task")
-        + "Alone, or with options: `@app.task(queue=\"media\", timeout=\"10m\")`.\n"
+        + 'Alone, or with options: `@app.task(queue="media", timeout="10m")`.\n'
         + parameters(task_options())
         + heading(2, code("task.using"), "task.using")
         + prose(source_of(Options).words)
@@ -329,8 +329,7 @@ def web() -> str:
     parts.append(heading(3, "Roles", "roles"))
     head = ("permission", *map(code, ROLES), "with `read_only`")
     rows = [
-        [code(one.value), *("yes" if one in ROLES[role] else "" for role in ROLES)]
-        + ["yes" if one in READING else ""]
+        [code(one.value), *("yes" if one in may else "" for may in (*ROLES.values(), READING))]
         for one in Permission
     ]
     parts += [table(head, rows), heading(2, code("REDACTED"), "REDACTED")]

@@ -1,4 +1,4 @@
-"""What tables and columns mean, where neither a field of a value nor a comment of the migrations says it."""
+"""What tables and columns mean, where neither a field of a value nor the migrations say it."""
 
 TABLES = {
     "jobs": "The queue: one row a job, whatever its status.",

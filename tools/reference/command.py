@@ -3,7 +3,6 @@
 from collections.abc import Iterator
 from typing import Any
 
-import click
 import typer.main
 
 from holdfast.cli.root import EXIT_CODES, cli
@@ -17,13 +16,13 @@ CODES = {
 }
 
 
-def commands() -> dict[str, click.Command]:
+def commands() -> dict[str, Any]:
     """Every verb by its whole name, in the order of the program."""
     root = typer.main.get_command(cli)
     return dict(_walk("holdfast", root))
 
 
-def _walk(name: str, command: Any) -> Iterator[tuple[str, click.Command]]:
+def _walk(name: str, command: Any) -> Iterator[tuple[str, Any]]:
     for word, one in getattr(command, "commands", {}).items():
         if hasattr(one, "commands"):
             yield from _walk(f"{name} {word}", one)
@@ -31,7 +30,7 @@ def _walk(name: str, command: Any) -> Iterator[tuple[str, click.Command]]:
             yield f"{name} {word}", one
 
 
-def options(command: click.Command) -> list[Any]:
+def options(command: Any) -> list[Any]:
     """What it takes, without what is for our own use."""
     return [one for one in command.params if not getattr(one, "hidden", False)]
 
@@ -48,7 +47,7 @@ def variable(name: str, option: Any) -> str | None:
     return f"{PREFIX}_{path}_{option.name}".upper().replace("-", "_")
 
 
-def usage(name: str, command: click.Command) -> str:
+def usage(name: str, command: Any) -> str:
     words = [name]
     for one in options(command):
         if one.param_type_name == "argument":

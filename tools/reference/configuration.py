@@ -6,7 +6,7 @@ is asked for.
 
 import ast
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 from unittest import mock
@@ -22,7 +22,7 @@ from tools.reference.markdown import code, heading, plain, sentence, table
 from tools.reference.source import Field, source_of
 
 #: What the environment alone does not tell: the parts of what is one parameter in code.
-PARTS = {"backoff": Backoff, "retention": RETENTION, "health": HEALTH}
+PARTS: dict[str, Mapping[str, Any]] = {"retention": RETENTION, "health": HEALTH, "backoff": {}}
 
 
 class _Noting(dict[str, str]):
@@ -55,7 +55,7 @@ def page() -> str:
     return (
         "# Configuration\n\nNothing needs to be configured. What is given for one job wins over its "
         "task, the task over the application, the application over the environment, and that over the "
-        "default. Durations are seconds, a `timedelta`, or text such as `\"1h 30m\"`.\n"
+        'default. Durations are seconds, a `timedelta`, or text such as `"1h 30m"`.\n'
         + heading(2, "The application", "application")
         + table(("setting", "in the environment", "default", "also set at", "meaning"), _settings())
         + heading(2, "The command and the worker", "command")
@@ -63,8 +63,8 @@ def page() -> str:
         "[Command line](cli.md). Those that several verbs share, and those of a worker:\n"
         + table(("variable", "option", "meaning"), _shared())
         + heading(2, "The web", "web")
-        + "Of `dashboard(app, ...)`; `holdfast web` has options for them, which `worker --web` and `dev` "
-        "read from the environment.\n"
+        + "Of `dashboard(app, ...)`; `holdfast web` has options for them, which `worker --web` and "
+        "`dev` read from the environment.\n"
         + parameters(_web_options())
         + table(("variable", "option", "meaning"), _of("holdfast web"))
     )

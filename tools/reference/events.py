@@ -59,12 +59,12 @@ def page() -> str:
         "# Events\n\nWhat happens to a job, as three audiences hear of it. The guides tell how: "
         "[Results and events](../guides/events.md), [Live events](../guides/live.md).\n"
         + heading(2, "In Python", "python")
-        + "`app.events()` gives a [`JobEvent`](values.md#JobEvent) from every process, `@app.on(...)` an "
-        "[`Event`](values.md#Event) from this one. `event.data` of a `JobEvent` has:\n"
+        + "`app.events()` gives a [`JobEvent`](values.md#JobEvent) from every process, `@app.on(...)` "
+        "an [`Event`](values.md#Event) from this one. `event.data` of a `JobEvent` has:\n"
         + table(("kind", "when", "`event.data`"), python)
         + "`result_left_out` is there, and true, where a result is larger than 64 KiB.\n"
         + heading(2, "Over SSE and WebSocket", "live")
-        + "`{\"event\": ..., \"data\": {...}, \"position\": ...}`, at `/api/v1/events`:\n"
+        + '`{"event": ..., "data": {...}, "position": ...}`, at `/api/v1/events`:\n'
         + table(("event", "`data`", "with a link"), live)
         + "Beside these come `hello`, `gone` and `ping`, which are about the stream: see "
         "[Live events](../guides/live.md#what-is-sent).\n"

@@ -1,5 +1,6 @@
 """The REST API, from the description that the server gives of itself."""
 
+import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -96,8 +97,8 @@ def fields(model: Mapping[str, Json]) -> str:
 
 
 def route(method: str, path: str, operation: Mapping[str, Json]) -> str:
-    anchor = f"{method}{path.removeprefix(PREFIX)}".lower().replace("/", "-").replace("{", "").replace("}", "")
     short = path.removeprefix(PREFIX)
+    anchor = re.sub(r"[{}]", "", f"{method}{short}".lower().replace("/", "-"))
     parts = [heading(3, code(f"{method} {short}"), anchor)]
     parts.append(prose(operation.get("description") or operation.get("summary", "")))
     parts.append(f"Who may: {who(operation[DECLARED])}.\n")
@@ -160,15 +161,17 @@ def _order(schema: Mapping[str, Json], tag: str) -> int:
 
 INTRODUCTION = """# REST API
 
-What `holdfast web` serves, and `dashboard(app)` where you mount it. Paths are relative to `/api/v1` of that place,
-except `/health`, `/ready` and `/metrics`, which are at its root. The server describes itself at `GET /openapi.json`.
+What `holdfast web` serves, and `dashboard(app)` where you mount it. Paths are relative to
+`/api/v1` of that place, except `/health`, `/ready` and `/metrics`, which are at its root. The
+server describes itself at `GET /openapi.json`.
 
-- **Who asks**: `Authorization: Bearer hf_...`, the cookie of a login, or your own `authorize=`. Pages of
-  other sites may change nothing, unless `origins=` names them. [Roles](web.md#roles) tells what each role may.
-- **Errors** are `application/problem+json` ([Problem](#model-problem)): the thing, the rule and the remedy, and for
-  fields which one. 400 unreadable, 401 not known who, 403 may not, 404 unknown, 405 not that method, 409 not in this
-  state, 413 too large, 415 not JSON, 421 a name that is not allowed, 422 breaks a rule, 429 too often, 503 the
-  database does not answer.
+- **Who asks**: `Authorization: Bearer hf_...`, the cookie of a login, or your own `authorize=`.
+  Pages of other sites may change nothing, unless `origins=` names them. [Roles](web.md#roles)
+  tells what each role may.
+- **Errors** are `application/problem+json` ([Problem](#model-problem)): the thing, the rule and
+  the remedy, and for fields which one. 400 unreadable, 401 not known who, 403 may not, 404
+  unknown, 405 not that method, 409 not in this state, 413 too large, 415 not JSON, 421 a name
+  that is not allowed, 422 breaks a rule, 429 too often, 503 the database does not answer.
 - **Lists** are newest first and paged: `next` of one page is `after` of the following one.
 - **Times** are UTC, ISO 8601; a moment without an offset is taken as UTC.
 """
@@ -176,7 +179,7 @@ except `/health`, `/ready` and `/metrics`, which are at its root. The server des
 SOCKET = """
 ### `WebSocket /events` { #websocket-events }
 
-The same messages with the same parameters and the same permission, on a connection that stays. Browsers cannot set
-headers on it: the cookie, or `link=`, says who asks. [Live events](../guides/live.md) has the codes by which it is
-closed.
+The same messages with the same parameters and the same permission, on a connection that stays.
+Browsers cannot set headers on it: the cookie, or `link=`, says who asks. [Live
+events](../guides/live.md) has the codes by which it is closed.
 """

@@ -10,11 +10,19 @@ from tools.reference.columns import TABLES, WORDS
 from tools.reference.markdown import code, heading, plain, sentence, table
 from tools.reference.source import source_of
 
-_TABLE = re.compile(r"((?:^--[^\n]*\n)*)^CREATE TABLE (?:\{schema\}\.|holdfast_)(\w+) \(\n(.*?)^\)", re.M | re.S)
+_TABLE = re.compile(
+    r"((?:^--[^\n]*\n)*)^CREATE TABLE (?:\{schema\}\.|holdfast_)(\w+) \(\n(.*?)^\)", re.M | re.S
+)
 _COLUMN = re.compile(r"^    ([a-z_]+) +(.+?),?$", re.M)
-_ADDED = re.compile(r"^ALTER TABLE (?:\{schema\}\.|holdfast_)(\w+)\s+ADD COLUMN (\w+) ([^;]+);", re.M)
-_WORD = re.compile(r"\b(NOT NULL|PRIMARY KEY|UNIQUE|AUTOINCREMENT|DEFAULT|CHECK|GENERATED|COLLATE)\b.*")
-_INDEX = re.compile(r"^CREATE (UNIQUE )?INDEX (\w+) ON (?:\{schema\}\.|holdfast_)(\w+) (.+?);", re.M)
+_ADDED = re.compile(
+    r"^ALTER TABLE (?:\{schema\}\.|holdfast_)(\w+)\s+ADD COLUMN (\w+) ([^;]+);", re.M
+)
+_WORD = re.compile(
+    r"\b(NOT NULL|PRIMARY KEY|UNIQUE|AUTOINCREMENT|DEFAULT|CHECK|GENERATED|COLLATE)\b.*"
+)
+_INDEX = re.compile(
+    r"^CREATE (UNIQUE )?INDEX (\w+) ON (?:\{schema\}\.|holdfast_)(\w+) (.+?);", re.M
+)
 
 
 @dataclass(frozen=True)
@@ -68,7 +76,7 @@ def _column(name: str, rest: str) -> Column:
 
 def words() -> dict[tuple[str, str], str]:
     """What columns mean: as the fields say that are read from them, and as WORDS says of the rest."""
-    found = {}
+    found: dict[tuple[str, str], str] = {}
     for name, thing in (("jobs", Job), ("attempts", Attempt), ("logs", LogLine)):
         found |= {(name, one.name): one.words for one in source_of(thing).fields() if one.words}
     return found | WORDS
@@ -78,10 +86,11 @@ def page() -> str:
     sqlite, postgres = read("sqlite"), read("postgres")
     meanings = words()
     parts = [
-        "# Database schema\n\nThe tables of this release. On SQLite their names begin with `holdfast_`; "
-        "on PostgreSQL they are in the schema `holdfast`, or as `schema=` says. `holdfast migrate --sql` "
-        "prints the statements. Read what you like; write only what the guides show, such as the "
-        "triggers of [entities](../guides/entities.md): the rest may change with a release.\n\n"
+        "# Database schema\n\nThe tables of this release. On SQLite their names begin with "
+        "`holdfast_`; on PostgreSQL they are in the schema `holdfast`, or as `schema=` says. "
+        "`holdfast migrate --sql` prints the statements. Read what you like; write only what the "
+        "guides show, such as the triggers of [entities](../guides/entities.md): the rest may change "
+        "with a release.\n\n"
         "On SQLite times are integers, microseconds since 1970, and truth is 0 or 1.\n"
     ]
     for name in {**postgres, **sqlite}:

@@ -64,9 +64,10 @@ class Source:
 
     def methods(self) -> Iterator[Method]:
         for node in self.node.body:
-            if isinstance(node, Function) and not node.name.startswith("_"):
-                if not any(text(one) == "overload" for one in node.decorator_list):
-                    yield self.method(node)
+            if not isinstance(node, Function) or node.name.startswith("_"):
+                continue
+            if not any(text(one) == "overload" for one in node.decorator_list):
+                yield self.method(node)
 
     def find(self, name: str, *, overload: bool = False) -> Function | None:
         """A method; `overload`: the one of its overloads that has keywords."""

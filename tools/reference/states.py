@@ -35,7 +35,7 @@ WORDS = {
     "reopen": "`app.workflows.retry`: it waits again for what is done again",
     "postpone": "`app.jobs.edit`: a later time",
     "hasten": "`app.jobs.edit`: a time that has come",
-    "debounce": "a newer request for its key, with `on_conflict=\"debounce\"`",
+    "debounce": 'a newer request for its key, with `on_conflict="debounce"`',
     "request_rerun": "a newer request for its key: it runs again afterwards",
     "delete": "`app.jobs.delete`",
 }
@@ -55,17 +55,6 @@ def groups() -> dict[str, str]:
 def page() -> str:
     statuses = {one.name: one for one in source_of(Status).fields()}
     told = ([code(one.value), sentence(statuses[one.name].words)] for one in Status)
-    by = groups()
-    rows = [
-        [
-            code(verb),
-            ", ".join(code(one.value) for one in Status if one in step.sources),
-            code(step.target.value) if step.target else "gone",
-            WORDS[verb],
-            by[verb],
-        ]
-        for verb, step in TRANSITIONS.items()
-    ]
     return (
         "# States\n\n"
         "`blocked | scheduled | retrying -> pending -> running -> completed | failed | cancelled`\n\n"
@@ -76,5 +65,19 @@ def page() -> str:
         + heading(2, "Transitions", "transitions")
         + "Nothing else can happen: the SQL, the code and the tests take their lists from this table, "
         "and a verb that meets another status changes nothing.\n"
-        + table(("verb", "from", "to", "when", "who"), rows)
+        + "".join(_table(group) for group in dict.fromkeys(groups().values()))
     )
+
+
+def _table(group: str) -> str:
+    rows = [
+        [
+            code(verb),
+            ", ".join(code(one.value) for one in Status if one in step.sources),
+            code(step.target.value) if step.target else "gone",
+            sentence(WORDS[verb]),
+        ]
+        for verb, step in TRANSITIONS.items()
+        if groups()[verb] == group
+    ]
+    return f"\n**{sentence(group)}**\n" + table(("verb", "from", "to", "when"), rows)

@@ -18,11 +18,11 @@ StatusOption = Annotated[
 TypeOption = Annotated[
     str | None, typer.Option("--type", help="A task's name; 'mail*' means all that begin so.")
 ]
-QueueOption = Annotated[str | None, typer.Option("--queue")]
+QueueOption = Annotated[str | None, typer.Option("--queue", help="In this queue.")]
 EntityOption = Annotated[
     str | None, typer.Option("--entity", metavar="TYPE:ID", help="What it is about: movie:7")
 ]
-KeyOption = Annotated[str | None, typer.Option("--key")]
+KeyOption = Annotated[str | None, typer.Option("--key", help="With this key.")]
 SinceOption = Annotated[
     str | None,
     typer.Option("--since", help="Made at or after: a moment (UTC), or an age such as '2h'."),

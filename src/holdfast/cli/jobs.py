@@ -146,7 +146,7 @@ def _note(job: Job) -> str:
 
 @commands.command()
 def show(
-    id: Annotated[str, typer.Argument(metavar="ID")],
+    id: Annotated[str, typer.Argument(metavar="ID", help="Of the job.")],
     app: AppOption = None,
     url: UrlOption = None,
     schema: SchemaOption = SCHEMA,
@@ -262,7 +262,7 @@ def delete(
 
 @commands.command()
 def edit(
-    id: Annotated[str, typer.Argument(metavar="ID")],
+    id: Annotated[str, typer.Argument(metavar="ID", help="Of the job.")],
     priority: Annotated[
         int | None, typer.Option("--priority", help="A higher number runs first.")
     ] = None,

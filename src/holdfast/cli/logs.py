@@ -22,7 +22,7 @@ _FIELDS = ("claim_no", "attempt", "line_no", "at", "level", "text")
 
 
 def logs(
-    id: Annotated[str, typer.Argument(metavar="ID")],
+    id: Annotated[str, typer.Argument(metavar="ID", help="Of the job.")],
     follow: Annotated[
         bool, typer.Option("--follow", "-f", help="Go on with new lines until the job has ended.")
     ] = False,

@@ -32,7 +32,7 @@ from holdfast.schedules import CODE
 commands = typer.Typer(help="Recurring jobs: list, show, enable, disable, move and delete them.")
 
 NO_KEY = "-"  # how lists show, and commands take, the schedule that is written at a task
-Type = Annotated[str, typer.Argument(metavar="TASK")]
+Type = Annotated[str, typer.Argument(metavar="TASK", help="The task's name.")]
 Key = Annotated[
     str,
     typer.Argument(metavar="KEY", help="Without: the schedule that is written at the task."),

@@ -81,7 +81,7 @@ def show(
 
 @commands.command()
 def revoke(
-    ids: Annotated[list[str], typer.Argument(metavar="ID...")],
+    ids: Annotated[list[str], typer.Argument(metavar="ID...", help="As `list` shows them.")],
     app: AppOption = None,
     url: UrlOption = None,
     schema: SchemaOption = SCHEMA,

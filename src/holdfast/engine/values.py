@@ -169,9 +169,11 @@ class WorkerInfo:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueueInfo:
+    """A queue, what waits in it, and whether it is paused."""
+
     name: str
     depth: int  #: pending jobs, counted up to a cap
-    paused_at: datetime | None
+    paused_at: datetime | None  #: nothing of it is claimed since then
     resume_at: datetime | None = None  #: when it goes on by itself
 
 

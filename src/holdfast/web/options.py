@@ -33,13 +33,13 @@ class WebOptions:
 
 def make_options(
     *,
-    authorize: Authorize | None = None,
-    read_only: bool = False,
-    redact: Iterable[str] = REDACTED,
-    hosts: Iterable[str] | None = None,
-    origins: Iterable[str] = (),
-    base: str = "",
-    title: str = "Holdfast",
+    authorize: Authorize | None = None,  #: who asks, by your own word: given the request
+    read_only: bool = False,  #: nobody changes anything, whatever the role
+    redact: Iterable[str] = REDACTED,  #: patterns of keys whose values are not shown
+    hosts: Iterable[str] | None = None,  #: names by which it may be called; None: any
+    origins: Iterable[str] = (),  #: other sites whose pages may call it
+    base: str = "",  #: the path it is mounted at, where the server does not tell
+    title: str = "Holdfast",  #: shown above the dashboard
 ) -> WebOptions:
     if authorize is not None and not callable(authorize):
         raise InvalidInput(f"authorize={authorize!r}: give a function of the request")

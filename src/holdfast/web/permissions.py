@@ -8,6 +8,8 @@ from holdfast.value import value
 
 
 class Permission(StrEnum):
+    """What somebody may do in the web interface; every route names the one that it asks for."""
+
     JOBS_READ = "jobs.read"
     JOBS_PAYLOAD = "jobs.payload"  #: arguments, results, tracebacks
     JOBS_ENQUEUE = "jobs.enqueue"

@@ -49,12 +49,17 @@ class EventQuery(Asked):
     """Which events; all that is given must hold."""
 
     after: int | None = Field(None, ge=0, le=2**63 - 1, description="The last position seen")
-    job: UUID | None = None
+    job: UUID | None = Field(None, description="Of this job")
     entity: Annotated[str, Field(max_length=500, examples=["movie:7"])] | None = None
     type: Name | None = None
     queue: Name | None = None
-    kinds: Annotated[list[str], Field(max_length=20, default_factory=list)]
-    link: Annotated[str, Field(max_length=500)] | None = None
+    kinds: Annotated[
+        list[str],
+        Field(max_length=20, default_factory=list, description="Of these kinds, as `job:failed`"),
+    ]
+    link: Annotated[str, Field(max_length=500)] | None = Field(
+        None, description="A signed link, instead of everything else: it says which job"
+    )
 
     def filter(self, me: Identity) -> dict[str, Any]:
         kinds = [kind for words in self.kinds for kind in words.split(",") if kind]
@@ -77,10 +82,10 @@ class EventQuery(Asked):
     "/events",
     may=Permission.EVENTS_READ,
     answer=None,
+    kinds=["text/event-stream"],
     linked=True,
     also={
-        200: {"content": {"text/event-stream": {"schema": {"type": "string"}}}},
-        204: {"description": "The job of this link has ended, and that was told: do not come back"},
+        204: {"description": "The job of this link has ended, and that was told: do not come back"}
     },
 )
 async def follow(

@@ -1,0 +1,44 @@
+"""The pages of the documentation, and what is written on them."""
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+DOCS = ROOT / "docs"
+PAGES = [
+    ROOT / "README.md",
+    *sorted(DOCS.rglob("*.md")),
+    *sorted((ROOT / "examples").glob("*/README.md")),
+]
+_BLOCK = re.compile(r"^```([^\n]*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+_INLINE = re.compile(r"`([^`\n]+)`")
+
+
+def name_of(page: Path) -> str:
+    return page.relative_to(ROOT).as_posix()
+
+
+def blocks(page: Path, *languages: str) -> list[str]:
+    """Its blocks of code, marked exactly so: one with a title, or `py`, is an excerpt."""
+    return [text for info, text in _BLOCK.findall(page.read_text("utf-8")) if info in languages]
+
+
+def prose(page: Path) -> str:
+    """A page without its blocks."""
+    return _BLOCK.sub("", page.read_text("utf-8"))
+
+
+def inline(page: Path) -> Iterator[str]:
+    """The code in its sentences."""
+    yield from _INLINE.findall(prose(page))
+
+
+def links(page: Path) -> Iterator[str]:
+    """Where it leads, other sites left out."""
+    text = re.sub(r"`[^`\n]*`", "", prose(page))
+    for target in re.findall(r"\]\(([^)\s]+)\)", text) + re.findall(
+        r'(?:src|srcset)="([^"]+)"', text
+    ):
+        if not re.match(r"[a-z]+:", target):
+            yield target
