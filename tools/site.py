@@ -41,7 +41,8 @@ def kind_of(line: str) -> str:
 
 
 def spaced(text: str) -> str:
-    """With a blank line around tables and before lists: a code host needs none, the builder does."""
+    """As the builder wants it, where a code host is content with less or wants more: blank lines around
+    tables and before lists, and no backslash before a bar in the code of a table."""
     lines: list[str] = []
     before, fenced = "blank", False
     for line in text.splitlines():
@@ -51,9 +52,13 @@ def spaced(text: str) -> str:
             kind = "text" if fenced else kind_of(line)
         if not fenced and (before, kind) in _APART:
             lines.append("")
-        lines.append(line)
+        lines.append(re.sub(r"`[^`]*`", _bare, line) if kind == "table" else line)
         before = kind
     return "\n".join(lines) + "\n"
+
+
+def _bare(code: re.Match[str]) -> str:
+    return code[0].replace("\\|", "|")
 
 
 def navigation(text: str, docs: Path) -> str:

@@ -90,6 +90,7 @@ def test_tables_and_lists_are_drawn(built: Path, staged: Path) -> None:
         wanted = len(re.findall(r"^\|(?: *:?---+:? *\|)+$", text, re.MULTILINE))
         assert html.count("<table>") == wanted, page
         assert not re.search(r"<p>\s*(\||- )", html), page
+        assert not re.search(r"<td>.*?\\\|", html), page
         assert not re.search(r"<p>[^<]*\n(\||- )", html), page
 
 

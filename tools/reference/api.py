@@ -78,7 +78,7 @@ APPLICATION = (
 )
 TASKS = (
     Entry(holdfast.Task, "task"),
-    Entry(Using, "task.using(...)"),
+    Entry(Using, "using", words="Below, `using` is what `task.using(...)` gave."),
     Entry(Call, "call"),
     Entry(holdfast.Context, "ctx"),
     Entry(Running, "ctx.workflow"),

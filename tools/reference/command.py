@@ -102,6 +102,7 @@ def exit_codes() -> list[tuple[int, str]]:
     found = dict(CODES)
     for kind, number in EXIT_CODES.items():
         words = (kind.__doc__ or "").rstrip(".")
+        words = words[:1].lower() + words[1:]
         if number not in CODES:
             found[number] = f"{found[number]}; {words}" if number in found else words
-    return sorted(found.items())
+    return [(number, sentence(words)) for number, words in sorted(found.items())]

@@ -3,19 +3,17 @@
 import re
 from collections.abc import Iterable, Sequence
 
+_ANGLE = re.compile(r"(`[^`]*`)|<")
+_BAR = re.compile(r"(`[^`]*`)|\|")
+
 
 def code(text: object) -> str:
-    """In a table a bar ends the cell, also inside of code."""
-    return f"`{str(text).replace('|', BAR)}`" if str(text) else ""
-
-
-BAR = "\\|"
-_ANGLE = re.compile(r"(`[^`]*`)|<")
+    return f"`{text}`" if str(text) else ""
 
 
 def cell(text: str) -> str:
-    """On one line; a bar that is not escaped yet would end the cell."""
-    return re.sub(r"(?<!\\)\|", r"\\|", " ".join(text.split()))
+    """On one line. A bar ends the cell, unless it is in code."""
+    return _BAR.sub(lambda match: match[1] or "\\|", " ".join(text.split()))
 
 
 def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:

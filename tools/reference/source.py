@@ -119,7 +119,7 @@ def typed(node: ast.expr | None) -> str:
         return ""
     if isinstance(node, ast.Constant) and isinstance(node.value, str):
         return node.value  # an annotation in quotes
-    return text(node)
+    return text(node).replace("Unset | ", "")  # how we spell "not given"
 
 
 def default_of(node: ast.expr | None) -> str | None:
