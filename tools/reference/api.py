@@ -111,6 +111,21 @@ def exceptions() -> list[type[HoldfastError]]:
     return sorted(found, key=lambda one: (len(one.__mro__), one.__name__))
 
 
+#: What signatures call things that have no page of their own.
+TYPES = {
+    "Duration": 'seconds, a `timedelta`, or text such as `"90s"` or `"1h 30m"`',
+    "BackoffLike": "a [`Backoff`](#Backoff), one duration, or a function of the attempts so far",
+    "Errors": "an exception class, or a tuple of them",
+    "Hook": "a function, `def` or `async def`, of one thing: what it is told of",
+    "Then": "a function of the job and its result, that gives a `Call`, several, or None",
+    "Missed": '`"once"`, `"skip"` or `"all"`: see [recurring jobs](../guides/recurring.md)',
+    "OnConflict": '`"existing"`, `"replace"`, `"debounce"` or `"raise"`',
+    "OnParentFailure": '`"cancel"`, `"continue"` or `"hold"`',
+    "tx": "your open transaction: [what it may be](../guides/enqueueing.md#in-your-own-transaction)",
+    "...": "as a default: not given, so that the task or the application decides",
+}
+
+
 # one class
 
 
@@ -230,7 +245,7 @@ def _twin(spoken: str, twin: Method) -> str:
 def application() -> str:
     intro = (
         "# The application\n\n`Holdfast` and what hangs on it. Every verb has an async twin, named "
-        "with an `a` in front.\n\n"
+        "with an `a` in front. [Words in signatures](tasks.md#words), such as `Duration`.\n\n"
     )
     return intro + "".join(of_class(entry) for entry in APPLICATION)
 
@@ -246,6 +261,8 @@ def tasks() -> str:
         + prose(source_of(Options).words)
         + parameters(using_options())
         + "".join(of_class(entry) for entry in TASKS)
+        + heading(2, "Words in signatures", "words")
+        + table(("word", "is"), ([code(name), words] for name, words in TYPES.items()))
     )
 
 

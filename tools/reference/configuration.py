@@ -57,7 +57,7 @@ def page() -> str:
         "task, the task over the application, the application over the environment, and that over the "
         'default. Durations are seconds, a `timedelta`, or text such as `"1h 30m"`.\n'
         + heading(2, "The application", "application")
-        + table(("setting", "in the environment", "default", "also set at", "meaning"), _settings())
+        + table(("setting", "in the environment", "default", "also for", "meaning"), _settings())
         + heading(2, "The command and the worker", "command")
         + "Options of the command are set by `HOLDFAST_`, the verb and the option; all of them are on "
         "[Command line](cli.md). Those that several verbs share, and those of a worker:\n"

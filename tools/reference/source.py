@@ -130,7 +130,7 @@ def default_of(node: ast.expr | None) -> str | None:
                 return text(keyword.value)
             if keyword.arg == "default_factory":
                 return {"dict": "{}", "list": "[]"}.get(text(keyword.value), "")
-    return None if node is None else "not given" if text(node) == "UNSET" else text(node)
+    return None if node is None else "..." if text(node) == "UNSET" else text(node)
 
 
 def signature(node: Function, *, bound: bool = True) -> str:
