@@ -14,7 +14,7 @@ from tests.docs.pages import DOCS, PAGES, blocks, inline, name_of
 
 SHELL = ("sh", "bash", "shell", "console", "text", "dockerfile", "ini", "yaml", "yml")
 ROOT = typer.main.get_command(cli)
-_CALL = re.compile(r"(?:^|[\s/;&|=(])(holdfast +(?:-|[a-z]).*)")
+_CALL = re.compile(r"(?:^|[\s/;&|(])(?<!schema )(holdfast +(?:--?h|--version|[a-z]).*)")
 
 
 def calls(text: str) -> Iterator[list[str]]:
