@@ -16,7 +16,7 @@ from holdfast import Holdfast
 from holdfast.job import TRANSITIONS, EventKind, Status
 from holdfast.options import Options
 from holdfast.registry import OPTIONS
-from holdfast.settings import make_settings
+from holdfast.settings import Settings, make_settings
 from holdfast.web import dashboard
 from tests.conftest import Database
 from tests.docs.pages import DOCS
@@ -117,10 +117,10 @@ def test_every_verb_and_option_of_the_command(staged: Path) -> None:
 
 def test_every_route(staged: Path) -> None:
     page = (staged / "docs/reference/rest.md").read_text()
-    server = dashboard(Holdfast("sqlite:///none.db"))
+    routes: list[Any] = dashboard(Holdfast("sqlite:///none.db")).routes
     known = {
         f"{method} {route.path.removeprefix('/api/v1').replace(':path', '')}"
-        for route in server.routes
+        for route in routes
         if getattr(route, "include_in_schema", False)
         for method in getattr(route, "methods", None) or ["WebSocket"]
         if method != "HEAD"
@@ -154,7 +154,7 @@ def test_every_setting(staged: Path, monkeypatch: pytest.MonkeyPatch) -> None:
             with monkeypatch.context() as patch:
                 patch.setenv(name, sample)
                 after = make_settings()
-            changed = [key for key in type(before).__slots__ if _differ(before, after, key)]
+            changed = [key for key in Settings.__dataclass_fields__ if _differ(before, after, key)]
             assert changed, f"{name} changes nothing"
 
 

@@ -47,9 +47,7 @@ def enqueue(
     entity: Annotated[
         str | None, typer.Option(metavar="TYPE:ID", help="What it is about: movie:7")
     ] = None,
-    max_attempts: Annotated[
-        int | None, typer.Option(help="Runs in all, not as the task says.")
-    ] = None,
+    max_attempts: Annotated[int | None, typer.Option(help="Runs in all.")] = None,
     app: AppOption = None,
     url: UrlOption = None,
     schema: SchemaOption = SCHEMA,
