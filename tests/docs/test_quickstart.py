@@ -16,7 +16,7 @@ from holdfast import Holdfast
 from tests.docs.pages import DOCS, blocks
 
 PAGE = DOCS / "quickstart.md"
-PATIENCE = 60.0
+PATIENCE = 100.0
 BIN = Path(sys.executable).parent
 
 
@@ -70,6 +70,7 @@ def test_one_file_and_one_command(folder: Path) -> None:
     assert "`hello world`" in PAGE.read_text()
 
 
+@pytest.mark.timeout(300)
 def test_what_is_killed_runs_again(folder: Path, worker: Callable[[], "subprocess.Popen[bytes]"]):
     lines = "".join(blocks(PAGE, "sh")).splitlines()
     [enqueue] = [line for line in lines if "seconds=30" in line]
