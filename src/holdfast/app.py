@@ -97,8 +97,7 @@ class Holdfast(Composing):
         middleware: Sequence[Middleware] = (),  #: around every enqueue and run
         clock: Clock | None = None,  #: for tests: `FakeClock()`
     ) -> None:
-        """`schema`, `pooler` (transaction pooling, e.g. pgbouncer) and `auto_migrate` concern
-        PostgreSQL; SQLite migrates itself at the first use unless `auto_migrate=False`."""
+        """Nothing is opened yet: that waits for the first use."""
         self.url = url or os.environ.get("HOLDFAST_URL") or DEFAULT_URL
         self.engine: Engine = open_engine(
             self.url, schema=schema, pooler=pooler, auto_migrate=auto_migrate, clock=clock
