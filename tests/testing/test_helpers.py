@@ -110,6 +110,22 @@ def test_every_face_of_an_application_is_that_of_its_temporary_database(tmp_path
     assert not list(tmp_path.iterdir())
 
 
+def test_the_database_can_be_one_of_yours(
+    database: Database, clock: FakeClock, tmp_path: Path
+) -> None:
+    with Holdfast(f"sqlite:///{tmp_path}/never.db") as app:
+
+        @app.task
+        def works() -> str:
+            return "done"
+
+        with temporary(app, database.url, schema=database.schema, clock=clock):
+            job = works.enqueue()
+            assert [one.result for one in drain(app)] == ["done"]
+        assert database.app().jobs.get(job.id).status == "completed"
+    assert not (tmp_path / "never.db").exists()
+
+
 def test_it_is_given_back_when_the_block_raises(tmp_path: Path) -> None:
     with Holdfast(f"sqlite:///{tmp_path}/jobs.db") as app:
         engine = app.engine

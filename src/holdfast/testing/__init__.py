@@ -3,7 +3,7 @@
 drain(app)                       run what is due, through the real database, here and now
 prune(app)                       let go what is over, hooks and all, here and now
 enqueued(app, send, to="ann")    the waiting jobs with these arguments
-with temporary(app): ...         an empty database of its own, for as long as the block lasts
+with temporary(app): ...         a database of its own, for as long as the block lasts
 with Inline(app): ...            no database at all: an enqueue is a call
 FakeClock()                      time that moves when it is told to
 """
@@ -61,11 +61,17 @@ def _fits(job: Job, task: Task[Any, Any] | None, arguments: Mapping[str, Any]) -
 
 
 @contextmanager
-def temporary(app: Holdfast, *, clock: Clock | None = None) -> Iterator[Holdfast]:
-    """Give an application an empty SQLite database, until the block ends; its own one is not opened."""
+def temporary(
+    app: Holdfast, url: str | None = None, *, schema: str = "holdfast", clock: Clock | None = None
+) -> Iterator[Holdfast]:
+    """Give an application another database, until the block ends; its own one is not opened. Without a
+    `url` it is an empty one of SQLite. The database of a `url` gets the tables; it is yours to drop."""
     with ExitStack() as stack:
-        folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="holdfast-"))
-        other = stack.enter_context(Holdfast(f"sqlite:///{folder}/jobs.db", clock=clock))
+        if url is None:
+            folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="holdfast-"))
+            url = f"sqlite:///{folder}/jobs.db"
+        other = Holdfast(url, schema=schema, auto_migrate=True, clock=clock)
+        stack.enter_context(other)
         changes = {
             "url": other.url,
             "engine": other.engine,
