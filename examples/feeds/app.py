@@ -1,0 +1,106 @@
+"""The reader's jobs. Each feed has one row that comes back after each fetch; one row renews WebSub.
+
+    holdfast worker examples.feeds.app:app
+
+Run as many of these as you like, on as many machines: a row is claimed by one of them.
+"""
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import datetime, timedelta
+
+import sqlalchemy as sql
+from sqlalchemy import Connection
+
+from examples.feeds import fetching, hints, hubs, store
+from examples.feeds.store import entries, feeds, websub
+from holdfast import Backoff, Context, Holdfast, Job, Retry, RunEnd
+
+app = Holdfast(auto_migrate=True)  # HOLDFAST_URL says where; SQLite in this folder, else
+
+
+@contextmanager
+def transaction() -> Iterator[Connection]:
+    """Of our own tables and of the jobs: they are in one database."""
+    with store.transaction(app.url) as tx:
+        yield tx
+
+
+def key(feed_id: str) -> str:
+    return f"feed:{feed_id}"
+
+
+def job_of(tx: Connection, feed_id: str) -> Job:
+    """The job of a feed, as this transaction leaves it."""
+    return app.schedules.get("fetch_feed", key(feed_id), tx=tx)
+
+
+# --- a fetch -------------------------------------------------------------------------
+
+
+def failed(end: RunEnd) -> None:
+    """Every failed run, whatever ended it: the feed shows when it is tried again."""
+    with transaction() as tx:
+        end.finish(tx=tx)
+        store.mirror(tx, job_of(tx, end.job.payload["feed_id"]))
+
+
+polite = Backoff(delay=os.environ.get("FEEDS_BACKOFF", "1m"), multiplier=2, cap="6h", jitter=0)
+
+
+@app.task(timeout="5m", backoff=polite, on_failure=failed)
+def fetch_feed(ctx: Context, feed_id: str) -> None:
+    with transaction() as tx:
+        feed = tx.execute(feeds.select().where(feeds.c.id == feed_id)).one()
+    try:
+        answer = fetching.look(feed.url, feed.etag, feed.modified)
+    except fetching.Refused as refusal:
+        after = hints.retry_after(refusal.headers, app.clock.now())
+        if after is None:
+            raise  # by the backoff
+        raise Retry(str(refusal), after=after) from refusal
+    ttl = answer.page.ttl if answer.page else feed.ttl
+    ctx.next_run(after=hints.wait(answer.headers, ttl, app.clock.now()))
+    with transaction() as tx:  # the entries, the end of the run and the mirror: all, or nothing
+        ctx.complete({"status": answer.status}, tx=tx)
+        keep(tx, feed_id, answer)
+        store.mirror(tx, job_of(tx, feed_id))
+
+
+def keep(tx: Connection, feed_id: str, answer: fetching.Answer) -> None:
+    """What was new. Entries that we know stay as they are: a fetch may be repeated."""
+    if answer.page is None:
+        return
+    page, headers = answer.page, answer.headers
+    seen = {"title": page.title, "ttl": page.ttl}
+    said = {"etag": headers.get("ETag"), "modified": headers.get("Last-Modified")}
+    tx.execute(feeds.update().where(feeds.c.id == feed_id).values(**seen, **said))
+    for entry in page.entries:
+        store.put(tx, entries, {"feed_id": feed_id, **entry._asdict()})
+    if page.hub:
+        store.put(tx, websub, {"feed_id": feed_id, "hub": page.hub}, {"hub": page.hub})
+
+
+# --- WebSub --------------------------------------------------------------------------
+
+AHEAD = timedelta(hours=24)
+
+
+@app.task(every="1d")  # a worker that starts makes its row, if there is none
+def renew_websub() -> int:
+    """Ask the hubs for another term of all that ends within a day. They confirm by calling us back
+    (server.py), and that is when `expires_at` moves."""
+    with transaction() as tx:
+        ending = expiring(tx, app.clock.now() + AHEAD)
+    problems = [problem for one in ending if (problem := hubs.ask(one.hub, one.url, one.feed_id))]
+    if problems:
+        raise RuntimeError(f"{len(problems)} of {len(ending)}: " + "; ".join(problems))
+    return len(ending)
+
+
+def expiring(tx: Connection, moment: datetime) -> list[sql.Row[tuple[str, str, str]]]:
+    """Those that end by then, and those that no hub has confirmed so far."""
+    soon = sql.or_(websub.c.expires_at <= moment, websub.c.expires_at.is_(None))
+    found = sql.select(websub.c.feed_id, websub.c.hub, feeds.c.url).join(feeds).where(soon)
+    return list(tx.execute(found.order_by(feeds.c.url)))

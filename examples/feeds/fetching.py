@@ -1,0 +1,77 @@
+"""One look at a feed over HTTP: what is new in it, or that nothing is."""
+
+import re
+import xml.etree.ElementTree as Xml
+from email.message import Message
+from typing import NamedTuple
+from urllib.error import HTTPError
+from urllib.request import Request, urlopen
+
+PATIENCE = 30.0  # seconds without a byte
+LARGEST = 8 * 2**20  # bytes
+ATOM = "{http://www.w3.org/2005/Atom}"
+
+
+class Entry(NamedTuple):
+    guid: str
+    title: str
+    link: str
+
+
+class Page(NamedTuple):
+    """What a feed has told."""
+
+    title: str
+    entries: list[Entry]
+    ttl: int | None  #: minutes, by its own <ttl>
+    hub: str | None  #: who would tell us of news: WebSub
+
+
+class Answer(NamedTuple):
+    status: int
+    headers: Message
+    page: Page | None  #: None: nothing has changed (304)
+
+
+class Refused(Exception):
+    """The server answered, and it was neither 200 nor 304."""
+
+    def __init__(self, url: str, status: int, headers: Message) -> None:
+        super().__init__(f"{url} answered {status}")
+        self.headers = headers
+
+
+def look(url: str, etag: str | None, modified: str | None) -> Answer:
+    known = {"If-None-Match": etag, "If-Modified-Since": modified}
+    request = Request(url, headers={name: value for name, value in known.items() if value})
+    try:
+        with urlopen(request, timeout=PATIENCE) as answer:
+            page = read(answer.read(LARGEST), answer.headers.get("Link", ""))
+            return Answer(answer.status, answer.headers, page)
+    except HTTPError as refusal:
+        with refusal:
+            if refusal.code == 304:
+                return Answer(304, refusal.headers, None)
+            raise Refused(url, refusal.code, refusal.headers) from None
+
+
+def read(body: bytes, link: str = "") -> Page:
+    """RSS 2.0. What is no feed raises."""
+    channel = Xml.fromstring(body).find("channel")
+    if channel is None:
+        raise ValueError("this is XML, but no RSS: it has no <channel>")
+    ttl = channel.findtext("ttl", "").strip()
+    hubs = [at.get("href") for at in channel.iter(f"{ATOM}link") if at.get("rel") == "hub"]
+    told = re.search(r"<([^>]+)>\s*;[^,]*rel=\"?hub\b", link)
+    return Page(
+        title=channel.findtext("title", ""),
+        entries=[entry(item) for item in channel.iter("item")],
+        ttl=int(ttl) if ttl.isdigit() else None,
+        hub=told[1] if told else next(iter(hubs), None),
+    )
+
+
+def entry(item: Xml.Element) -> Entry:
+    link = item.findtext("link", "")
+    title = item.findtext("title", "")
+    return Entry(item.findtext("guid") or link or title, title, link)

@@ -1,0 +1,184 @@
+"""The feed reader, on both engines: the functions of its proof, each on its own, and its decisions.
+
+The proofs share a scene for each engine: databases, servers, and two worker processes.
+"""
+
+import os
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime, timedelta
+from email.message import Message
+from email.utils import format_datetime
+from secrets import token_hex
+from tempfile import TemporaryDirectory
+
+import pytest
+
+from examples.feeds import crowd, fetching, hints, proof
+from examples.feeds.scene import Scene, live_scene, scene
+from examples.stage import Stage
+from holdfast.testing import FakeClock
+
+NOW = datetime(2030, 1, 1, 12, tzinfo=UTC)
+HOUR = timedelta(hours=1)
+
+
+@pytest.fixture(scope="module", params=["sqlite", "postgres"])
+def engine_name(request: pytest.FixtureRequest) -> str:
+    name: str = request.param
+    return name
+
+
+@pytest.fixture(scope="module")
+def new_url(engine_name: str, request: pytest.FixtureRequest) -> Iterator[Callable[[], str]]:
+    """Makes an empty database."""
+    if engine_name == "postgres":
+        yield request.getfixturevalue("server").create_database
+        return
+    with TemporaryDirectory() as folder:
+        yield lambda: f"sqlite:///{folder}/{token_hex(4)}.db"
+
+
+@pytest.fixture(scope="module")
+def live(engine_name: str, new_url: Callable[[], str]) -> Iterator[Scene]:
+    with Stage(f"feeds on {engine_name}") as stage, live_scene(stage, new_url()) as it:
+        yield it
+
+
+@pytest.fixture
+def still(live: Scene, new_url: Callable[[], str]) -> Iterator[Scene]:
+    """The processes of the live scene start meanwhile."""
+    with scene(live.stage, new_url(), FakeClock()) as it:
+        yield it
+
+
+# --- while the clock stands ----------------------------------------------------------
+
+
+def test_a_new_feed(still: Scene) -> None:
+    proof.a_new_feed(still)
+
+
+def test_the_feeds_own_hints_decide_the_next_fetch(still: Scene) -> None:
+    proof.hints(still)
+
+
+def test_failures_are_counted_and_back_off(still: Scene) -> None:
+    proof.failures(still)
+
+
+def test_the_last_one_to_leave_disables_the_job(still: Scene) -> None:
+    proof.leaving(still)
+
+
+def test_coming_back_enables_it_with_the_next_run_that_it_had(still: Scene) -> None:
+    proof.coming_back(still)
+
+
+def test_a_feed_has_one_job_whoever_subscribes(still: Scene) -> None:
+    proof.once_only(still)
+
+
+# --- with worker processes -----------------------------------------------------------
+
+
+def test_the_daily_job_is_made_at_start_up(live: Scene) -> None:
+    crowd.start_up(live)
+
+
+def test_no_feed_is_fetched_twice_at_once(live: Scene) -> None:
+    crowd.none_twice(live)
+
+
+def test_a_job_that_is_disabled_while_it_runs(live: Scene) -> None:
+    crowd.disabled_while_it_runs(live)
+
+
+def test_what_ends_within_a_day_is_renewed(live: Scene) -> None:
+    crowd.hub_terms(live)
+
+
+def test_two_processes_make_one_row(live: Scene) -> None:
+    crowd.two_processes(live)
+
+
+def test_the_last_to_leave_is_decided_under_a_race(live: Scene) -> None:
+    crowd.coming_and_going(live)
+
+
+def test_a_killed_workers_run_is_taken_over(live: Scene) -> None:
+    """The last one: it costs the scene a worker."""
+    crowd.killed(live)
+
+
+# --- decisions -----------------------------------------------------------------------
+
+
+def headers(**words: str) -> Message:
+    said = Message()
+    for name, value in words.items():
+        said[name.replace("_", "-")] = value
+    return said
+
+
+SOON = format_datetime(NOW + HOUR, usegmt=True)
+
+
+@pytest.mark.parametrize(
+    ("said", "wait"),
+    [
+        ({"cache_control": "max-age=3600"}, HOUR),
+        ({"cache_control": "public, MAX-AGE=3600, s-maxage=9"}, HOUR),
+        ({"cache_control": 'max-age="3600"'}, HOUR),
+        ({"expires": SOON}, HOUR),
+        ({"expires": SOON, "cache_control": "max-age=60"}, timedelta(minutes=1)),
+        ({"expires": SOON, "cache_control": "no-cache"}, HOUR),
+        ({"expires": "0"}, None),
+        ({"expires": "next week, perhaps"}, None),
+        ({"cache_control": "max-age=soon"}, None),
+        ({}, None),
+    ],
+)
+def test_how_long_an_answer_is_good(said: dict[str, str], wait: timedelta | None) -> None:
+    assert hints.fresh(headers(**said), NOW) == wait
+
+
+@pytest.mark.parametrize(
+    ("said", "ttl", "minutes"),
+    [
+        ({"cache_control": "max-age=1800"}, None, 30),
+        ({"cache_control": "max-age=1800"}, 45, 45),
+        ({"cache_control": "max-age=1800"}, 15, 30),
+        ({"expires": format_datetime(NOW - HOUR, usegmt=True)}, None, 1),
+        ({"cache_control": "max-age=999999999"}, None, 24 * 60),
+        ({}, 0, 1),
+        ({}, None, 60),
+    ],
+)
+def test_the_wait_is_the_longer_one_within_bounds(
+    said: dict[str, str], ttl: int | None, minutes: int
+) -> None:
+    assert "FEEDS_SHORTEST" not in os.environ
+    assert hints.wait(headers(**said), ttl, NOW) == timedelta(minutes=minutes)
+
+
+@pytest.mark.parametrize(
+    ("said", "seconds"),
+    [("90", 90), (SOON, 3600), ("-5", None), ("later", None), ("", None), ("99999999", 86400)],
+)
+def test_a_server_that_says_when_to_come_back(said: str, seconds: int | None) -> None:
+    wanted = None if seconds is None else timedelta(seconds=seconds)
+    assert hints.retry_after(headers(retry_after=said), NOW) == wanted
+
+
+def test_a_hub_is_found_in_the_feed_or_beside_it() -> None:
+    body = b"<rss><channel><title>t</title></channel></rss>"
+    link = '<https://a.example/>; rel="self", <https://hub.example/>; rel="hub"'
+    assert fetching.read(body, link).hub == "https://hub.example/"
+    assert fetching.read(body).hub is None
+    inside = b'<rss xmlns:a="http://www.w3.org/2005/Atom"><channel><a:link rel="hub" href="h"/>'
+    assert fetching.read(inside + b"</channel></rss>").hub == "h"
+
+
+def test_what_is_no_feed_is_refused() -> None:
+    with pytest.raises(ValueError, match="no <channel>"):
+        fetching.read(b"<html></html>")
