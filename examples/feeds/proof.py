@@ -5,6 +5,7 @@ tests/examples/test_feeds.py, on both engines. Here the clock stands still; crow
 from datetime import timedelta
 from email.utils import format_datetime
 from typing import Any
+from uuid import UUID
 
 from examples.feeds.app import transaction
 from examples.feeds.reader import subscribe, unsubscribe
@@ -41,6 +42,24 @@ def a_new_feed(it: Scene) -> None:
     )
     it.prove("it does not run before that", it.pass_time(29 * MINUTE) == [])
     it.prove("it runs at that time", [ran.id for ran in it.pass_time(MINUTE)] == [job.id])
+    again = agree(url)[1]
+    it.prove(
+        "the row knows when it was made, and when it was changed",
+        (again.created_at, again.updated_at) == (made.created_at, it.now)
+        and it.now - again.created_at == 30 * MINUTE
+        and str(UUID(again.id)) == made.id,
+    )
+
+
+def oldest_first(it: Scene) -> None:
+    urls = [it.web.feed(f"due-{minutes}", ttl=minutes) for minutes in (30, 10, 20)]
+    for url in urls:
+        subscribe("ann", url)
+    it.pass_time(timedelta())
+    it.web.visits.clear()
+    it.pass_time(HOUR)
+    came = [visit.name for visit in it.web.visits if visit.name.startswith("due-")]
+    it.prove("who has waited longest runs first", came == ["due-10", "due-20", "due-30"])
 
 
 def hints(it: Scene) -> None:
@@ -186,4 +205,4 @@ def fetched(ran: list[Job]) -> set[str]:
     return {urls[job.payload["feed_id"]] for job in ran if job.type == "fetch_feed"}
 
 
-STILL = (a_new_feed, hints, failures, leaving, coming_back, once_only)
+STILL = (a_new_feed, oldest_first, hints, failures, leaving, coming_back, once_only)

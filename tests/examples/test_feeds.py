@@ -58,6 +58,10 @@ def test_a_new_feed(still: Scene) -> None:
     proof.a_new_feed(still)
 
 
+def test_who_has_waited_longest_runs_first(still: Scene) -> None:
+    proof.oldest_first(still)
+
+
 def test_the_feeds_own_hints_decide_the_next_fetch(still: Scene) -> None:
     proof.hints(still)
 
