@@ -6,8 +6,7 @@ Run as many of these as you like, on as many machines: a row is claimed by one o
 """
 
 import os
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from datetime import datetime, timedelta
 
 import sqlalchemy as sql
@@ -20,11 +19,9 @@ from holdfast import Backoff, Context, Holdfast, Job, Retry, RunEnd
 app = Holdfast(auto_migrate=True)  # HOLDFAST_URL says where; SQLite in this folder, else
 
 
-@contextmanager
-def transaction() -> Iterator[Connection]:
+def transaction() -> AbstractContextManager[Connection]:
     """Of our own tables and of the jobs: they are in one database."""
-    with store.transaction(app.url) as tx:
-        yield tx
+    return store.transaction(app.url)
 
 
 def key(feed_id: str) -> str:

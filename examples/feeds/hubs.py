@@ -5,6 +5,8 @@ from urllib.error import URLError
 from urllib.parse import urlencode
 from urllib.request import urlopen
 
+from examples.feeds.fetching import address
+
 TERM = 5 * 86400  # seconds that we ask for; the hub decides
 PATIENCE = 10.0
 
@@ -25,7 +27,7 @@ def ask(hub: str, topic: str, feed_id: str) -> str | None:
         "hub.lease_seconds": TERM,
     }
     try:
-        urlopen(hub, urlencode(form).encode(), timeout=PATIENCE).close()
+        urlopen(address(hub), urlencode(form).encode(), timeout=PATIENCE).close()
     except (URLError, OSError, ValueError) as problem:
         return f"{hub} for {topic}: {problem}"
     return None

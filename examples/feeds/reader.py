@@ -13,6 +13,7 @@ from sqlalchemy import Connection, Table
 
 from examples.feeds import store
 from examples.feeds.app import app, fetch_feed, key, transaction
+from examples.feeds.fetching import address
 from examples.feeds.store import feeds, subscriptions, users
 from holdfast import Job
 
@@ -26,7 +27,7 @@ def subscribe(user: str, url: str) -> Job:
     due now, or it is enabled and keeps its next run."""
     with transaction() as tx:
         now = app.clock.now()
-        feed_id = added(tx, feeds, url=url)  # who comes second with a new one waits for the first
+        feed_id = added(tx, feeds, url=address(url))  # of two with a new one, the second waits
         row = {"user_id": added(tx, users, name=user), "feed_id": feed_id, "subscribed_at": now}
         store.put(tx, subscriptions, row, {"subscribed_at": now, "unsubscribed_at": None})
         job = fetch_feed.using(key=key(feed_id), tx=tx).schedule(feed_id=feed_id)

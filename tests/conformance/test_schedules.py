@@ -282,6 +282,23 @@ def test_a_dead_workers_run_is_run_again(app: Holdfast):
     assert (job.status, job.run_at) == ("scheduled", after(60))
 
 
+def test_a_dead_workers_run_of_a_job_that_was_disabled_meanwhile_ends_and_is_the_last(
+    app: Holdfast, clock: FakeClock
+):
+    feed = make(app).using(key="k", every=60)
+    feed.schedule()
+    engine = app.engine
+    engine.beat("dead", "{}")
+    assert len(engine.claim("default", 1, worker="dead", types=["fetch"])) == 1
+    feed.disable()
+    engine.leave("dead")
+    engine.sweep([Seen("dead", None)], limit=10)
+    [job] = run(app)
+    assert (job.status, job.enabled, job.run_at) == ("scheduled", False, after(60))
+    clock.advance(120)
+    assert run(app) == []
+
+
 @pytest.mark.parametrize(
     ("missed", "runs", "next_at"), [("once", 1, 360.0), ("skip", 1, 360.0), ("all", 6, 360.0)]
 )

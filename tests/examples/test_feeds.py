@@ -13,8 +13,10 @@ from tempfile import TemporaryDirectory
 
 import pytest
 
-from examples.feeds import crowd, fetching, hints, proof
-from examples.feeds.scene import Scene, live_scene, scene
+from examples.feeds import crowd, fetching, hints, hubs, proof
+from examples.feeds.reader import subscribe, unsubscribe
+from examples.feeds.scene import Scene, live_scene, read, scene
+from examples.feeds.store import feeds
 from examples.stage import Stage
 from holdfast.testing import FakeClock
 
@@ -181,6 +183,20 @@ def test_a_hub_is_found_in_the_feed_or_beside_it() -> None:
     assert fetching.read(body).hub is None
     inside = b'<rss xmlns:a="http://www.w3.org/2005/Atom"><channel><a:link rel="hub" href="h"/>'
     assert fetching.read(inside + b"</channel></rss>").hub == "h"
+
+
+def test_only_addresses_of_the_web_are_fetched(still: Scene) -> None:
+    with pytest.raises(ValueError, match=r"'file:///etc/passwd' is no address of the web"):
+        subscribe("ann", "file:///etc/passwd")
+    assert read(feeds) == []
+    with pytest.raises(ValueError, match="no address of the web"):
+        fetching.look("file:///etc/passwd", None, None)
+    assert "no address of the web" in str(hubs.ask("file:///etc/passwd", "topic", "id"))
+
+
+def test_leaving_what_nobody_reads_is_refused(still: Scene) -> None:
+    with pytest.raises(LookupError, match="somebody has to subscribe first"):
+        unsubscribe("ann", "http://127.0.0.1:9/")
 
 
 def test_what_is_no_feed_is_refused() -> None:
