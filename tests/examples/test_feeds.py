@@ -4,19 +4,19 @@ The proofs share a scene for each engine: databases, servers, and two worker pro
 """
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from email.message import Message
 from email.utils import format_datetime
-from secrets import token_hex
 from tempfile import TemporaryDirectory
 
 import pytest
 
 from examples.feeds import crowd, fetching, hints, hubs, proof
+from examples.feeds.app import app, transaction
 from examples.feeds.reader import subscribe, unsubscribe
 from examples.feeds.scene import Scene, live_scene, read, scene
-from examples.feeds.store import feeds
+from examples.feeds.store import feeds, tables
 from examples.stage import Stage
 from holdfast.testing import FakeClock
 
@@ -31,26 +31,33 @@ def engine_name(request: pytest.FixtureRequest) -> str:
 
 
 @pytest.fixture(scope="module")
-def new_url(engine_name: str, request: pytest.FixtureRequest) -> Iterator[Callable[[], str]]:
-    """Makes an empty database."""
+def urls(engine_name: str, request: pytest.FixtureRequest) -> Iterator[tuple[str, str]]:
+    """Two databases."""
     if engine_name == "postgres":
-        yield request.getfixturevalue("server").create_database
+        server = request.getfixturevalue("server")
+        yield server.create_database(), server.create_database()
         return
     with TemporaryDirectory() as folder:
-        yield lambda: f"sqlite:///{folder}/{token_hex(4)}.db"
+        yield f"sqlite:///{folder}/still.db", f"sqlite:///{folder}/live.db"
 
 
 @pytest.fixture(scope="module")
-def live(engine_name: str, new_url: Callable[[], str]) -> Iterator[Scene]:
-    with Stage(f"feeds on {engine_name}") as stage, live_scene(stage, new_url()) as it:
+def live(engine_name: str, urls: tuple[str, str]) -> Iterator[Scene]:
+    with Stage(f"feeds on {engine_name}") as stage, live_scene(stage, urls[1]) as it:
         yield it
 
 
 @pytest.fixture
-def still(live: Scene, new_url: Callable[[], str]) -> Iterator[Scene]:
-    """The processes of the live scene start meanwhile."""
-    with scene(live.stage, new_url(), FakeClock()) as it:
+def still(live: Scene, urls: tuple[str, str]) -> Iterator[Scene]:
+    """The processes of the live scene start meanwhile. One database for all: on PostgreSQL each one
+    more makes the server's end longer."""
+    with scene(live.stage, urls[0], FakeClock()) as it:
         yield it
+        for job in app.schedules.list():
+            app.schedules.delete(job.type, str(job.key))
+        with transaction() as tx:
+            for table in reversed(tables.sorted_tables):
+                tx.execute(table.delete())
 
 
 # --- while the clock stands ----------------------------------------------------------
