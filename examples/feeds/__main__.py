@@ -13,6 +13,7 @@ from examples.feeds.proof import STILL
 from examples.feeds.scene import live_scene, scene
 from examples.stage import Stage, on_stage
 from holdfast.testing import FakeClock
+from tests.support.machine import find_programs
 from tests.support.server import PostgresServer
 
 
@@ -29,13 +30,24 @@ def main() -> None:
     logging.getLogger("holdfast").addHandler(logging.NullHandler())  # runs fail here on purpose
     if len(sys.argv) > 1:
         os.environ["HOLDFAST_TEST_POSTGRES_URL"] = sys.argv[1]
-    try:
+    if problem := no_postgres():
+        print(f"feeds on PostgreSQL: left out: {problem}")
+    else:
         with PostgresServer() as server, on_stage("feeds on PostgreSQL") as stage:
             prove(stage, server.create_database(), server.create_database())
-    except FileNotFoundError as absence:
-        print(f"left out: {absence}")
     with on_stage("feeds on SQLite") as stage:
         prove(stage, f"sqlite:///{stage.folder}/still.db", f"sqlite:///{stage.folder}/live.db")
+
+
+def no_postgres() -> str | None:
+    """Why there is none to be had."""
+    if os.environ.get("HOLDFAST_TEST_POSTGRES_URL"):
+        return None
+    try:
+        find_programs(os.environ.get("HOLDFAST_TEST_POSTGRES", ""))
+    except RuntimeError as problem:
+        return str(problem)
+    return None
 
 
 if __name__ == "__main__":

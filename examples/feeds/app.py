@@ -16,7 +16,13 @@ from examples.feeds import fetching, hints, hubs, store
 from examples.feeds.store import entries, feeds, websub
 from holdfast import Backoff, Context, Holdfast, Job, Retry, RunEnd
 
-app = Holdfast(auto_migrate=True)  # HOLDFAST_URL says where; SQLite in this folder, else
+app = Holdfast()  # HOLDFAST_URL says where; SQLite in this folder, else
+
+
+def create() -> None:
+    """The tables of both, once for each release."""
+    app.migrate()
+    store.create(app.url)
 
 
 def transaction() -> AbstractContextManager[Connection]:

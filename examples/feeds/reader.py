@@ -1,18 +1,20 @@
 """What people do: subscribe and unsubscribe. Each is one transaction, in which the job, the feed and
 the subscription change together.
 
+    python -m examples.feeds.reader create
     python -m examples.feeds.reader subscribe ann https://example.org/feed.xml
     python -m examples.feeds.reader unsubscribe ann https://example.org/feed.xml
     python -m examples.feeds.reader list ann
 """
 
 import sys
+from typing import Any
 
 import sqlalchemy as sql
 from sqlalchemy import Connection, Table
 
 from examples.feeds import store
-from examples.feeds.app import app, fetch_feed, key, transaction
+from examples.feeds.app import app, create, fetch_feed, key, transaction
 from examples.feeds.fetching import address
 from examples.feeds.store import feeds, subscriptions, users
 from holdfast import Job
@@ -61,21 +63,33 @@ def found(tx: Connection, table: Table, **name: str) -> str:
     return str(id)
 
 
-def reading(user: str) -> list[sql.Row[tuple[str, str, object, int]]]:
+def reading(user: str) -> list[sql.Row[Any]]:
     """What somebody reads, with the next fetch of each."""
-    shown = sql.select(
-        feeds.c.url, feeds.c.title, feeds.c.next_fetch_at, feeds.c.consecutive_failures
-    )
+    mine = subscriptions.join(users).join(feeds)
+    shown = sql.select(feeds.c.url, feeds.c.title, feeds.c.next_fetch_at).select_from(mine)
+    reads = (users.c.name == user) & subscriptions.c.unsubscribed_at.is_(None)
     with transaction() as tx:
-        joined = shown.join(subscriptions).join(users).where(users.c.name == user)
-        return list(tx.execute(joined.where(subscriptions.c.unsubscribed_at.is_(None))))
+        return list(tx.execute(shown.where(reads).order_by(feeds.c.url)))
+
+
+def main(verb: str, user: str = "", *urls: str) -> None:
+    match verb:
+        case "create":
+            create()
+        case "subscribe":
+            for url in urls:
+                print(f"{url}: next at {subscribe(user, url).run_at}")
+        case "unsubscribe":
+            for url in urls:
+                print(
+                    f"{url}: {'others read it' if unsubscribe(user, url).enabled else 'disabled'}"
+                )
+        case "list":
+            for feed in reading(user):
+                print(f"{feed.url}: {feed.title}, next at {feed.next_fetch_at}")
+        case _:
+            raise SystemExit(__doc__)
 
 
 if __name__ == "__main__":
-    verb, user, *urls = sys.argv[1:]
-    store.create(app.url)
-    for url in urls:
-        job = {"subscribe": subscribe, "unsubscribe": unsubscribe}[verb](user, url)
-        print(url, "next at" if job.enabled else "is not fetched any more; was due", job.run_at)
-    if verb == "list":
-        print(*reading(user), sep="\n")
+    main(*(sys.argv[1:] or ["help"]))

@@ -16,7 +16,7 @@ from unittest import mock
 import sqlalchemy as sql
 
 from examples.feeds import server, store
-from examples.feeds.app import app, job_of, key, transaction
+from examples.feeds.app import app, create, job_of, key, transaction
 from examples.feeds.outside import Outside, outside
 from examples.feeds.store import feeds
 from examples.stage import Stage
@@ -62,8 +62,7 @@ def scene(stage: Stage, url: str, clock: FakeClock | None = None) -> Iterator[Sc
         callback = stack.enter_context(server.serving())
         stack.enter_context(mock.patch.dict(os.environ, FEEDS_CALLBACK=callback))
         stack.callback(store.database(url).dispose)
-        app.migrate()
-        store.create(url)
+        create()
         yield Scene(stage, web, clock)
 
 

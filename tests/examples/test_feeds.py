@@ -9,18 +9,22 @@ from datetime import UTC, datetime, timedelta
 from email.message import Message
 from email.utils import format_datetime
 from tempfile import TemporaryDirectory
+from urllib.error import HTTPError
+from urllib.parse import urlencode
+from urllib.request import urlopen
 
 import pytest
 
-from examples.feeds import crowd, fetching, hints, hubs, proof
+from examples.feeds import crowd, fetching, hints, hubs, proof, reader
 from examples.feeds.app import app, transaction
 from examples.feeds.reader import subscribe, unsubscribe
 from examples.feeds.scene import Scene, live_scene, read, scene
-from examples.feeds.store import feeds, tables
+from examples.feeds.store import feeds, tables, websub
 from examples.stage import Stage
 from holdfast.testing import FakeClock
 
 NOW = datetime(2030, 1, 1, 12, tzinfo=UTC)
+START = FakeClock().now()
 HOUR = timedelta(hours=1)
 
 
@@ -199,6 +203,42 @@ def test_only_addresses_of_the_web_are_fetched(still: Scene) -> None:
     with pytest.raises(ValueError, match="no address of the web"):
         fetching.look("file:///etc/passwd", None, None)
     assert "no address of the web" in str(hubs.ask("file:///etc/passwd", "topic", "id"))
+
+
+@pytest.mark.parametrize("wrong", ["topic", "feed", "mode", "term"])
+def test_a_hub_that_we_did_not_ask_is_told_so(still: Scene, wrong: str) -> None:
+    url = still.web.feed("asked", hub=still.web.hub)
+    subscribe("ann", url)
+    still.pass_time(timedelta())
+    said = {"hub.mode": "subscribe", "hub.topic": url, "hub.lease_seconds": "60"}
+    feed_id = read(feeds)[0].id
+    if wrong == "feed":
+        feed_id = "another"
+    else:
+        said[{"term": "hub.lease_seconds"}.get(wrong, f"hub.{wrong}")] = "else"
+    with pytest.raises(HTTPError, match="404") as refusal:
+        urlopen(f"{hubs.callback(feed_id)}?{urlencode(said)}")
+    refusal.value.close()
+    assert [row.expires_at for row in read(websub)] == [None]
+
+
+def test_by_hand(still: Scene, capsys: pytest.CaptureFixture[str]) -> None:
+    url = still.web.feed("by-hand")
+    reader.main("create")
+    reader.main("subscribe", "ann", url)
+    reader.main("list", "ann")
+    still.pass_time(timedelta())
+    reader.main("list", "ann")
+    reader.main("unsubscribe", "ann", url)
+    reader.main("list", "ann")
+    assert capsys.readouterr().out.splitlines() == [
+        f"{url}: next at {START}",
+        f"{url}: None, next at {START}",
+        f"{url}: A feed, next at {START + HOUR}",
+        f"{url}: disabled",
+    ]
+    with pytest.raises(SystemExit, match="subscribe and unsubscribe"):
+        reader.main("help")
 
 
 def test_leaving_what_nobody_reads_is_refused(still: Scene) -> None:
