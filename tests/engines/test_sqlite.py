@@ -165,6 +165,20 @@ def test_a_turn_is_taken_by_one_at_a_time(tmp_path: Path, database: Database) ->
         turn.close()
 
 
+def test_the_first_use_inside_a_transaction_waits_for_nobody(database: Database) -> None:
+    """The one whose turn it is may wait for that very transaction."""
+    database.app().migrate()
+    app = Holdfast(f"{database.url}?busy_timeout=0.2")
+    turns = Turns(database.path, timeout=0.2)
+    with app, closing(turns), closing(sqlite3.connect(database.path)) as mine:
+        mine.execute("CREATE TABLE own (id INTEGER)")
+        mine.execute("INSERT INTO own VALUES (1)")
+        with turns.take():
+            job = app.enqueue("send", {"n": 1}, tx=mine)
+            mine.commit()
+    assert database.app().jobs.get(job.id).status == "pending"
+
+
 def test_a_turn_that_does_not_come_is_an_error(tmp_path: Path, database: Database) -> None:
     path = tmp_path / "x.db"
     one, two = Turns(path, timeout=10), Turns(path, timeout=0.2)

@@ -31,8 +31,11 @@ LOWEST_VERSION = (3, 35, 0)  # RETURNING
 JOURNAL_LIMIT = 64 * 1024 * 1024
 
 
-def connect(path: Path, *, busy_timeout: float, synchronous: str) -> sqlite3.Connection:
-    """A connection of ours: autocommit, no automatic checkpoints (see `checkpoint.py`)."""
+def connect(
+    path: Path, *, busy_timeout: float, synchronous: str, convert: bool = True
+) -> sqlite3.Connection:
+    """A connection of ours: autocommit, no automatic checkpoints (see `checkpoint.py`). `convert`: a
+    file that is not in WAL mode is put into it, which needs its write lock."""
     if sqlite3.sqlite_version_info < LOWEST_VERSION:
         raise DatabaseUnavailable(
             f"SQLite {sqlite3.sqlite_version} is too old: Holdfast needs 3.35 or newer; use a newer "
@@ -48,7 +51,7 @@ def connect(path: Path, *, busy_timeout: float, synchronous: str) -> sqlite3.Con
             "be written to"
         ) from problem
     try:
-        if connection.execute("PRAGMA journal_mode").fetchone()[0] != "wal":
+        if convert and not in_wal_mode(connection):
             connection.execute("PRAGMA journal_mode = WAL").fetchone()
         connection.execute(f"PRAGMA synchronous = {synchronous}")
         connection.execute("PRAGMA wal_autocheckpoint = 0").fetchone()
@@ -58,6 +61,10 @@ def connect(path: Path, *, busy_timeout: float, synchronous: str) -> sqlite3.Con
         connection.close()
         raise translate(problem, path) from problem
     return connection
+
+
+def in_wal_mode(connection: sqlite3.Connection) -> bool:
+    return bool(connection.execute("PRAGMA journal_mode").fetchone()[0] == "wal")
 
 
 def perform(cursor: sqlite3.Cursor, statements: Statements, run: Run) -> Reply:

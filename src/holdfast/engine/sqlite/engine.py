@@ -4,7 +4,7 @@ import os
 import sqlite3
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -18,7 +18,7 @@ from holdfast.engine.inspection import COLUMNS
 from holdfast.engine.script import Reply, Run, Script, T, drive
 from holdfast.engine.sqlite import transaction
 from holdfast.engine.sqlite.checkpoint import Checkpoints
-from holdfast.engine.sqlite.connection import connect, perform, translate
+from holdfast.engine.sqlite.connection import connect, in_wal_mode, perform, translate
 from holdfast.engine.sqlite.dialect import SqliteDialect
 from holdfast.engine.sqlite.doctor import Examined
 from holdfast.engine.sqlite.filesystem import make_private, refuse_network
@@ -129,11 +129,12 @@ class SqliteEngine(Examined):
                     refuse_network(self.path)
                 self._turns = Turns(self.path, timeout=self._busy_timeout)
                 try:
-                    with self._turns.take():
-                        new = not self.path.exists()
-                        writer = self._prepared()
-                        if new:
-                            make_private(self.path)
+                    if (writer := self._as_it_is()) is None:
+                        with self._turns.take():
+                            new = not self.path.exists()
+                            writer = self._prepared()
+                            if new:
+                                make_private(self.path)
                 except BaseException:
                     self._turns.close()
                     raise
@@ -141,6 +142,17 @@ class SqliteEngine(Examined):
                 self._cursor = writer.cursor()
                 self._writer = writer
         return self._writer
+
+    def _as_it_is(self) -> sqlite3.Connection | None:
+        """A connection to a file that is ready, which takes no turn: the caller's transaction may hold
+        the write lock, and whoever has the turn wait for that."""
+        with ExitStack() as stack:
+            if self.path.exists():
+                stack.callback((writer := self._connect(convert=False)).close)
+                if in_wal_mode(writer) and not self._missing(writer):
+                    stack.pop_all()
+                    return writer
+        return None
 
     def _prepared(self) -> sqlite3.Connection:
         """A connection to tables that fit this release."""
@@ -152,8 +164,9 @@ class SqliteEngine(Examined):
             raise
         return writer
 
-    def _connect(self) -> sqlite3.Connection:
-        return connect(self.path, busy_timeout=self._busy_timeout, synchronous=self._synchronous)
+    def _connect(self, *, convert: bool = True) -> sqlite3.Connection:
+        timeout, mode = self._busy_timeout, self._synchronous
+        return connect(self.path, busy_timeout=timeout, synchronous=mode, convert=convert)
 
     def close(self) -> None:
         with self._opening:
@@ -182,15 +195,17 @@ class SqliteEngine(Examined):
     # migrations
 
     def _prepare(self, writer: sqlite3.Connection) -> None:
-        known = migrate.load(PACKAGE, WORDS)
-        missing = migrate.missing(known, self._applied(writer))
+        missing = self._missing(writer)
         if missing and not self._auto_migrate:
             raise SchemaError(
                 f"the tables in {os.fspath(self.path)!r} are not those of this release (missing: "
                 f"{', '.join(m.name for m in missing)}): run 'holdfast migrate'"
             )
         if missing:
-            self._migrated = self._apply(writer, known)
+            self._migrated = self._apply(writer, migrate.load(PACKAGE, WORDS))
+
+    def _missing(self, writer: sqlite3.Connection) -> list[migrate.Migration]:
+        return migrate.missing(migrate.load(PACKAGE, WORDS), self._applied(writer))
 
     def _applied(self, writer: sqlite3.Connection) -> list[migrate.AppliedMigration]:
         try:
