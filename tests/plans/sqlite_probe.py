@@ -63,7 +63,7 @@ class SqliteProbe(SqliteEngine):
         self.connection = sqlite3.connect(path, isolation_level=None, factory=_Connection)
         self.connection.probe = self
 
-    def _connect(self) -> sqlite3.Connection:
+    def _connect(self, *, convert: bool = True) -> sqlite3.Connection:
         return self.connection
 
     def run_case(self, case: Case, world: World, *before: str) -> list[Explained]:
