@@ -55,7 +55,7 @@ def page() -> str:
     return (
         "# Configuration\n\nNothing needs to be configured. What is given for one job wins over its "
         "task, the task over the application, the application over the environment, and that over the "
-        "default. Durations are seconds, a `timedelta`, or text such as `\"1h 30m\"`.\n"
+        'default. Durations are seconds, a `timedelta`, or text such as `"1h 30m"`.\n'
         + heading(2, "The application", "application")
         + table(("setting", "in the environment", "default", "also for", "meaning"), _settings())
         + heading(2, "The command and the worker", "command")

@@ -64,7 +64,7 @@ def page() -> str:
         + table(("kind", "when", "`event.data`"), python)
         + "`result_left_out` is there, and true, where a result is larger than 64 KiB.\n"
         + heading(2, "Over SSE and WebSocket", "live")
-        + "`{\"event\": ..., \"data\": {...}, \"position\": ...}`, at `/api/v1/events`:\n"
+        + '`{"event": ..., "data": {...}, "position": ...}`, at `/api/v1/events`:\n'
         + table(("event", "`data`", "with a link"), live)
         + "Beside these come `hello`, `gone` and `ping`, which are about the stream: see "
         "[Live events](../guides/live.md#what-is-sent).\n"

@@ -10,11 +10,19 @@ from tools.reference.columns import TABLES, WORDS
 from tools.reference.markdown import code, heading, plain, sentence, table
 from tools.reference.source import source_of
 
-_TABLE = re.compile(r"((?:^--[^\n]*\n)*)^CREATE TABLE (?:\{schema\}\.|holdfast_)(\w+) \(\n(.*?)^\)", re.M | re.S)
+_TABLE = re.compile(
+    r"((?:^--[^\n]*\n)*)^CREATE TABLE (?:\{schema\}\.|holdfast_)(\w+) \(\n(.*?)^\)", re.M | re.S
+)
 _COLUMN = re.compile(r"^    ([a-z_]+) +(.+?),?$", re.M)
-_ADDED = re.compile(r"^ALTER TABLE (?:\{schema\}\.|holdfast_)(\w+)\s+ADD COLUMN (\w+) ([^;]+);", re.M)
-_WORD = re.compile(r"\b(NOT NULL|PRIMARY KEY|UNIQUE|AUTOINCREMENT|DEFAULT|CHECK|GENERATED|COLLATE)\b.*")
-_INDEX = re.compile(r"^CREATE (UNIQUE )?INDEX (\w+) ON (?:\{schema\}\.|holdfast_)(\w+) (.+?);", re.M)
+_ADDED = re.compile(
+    r"^ALTER TABLE (?:\{schema\}\.|holdfast_)(\w+)\s+ADD COLUMN (\w+) ([^;]+);", re.M
+)
+_WORD = re.compile(
+    r"\b(NOT NULL|PRIMARY KEY|UNIQUE|AUTOINCREMENT|DEFAULT|CHECK|GENERATED|COLLATE)\b.*"
+)
+_INDEX = re.compile(
+    r"^CREATE (UNIQUE )?INDEX (\w+) ON (?:\{schema\}\.|holdfast_)(\w+) (.+?);", re.M
+)
 
 
 @dataclass(frozen=True)

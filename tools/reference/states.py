@@ -35,7 +35,7 @@ WORDS = {
     "reopen": "`app.workflows.retry`: it waits again for what is done again",
     "postpone": "`app.jobs.edit`: a later time",
     "hasten": "`app.jobs.edit`: a time that has come",
-    "debounce": "a newer request for its key, with `on_conflict=\"debounce\"`",
+    "debounce": 'a newer request for its key, with `on_conflict="debounce"`',
     "request_rerun": "a newer request for its key: it runs again afterwards",
     "delete": "`app.jobs.delete`",
 }
