@@ -1,0 +1,91 @@
+"""The provider of metadata, over HTTP; and what each of its refusals means for a job."""
+
+import hashlib
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+import httpx
+
+from examples.media_manager.store import EntityGone
+from holdfast import Retry
+
+
+class NotFound(Exception):
+    """The provider does not have it."""
+
+
+class Refused(Exception):
+    """The provider does not like what we ask, or who we are."""
+
+
+class Unavailable(Exception):
+    """The provider has trouble of its own."""
+
+
+#: What would fail the same way again: it is not retried. Everything else is: timeouts, lost
+#: connections, a disk that is full or not mounted, a database that does not answer.
+PERMANENT = (EntityGone, NotFound, Refused, PermissionError)
+
+
+class Provider:
+    def __init__(self, url: str, name: str, timeout: float) -> None:
+        self._name = name
+        self._client = httpx.Client(base_url=url, timeout=timeout)
+
+    def details(self, kind: str, title: str, year: int | None) -> dict[str, Any]:
+        return dict(self._json(f"/{kind}", {"title": title, "year": year or ""}))
+
+    def images(self, kind: str, id: int) -> list[dict[str, str]]:
+        return list(self._json(f"/{kind}/{id}/images", {}))
+
+    def download(self, url: str, cache: Path, scratch: Path, stop: Callable[[], bool]) -> str:
+        """A file of the cache, named by its content: however often it is fetched, it is there once. It
+        is never whole in memory, and never half in the cache."""
+        digest, part = hashlib.sha256(), scratch / "part"
+        with self._client.stream("GET", url) as answer, part.open("wb") as file:
+            self._check(answer)
+            for chunk in answer.iter_bytes():
+                if stop():
+                    raise InterruptedError(f"stopped while {url} came in")
+                digest.update(chunk)
+                file.write(chunk)
+        name = digest.hexdigest() + Path(urlsplit(url).path).suffix
+        place_file(part, cache / name)
+        return name
+
+    def close(self) -> None:
+        self._client.close()
+
+    def _json(self, path: str, query: dict[str, Any]) -> Any:
+        answer = self._client.get(path, params=query)
+        self._check(answer)
+        return answer.json()
+
+    def _check(self, answer: httpx.Response) -> None:
+        status, what = answer.status_code, answer.request.url.path
+        if status == 429:
+            told = answer.headers.get("Retry-After", "")
+            if told.isdigit():
+                raise Retry(f"{self._name} API rate limit exceeded", after=int(told))
+            raise Unavailable(f"{self._name} API rate limit exceeded")
+        if status == 404:
+            raise NotFound(f"{self._name} has no {what}: content not found")
+        if status >= 500:
+            raise Unavailable(f"{self._name} answered {status} to {what}")
+        if status >= 400:
+            raise Refused(f"{self._name} answered {status} to {what}: is the API key right?")
+
+
+def place_file(source: Path, target: Path) -> None:
+    """A copy that is there whole or not at all, whenever the process dies."""
+    part = target.with_name(f".{target.name}.{os.getpid()}.part")
+    try:
+        with source.open("rb") as old, part.open("wb") as new:
+            while block := old.read(1 << 20):
+                new.write(block)
+        part.replace(target)
+    finally:
+        part.unlink(missing_ok=True)
