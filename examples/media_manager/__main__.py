@@ -7,6 +7,7 @@ import os
 import sys
 
 from examples.media_manager import proof, trouble
+from examples.media_manager.fakes import Limited
 from examples.media_manager.scene import CHAINED, Scene, on_scene
 from examples.stage import Stage, on_stage
 
@@ -41,8 +42,6 @@ def serve() -> None:
 
 
 def show(scene: Scene) -> None:
-    from examples.media_manager.fakes import Limited
-
     scene.provider.pace = 0.7
     scene.provider.script("Solaris", Limited(3))
     scene.provider.script("Home video", 404)

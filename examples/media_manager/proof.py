@@ -160,7 +160,7 @@ def events(scene: Scene) -> None:
     scene.provider.script("Unsaid", 404)
     failed = scene.create("enrich-metadata", scene.about("Unsaid"))
     [last] = [one for one in scene.messages(failed["follow"]) if one["event"] == "job:failed"]
-    error = "NotFound: TMDB has no /movie: content not found"
+    error = "NotFound: TMDB has no movie 'Unsaid': content not found"
     told = {"job_id": failed["id"], "type": "enrich-metadata", "error": error}
     prove("job:failed has the error", last["data"] == told | {"attempts": 1, "max_attempts": 3})
 

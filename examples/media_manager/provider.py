@@ -36,17 +36,18 @@ class Provider:
         self._client = httpx.Client(base_url=url, timeout=timeout)
 
     def details(self, kind: str, title: str, year: int | None) -> dict[str, Any]:
-        return dict(self._json(f"/{kind}", {"title": title, "year": year or ""}))
+        asked = {"title": title, "year": year or ""}
+        return dict(self._json(f"/{kind}", asked, f"{kind} {title!r}"))
 
     def images(self, kind: str, id: int) -> list[dict[str, str]]:
-        return list(self._json(f"/{kind}/{id}/images", {}))
+        return list(self._json(f"/{kind}/{id}/images", {}, f"pictures of {kind} {id}"))
 
     def download(self, url: str, cache: Path, scratch: Path, stop: Callable[[], bool]) -> str:
         """A file of the cache, named by its content: however often it is fetched, it is there once. It
         is never whole in memory, and never half in the cache."""
         digest, part = hashlib.sha256(), scratch / "part"
         with self._client.stream("GET", url) as answer, part.open("wb") as file:
-            self._check(answer)
+            self._check(answer, f"picture {url}")
             for chunk in answer.iter_bytes():
                 if stop():
                     raise InterruptedError(f"stopped while {url} came in")
@@ -59,13 +60,13 @@ class Provider:
     def close(self) -> None:
         self._client.close()
 
-    def _json(self, path: str, query: dict[str, Any]) -> Any:
+    def _json(self, path: str, query: dict[str, Any], what: str) -> Any:
         answer = self._client.get(path, params=query)
-        self._check(answer)
+        self._check(answer, what)
         return answer.json()
 
-    def _check(self, answer: httpx.Response) -> None:
-        status, what = answer.status_code, answer.request.url.path
+    def _check(self, answer: httpx.Response, what: str) -> None:
+        status = answer.status_code
         if status == 429:
             told = answer.headers.get("Retry-After", "")
             if told.isdigit():
@@ -74,9 +75,11 @@ class Provider:
         if status == 404:
             raise NotFound(f"{self._name} has no {what}: content not found")
         if status >= 500:
-            raise Unavailable(f"{self._name} answered {status} to {what}")
+            raise Unavailable(f"{self._name} answered {status} when asked for {what}")
         if status >= 400:
-            raise Refused(f"{self._name} answered {status} to {what}: is the API key right?")
+            raise Refused(
+                f"{self._name} answered {status} when asked for {what}: is the API key right?"
+            )
 
 
 def place_file(source: Path, target: Path) -> None:

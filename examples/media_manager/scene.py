@@ -33,6 +33,7 @@ class Scene:
         self.db = store.Store(url, 30)
         self.cache = stage.folder / "cache"
         self.films = 0  #: the library of the chain
+        self._port = free_port()
         self._file = stage.folder / "settings.json"
         self._settings: dict[str, Any] = {
             "database": url,
@@ -55,10 +56,10 @@ class Scene:
 
     def start(self) -> None:
         """The server, with its worker; heartbeats are quick, so that a killed one is missed soon."""
-        port = str(free_port())
+        port = str(self._port)
         words = ("uvicorn", "examples.media_manager.server:server", "--port", port)
         self.process = self.stage.start(
-            *("examples.mortal", *words, "--no-access-log"),
+            *("examples.mortal", *words, "--no-access-log", "--log-level", "warning"),
             MEDIA_SETTINGS=str(self._file),
             HOLDFAST_HEARTBEAT="0.5",
         )

@@ -232,7 +232,7 @@ def test_a_job_that_failed_is_retrying_and_then_runs_again(scene: Scene) -> None
     told = scene.messages(job["follow"])
     done = scene.until(job["id"])
     [failure] = scene.look.jobs.attempts(job["id"])
-    assert failure.error == "Unavailable: TMDB answered 500 to /movie"
+    assert failure.error == "Unavailable: TMDB answered 500 when asked for movie 'Shown'"
     assert (done.status, done.attempts, done.error) == ("completed", 2, None)
     retrying = [one["data"] for one in told if one["event"] == "job:retrying"]
     for one in retrying:  # where the socket was quick enough

@@ -5,13 +5,16 @@ const find = (id) => document.getElementById(id);
 async function ask(method, path, body) {
   const answer = await fetch(path, {
     method,
-    headers: { "X-Api-Key": sessionStorage.key ?? "", "Content-Type": "application/json" },
+    headers: { "X-Api-Key": sessionStorage.getItem("api-key") ?? "", "Content-Type": "application/json" },
     body: body && JSON.stringify(body),
   });
   const told = await answer.json();
   if (answer.ok) return told;
   throw Object.assign(new Error(told.detail ?? answer.statusText), { status: answer.status });
 }
+
+// An error without the name of its kind, which is for programmers.
+const said = (error) => error.replace(/^\w+: /, "");
 
 // The socket of a signed link: it tells first how the job stands, and ends with it.
 function follow(path, tell) {
@@ -35,6 +38,8 @@ class Item {
     this.root = find("item").content.cloneNode(true).firstElementChild;
     this.button = this.part("button");
     this.button.onclick = () => this.enrich();
+    this.part("progress").setAttribute("aria-label", `Progress of ${media.title}`);
+    this.offer("Enrich");
     this.draw(media);
   }
 
@@ -46,7 +51,11 @@ class Item {
     this.root.dataset.title = title;
     this.part("h2").textContent = year ? `${title} (${year})` : title;
     this.part(".state").textContent = `${kind}, ${state}`;
-    this.button.setAttribute("aria-label", `Enrich ${title}`);
+  }
+
+  offer(words) {
+    this.button.textContent = words;
+    this.button.setAttribute("aria-label", `${words}: ${this.media.title}`);
   }
 
   async enrich() {
@@ -63,17 +72,20 @@ class Item {
   }
 
   tell(event, data) {
-    if (event === "job:progress") {
+    if (event === "job:progress" && data.status === "retrying") {
+      this.show("retrying", "This attempt has failed; it is tried again."); // why was told before we listened
+    } else if (event === "job:progress") {
       if (data.progress !== null) this.part("progress").value = data.progress;
       this.show(data.status, data.message ?? "Waiting for a free worker");
     } else if (event === "job:retrying") {
-      this.show("retrying", `${data.error}. Attempt ${data.attempts} of ${data.max_attempts}; it is tried again.`);
+      const again = new Date(data.run_at).toLocaleTimeString();
+      this.show("retrying", `${said(data.error)}. Attempt ${data.attempts} of ${data.max_attempts}; again at ${again}.`);
     } else if (event === "job:complete") {
       this.part("progress").value = 100;
       this.end("completed", `Done: ${data.result.assetsDownloaded} assets`);
       this.draw({ ...this.media, state: "enriched" });
     } else if (event === "job:failed") {
-      this.end("failed", `Failed after ${data.attempts} of ${data.max_attempts} attempts. ${data.error}`);
+      this.end("failed", `Failed after ${data.attempts} of ${data.max_attempts} attempts. ${said(data.error)}`);
     } else if (event === "job:cancelled") {
       this.end("cancelled", "Cancelled");
     } else if (event === "lost") {
@@ -90,7 +102,7 @@ class Item {
   end(status, message) {
     this.show(status, message);
     this.button.disabled = false;
-    this.button.textContent = status === "failed" ? "Try again" : "Enrich again";
+    this.offer(status === "failed" ? "Try again" : "Enrich again");
   }
 }
 
@@ -102,7 +114,7 @@ async function open() {
     find("count").textContent = media.length === 1 ? "1 title" : `${media.length} titles`;
     find("media").replaceChildren(...media.map((one) => new Item(one).root));
   } catch (problem) {
-    if (problem.status === 401 && sessionStorage.key) find("refused").textContent = "This is not the key.";
+    if (problem.status === 401 && sessionStorage.getItem("api-key")) find("refused").textContent = "This is not the key.";
     if (problem.status !== 401) find("refused").textContent = problem.message;
     find("enter").hidden = false;
     find("key").focus();
@@ -111,7 +123,7 @@ async function open() {
 
 find("enter").onsubmit = (event) => {
   event.preventDefault();
-  sessionStorage.key = find("key").value;
+  sessionStorage.setItem("api-key", find("key").value);
   open();
 };
 open();

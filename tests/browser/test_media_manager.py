@@ -1,0 +1,162 @@
+"""The page of the media manager, in a real browser: it follows its own job through a signed link."""
+
+import threading
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from playwright.sync_api import Browser, ConsoleMessage, Locator, Page, expect
+
+from examples.media_manager.fakes import Limited
+from examples.media_manager.scene import KEY, Scene, on_scene
+from examples.stage import Stage
+from tests.browser.site import NARROW, WIDE, overflow, until, violations
+
+TITLES = (
+    "Held (1972)",
+    "Absent (1974)",
+    "Limited (1975)",
+    "Killed (1979)",
+    "<b>Bold<",
+    "Same (1980)",
+)
+ROW = "li[data-title='{}']"
+
+
+@pytest.fixture(scope="module")
+def scene() -> Iterator[Scene]:
+    with Stage("media-manager") as stage:
+        url = f"sqlite:///{stage.folder}/media.db"
+        with on_scene(stage, url, concurrency=4) as scene:
+            scene.post("/api/v1/libraries", {"path": str(scene.library("films", *TITLES))}, 201)
+            known = lambda: len(scene.get("/api/v1/media")) == len(TITLES)  # noqa: E731
+            stage.until("the library is known", known)
+            yield scene
+
+
+@pytest.fixture(scope="module", autouse=True)
+def nothing_left_behind() -> Iterator[None]:
+    """As in other tests, but once for the module: its scene serves all of its tests."""
+    yield
+    left = [thread.name for thread in threading.enumerate() if thread.name.startswith("holdfast")]
+    assert left == [], f"threads left running: {left}"
+
+
+@pytest.fixture
+def problems() -> list[str]:
+    """What the page should not have: exceptions, and errors on the console."""
+    return []
+
+
+@pytest.fixture
+def page(chromium: Browser, scene: Scene, problems: list[str]) -> Iterator[Page]:
+    """The library, opened with the key."""
+    yield from opened(chromium, scene, problems, viewport=WIDE)
+
+
+def opened(chromium: Browser, scene: Scene, problems: list[str], **options: Any) -> Iterator[Page]:
+    context = chromium.new_context(base_url=str(scene.client.base_url), **options)
+    context.set_default_timeout(15_000)
+    page = context.new_page()
+
+    def heard(message: ConsoleMessage) -> None:
+        if message.type == "error" and "status of 401" not in message.text:  # the page asks first
+            problems.append(message.text)
+
+    page.on("pageerror", lambda error: problems.append(str(error)))
+    page.on("console", heard)
+    page.goto("/library/")
+    page.get_by_label("API key").fill(KEY)
+    page.get_by_role("button", name="Open").click()
+    page.locator("#media li").first.wait_for()
+    yield page
+    context.close()
+    assert problems == []
+
+
+def row(page: Page, title: str) -> Locator:
+    return page.locator(ROW.format(title))
+
+
+def enrich(page: Page, title: str) -> Locator:
+    page.get_by_role("button", name=f"Enrich: {title}").click()
+    return row(page, title)
+
+
+def test_the_bar_moves_and_ends_completed(scene: Scene, page: Page) -> None:
+    gate = scene.provider.hold("Held")
+    item = enrich(page, "Held")
+    expect(item).to_have_attribute("data-status", "running")
+    expect(item.locator(".message")).to_have_text("Downloading selected assets")
+    bar = "document.querySelector(\"li[data-title='Held'] progress\")"
+    until(page, f"{bar}.value === 50")
+    expect(item.get_by_role("button")).to_be_disabled()
+    gate.open()
+    expect(item).to_have_attribute("data-status", "completed")
+    expect(item.locator(".message")).to_have_text("Done: 5 assets")
+    assert page.evaluate(f"{bar}.value") == 100
+    expect(item.locator(".state")).to_have_text("movie, enriched")
+    expect(item.get_by_role("button")).to_be_enabled()
+
+
+def test_a_failure_is_shown_and_can_be_tried_again(scene: Scene, page: Page) -> None:
+    scene.provider.script("Absent", 404)
+    item = enrich(page, "Absent")
+    expect(item).to_have_attribute("data-status", "failed")
+    expect(item.locator(".message")).to_contain_text(
+        "TMDB has no movie 'Absent': content not found"
+    )
+    expect(item.locator(".message")).to_contain_text("after 1 of 3 attempts")
+    expect(item.get_by_role("button")).to_have_text("Try again")
+    item.get_by_role("button").click()
+    expect(item).to_have_attribute("data-status", "completed")
+
+
+def test_a_retry_is_told_while_it_waits(scene: Scene, page: Page) -> None:
+    scene.provider.script("Limited", Limited(2))
+    item = enrich(page, "Limited")
+    expect(item).to_have_attribute("data-status", "retrying")
+    expect(item.locator(".message")).to_contain_text("again")
+    expect(item).to_have_attribute("data-status", "completed")
+
+
+def test_the_page_goes_on_after_the_server_was_killed(
+    scene: Scene, page: Page, problems: list[str]
+) -> None:
+    gate = scene.provider.hold("Killed")
+    item = enrich(page, "Killed")
+    expect(item.locator(".message")).to_have_text("Downloading selected assets")
+    scene.kill()
+    gate.open()
+    scene.start()
+    expect(item).to_have_attribute("data-status", "completed")
+    problems[:] = [one for one in problems if "ERR_CONNECTION_REFUSED" not in one]
+
+
+def test_a_wrong_key_is_told(scene: Scene, chromium: Browser) -> None:
+    page = chromium.new_page(base_url=str(scene.client.base_url))
+    page.goto("/library/")
+    expect(page.get_by_label("API key")).to_be_visible()
+    expect(page.get_by_role("alert")).to_have_text("")
+    page.get_by_label("API key").fill("guessed")
+    page.get_by_role("button", name="Open").click()
+    expect(page.get_by_role("alert")).to_have_text("This is not the key.")
+    expect(page.locator("#media li")).to_have_count(0)
+    page.close()
+
+
+def test_a_title_is_drawn_as_text(page: Page) -> None:
+    expect(row(page, "<b>Bold<").locator("h2")).to_have_text("<b>Bold<")
+    assert page.locator("#media b").count() == 0
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("viewport", [WIDE, NARROW], ids=["wide", "narrow"])
+def test_it_can_be_used_by_everybody(
+    chromium: Browser, scene: Scene, problems: list[str], scheme: str, viewport: dict[str, int]
+) -> None:
+    for page in opened(chromium, scene, problems, color_scheme=scheme, viewport=viewport):
+        item = enrich(page, "Same")
+        expect(item).to_have_attribute("data-status", "completed")
+        assert violations(page) == []
+        assert overflow(page) is None
