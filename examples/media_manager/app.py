@@ -23,7 +23,7 @@ from examples.media_manager.settings import (
     read_settings,
     to_priority,
 )
-from holdfast import Context, Holdfast, Limit, Middleware
+from holdfast import Context, Holdfast, Limit, Middleware, Task
 
 
 class Told(Middleware):
@@ -62,6 +62,15 @@ def phases() -> Phases:
     return read_settings().phases
 
 
+def follow(
+    ctx: Context, phase: Task[..., Any], entity: tuple[str, int], manual: bool, **more: str
+) -> None:
+    """The job of the next phase, as urgent as this one: it exists if and only if this one completes."""
+    job = phase.using(priority=to_priority(inherited(manual)), entity=entity)
+    kind, id = entity
+    ctx.enqueue(job, entity_type=kind, entity_id=id, manual=manual, **more)
+
+
 # --- scan ---------------------------------------------------------------------------
 
 
@@ -86,14 +95,7 @@ def scan_library(
         new = store.add_media(tx, entity_id, found)
         if phases().then_enrich():
             for row in new:
-                ctx.enqueue(
-                    enrich_metadata.using(
-                        priority=to_priority(inherited(manual)), entity=(row.kind, row.id)
-                    ),
-                    entity_type=row.kind,
-                    entity_id=row.id,
-                    manual=manual,
-                )
+                follow(ctx, enrich_metadata, (row.kind, row.id), manual)
         else:
             ctx.log.info("enrichment is off, the chain ends here")
         ctx.progress(100, "Scan complete")
@@ -143,14 +145,8 @@ def enrich_metadata(
     with db.begin() as tx:
         store.save_metadata(tx, item.id, details, files)
         if phases().then_publish():
-            library_path = str(Path(item.path).parent)
-            ctx.enqueue(
-                publish_assets.using(priority=to_priority(inherited(manual))),
-                entity_type=entity_type,
-                entity_id=entity_id,
-                manual=manual,
-                library_path=library_path,
-            )
+            folder = str(Path(item.path).parent)
+            follow(ctx, publish_assets, (item.kind, item.id), manual, library_path=folder)
         else:
             ctx.log.info("publishing is off, the chain ends here")
         ctx.progress(100, "Enrichment complete")
@@ -177,15 +173,7 @@ def publish_assets(
         store.set_published(tx, entity_id)
         if phases().then_sync():
             for player in settings.players:
-                ctx.enqueue(
-                    sync_player.using(
-                        priority=to_priority(inherited(manual)), entity=("player", player)
-                    ),
-                    entity_type="player",
-                    entity_id=player,
-                    manual=manual,
-                    changed=item.path,
-                )
+                follow(ctx, sync_player, ("player", player), manual, changed=item.path)
         else:
             ctx.log.info("syncing is off, the chain ends here")
         ctx.complete({"published": len(files)}, tx=tx)

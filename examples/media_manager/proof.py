@@ -161,8 +161,9 @@ def events(scene: Scene) -> None:
     failed = scene.create("enrich-metadata", scene.about("Unsaid"))
     [last] = [one for one in scene.messages(failed["follow"]) if one["event"] == "job:failed"]
     error = "NotFound: TMDB has no movie 'Unsaid': content not found"
-    told = {"job_id": failed["id"], "type": "enrich-metadata", "error": error}
-    prove("job:failed has the error", last["data"] == told | {"attempts": 1, "max_attempts": 3})
+    counts = {"attempts": 1, "max_attempts": 3}
+    expected = {"job_id": failed["id"], "type": "enrich-metadata", "error": error, **counts}
+    prove("job:failed has the error, and the attempts", last["data"] == expected)
 
 
 def requests(scene: Scene) -> None:

@@ -1,5 +1,6 @@
 """The media manager, from outside: a real server that is killed and started again, on both engines."""
 
+import subprocess
 import threading
 from collections.abc import Iterator
 from datetime import timedelta
@@ -8,7 +9,7 @@ from pathlib import Path
 import pytest
 from pydantic import ValidationError
 
-from examples.media_manager import proof, trouble
+from examples.media_manager import proof, store, trouble
 from examples.media_manager.scene import OFF, Scene, on_scene
 from examples.media_manager.settings import (
     Level,
@@ -255,9 +256,32 @@ def test_large_pictures_are_streamed_to_the_cache(scene: Scene) -> None:
     finally:
         scene.provider.size = 2000
     with scene.db.begin() as tx:
-        files = proof.store.assets_of(tx, scene.about("Select")["entity_id"])
+        files = store.assets_of(tx, scene.about("Select")["entity_id"])
     assert [(scene.cache / file).stat().st_size for file in files.values()] == [3_000_000] * 5
     assert [file.name for file in scene.cache.iterdir() if file.suffix == ".part"] == []
+
+
+def test_enrichments_are_throttled(scene: Scene) -> None:
+    [limit] = [one for one in scene.get("/api/v1/limits")["limits"] if "enrich" in str(one)]
+    assert (limit["rate"], limit["tasks"]) == ("40/10s", ["enrich-metadata"])
+
+
+def test_no_memory_accumulates(scene: Scene) -> None:
+    """40 MB of payloads pass through the worker, and it does not grow by a quarter of that."""
+
+    def pass_through(count: int) -> float:
+        payload = {"entity_type": "player", "entity_id": 1, "changed": "x" * 400_000}
+        for job in [scene.look.enqueue("sync-player", payload) for _ in range(count)]:
+            scene.until(job.id, "completed")
+        told = subprocess.run(
+            ["ps", "-o", "rss=", "-p", str(scene.process.pid)], capture_output=True, check=True
+        )
+        return int(told.stdout) / 1000
+
+    warm = pass_through(20)
+    grown = pass_through(100) - warm
+    scene.provider.refreshed.clear()
+    assert grown < 10, f"{grown:.0f} MB more than before"
 
 
 # transient errors
