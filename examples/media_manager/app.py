@@ -51,6 +51,7 @@ app = Holdfast(
 )
 db = store.Store(settings.database, settings.database_timeout)
 provider = Provider(settings.provider, settings.provider_name, settings.provider_timeout)
+players = httpx.Client(timeout=settings.provider_timeout)
 
 NORMAL, BACKGROUND = to_priority(Level.NORMAL), to_priority(Level.BACKGROUND)
 FILMS = (".mkv", ".mp4", ".avi")
@@ -194,12 +195,8 @@ def sync_player(
     """Tell a player what has changed. The player knows a repeated call by the job's id."""
     if entity_id not in settings.players:
         raise store.EntityGone(f"there is no player {entity_id}: it was taken out of the settings")
-    answer = httpx.post(
-        settings.players[entity_id],
-        json={"path": changed},
-        headers={"Idempotency-Key": ctx.job.id},
-        timeout=settings.provider_timeout,
-    )
+    address, key = settings.players[entity_id], {"Idempotency-Key": ctx.job.id}
+    answer = players.post(address, json={"path": changed}, headers=key)
     answer.raise_for_status()
     return {"player": entity_id, "changed": changed}
 

@@ -15,7 +15,15 @@ from fastapi.responses import FileResponse, JSONResponse
 from pydantic import BaseModel, ConfigDict, Field
 
 from examples.media_manager import store
-from examples.media_manager.app import app, db, provider, scan_library, schedule_scan, settings
+from examples.media_manager.app import (
+    app,
+    db,
+    players,
+    provider,
+    scan_library,
+    schedule_scan,
+    settings,
+)
 from examples.media_manager.settings import Level, inherited, to_priority
 from holdfast import InvalidInput, Job
 from holdfast.web import dashboard, follow_link
@@ -51,6 +59,7 @@ async def lifespan(_: FastAPI) -> AsyncIterator[None]:
         yield
     jobs.state.web.close()
     provider.close()
+    players.close()
     db.close()
     app.close()
 

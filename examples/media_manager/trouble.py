@@ -132,6 +132,8 @@ def settled(scene: Scene) -> None:
     scene.until(scene.post(f"/webhooks/libraries/{scene.films}", {}, 202)["id"], "completed")
     scene.provider.script("Absent", 404)
     scene.until(scene.enrich("Absent"), "failed")
+    for job in [scene.look.enqueue("enrich-metadata", {"entity_id": n}) for n in range(10)]:
+        scene.until(job.id, "failed")  # for the figures
     prove("SIGTERM ends it well", scene.stop() in (0, -SIGTERM))  # uvicorn ends by the signal
     changed = {"timeout": 600, "maxRetries": 1, "pollInterval": 250}
     scene.set(worker=QUICK | changed)
