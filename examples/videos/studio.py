@@ -153,7 +153,7 @@ class Studio:
         return True
 
     def workdirs(self) -> Collection[Path]:
-        return set(self.scratch.iterdir()) if self.scratch.exists() else set()
+        return set(self.scratch.glob("*/*"))  # below a folder for each database
 
     # the operator
 
