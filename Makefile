@@ -9,8 +9,8 @@ PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11 python3.14; 
 	done)
 
 .DEFAULT_GOAL := help
-# What starts and kills processes has the machine to itself; workers share it with workers only. A browser
-# is driven by an event loop that runs on beside the tests: those of asyncio need a thread without one.
+# What starts and kills processes is apart from what computes, and so are workers. A browser is driven by
+# an event loop that runs on beside the tests: those of asyncio need a thread without one.
 ALONE := tests/crash/ tests/worker/ tests/browser/ tests/examples/
 PAIRED := $(BIN)/python -m pytest -n 2 --dist loadfile
 EXAMPLES := podcasts videos weather feeds media_manager
@@ -63,7 +63,7 @@ else
 	$(PAIRED) $(filter-out $(ALONE),$(sort $(dir $(wildcard tests/*/__init__.py))))
 	$(PAIRED) tests/browser/
 	$(PAIRED) tests/worker/ tests/examples/
-	$(BIN)/python -m pytest tests/crash/
+	$(PAIRED) tests/crash/
 endif
 
 prove: $(STAMP) ## Run the long proofs: kills, freezes, restarts (ARGS='kills sqlite --kills 50')
