@@ -29,7 +29,8 @@ __all__ = ["ROLES", "Access", "Entries", "Entry", "TokenInfo"]
 
 ROLES = ("viewer", "operator", "admin", "enqueue")
 FIRST = "first start"  #: the name of the token that `first_token` makes
-_SECRET = re.compile(r"hf_[A-Za-z0-9_-]{43}")
+MARK = "hf_"  #: how a token of ours begins
+_SECRET = re.compile(MARK + r"[A-Za-z0-9_-]{43}")
 _LONGEST_NAME = 100
 _MOST_NAMES = 100
 _LONGEST_FIELD = 500
@@ -164,7 +165,7 @@ def _make(
     life = None if expires is None else seconds(expires, what="expires")
     if life == 0:
         raise InvalidInput("expires=0: give a time from now on, such as '30d', or None for no end")
-    secret = f"hf_{secrets.token_urlsafe(32)}"
+    secret = f"{MARK}{secrets.token_urlsafe(32)}"
     new = NewToken(
         id=new_id(),
         hash=_hash(secret),

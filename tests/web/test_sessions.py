@@ -307,6 +307,23 @@ def test_the_host_is_given_the_request(open_site: Open):
     assert told.json()["who"] == "eve"
 
 
+def test_the_host_may_have_tokens_of_its_own(open_site: Open):
+    asked: list[str] = []
+
+    def authorize(request: Any) -> Any:
+        asked.append(request.headers.get("authorization", ""))
+        return ("eve", "viewer") if asked[-1] == "Bearer theirs" else None
+
+    site = open_site(authorize=authorize)
+    assert site.caller("theirs").get("/session").json()["who"] == "eve"
+    assert site.caller("nobodys").get("/jobs").status_code == 401
+    assert asked == ["Bearer theirs", "Bearer nobodys"]
+    ours = site.somebody("viewer")  # which is nobody else's business
+    assert ours.get("/session").json()["who"] == "the viewer"
+    assert site.caller(f"{ours.secret}x").get("/jobs").status_code == 401
+    assert len(asked) == 2
+
+
 @pytest.mark.parametrize(
     "answer", ["root", ("ann", "root"), 7, (), ("a", "b", "c"), True, b"admin"]
 )

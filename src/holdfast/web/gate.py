@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 from starlette.concurrency import run_in_threadpool
 from starlette.requests import HTTPConnection
 
-from holdfast.access import Access, TokenInfo
+from holdfast.access import MARK, Access, TokenInfo
 from holdfast.web.links import SECRET, has_link, read_link
 from holdfast.web.options import WebOptions
 from holdfast.web.permissions import (
@@ -71,14 +71,14 @@ class Gate:
         if has_link(request.scope):  # a page of any site may have made it: see shield.py
             return None
         header = request.headers.get("authorization")
-        if header is not None:  # cookies do not count beside it
-            return await self._of_bearer(request, header)
-        if self._options.authorize is not None:
+        if self._options.authorize is not None and not _is_ours(header):
             answer = self._options.authorize(request)
             if inspect.isawaitable(answer):
                 answer = await answer
             if answer is not None:
                 return self._of_host(answer)
+        if header is not None:  # cookies do not count beside it
+            return await self._of_bearer(request, header)
         secret = request.cookies.get(cookie_name(request))
         return None if secret is None else await self._of_session(secret)
 
@@ -191,6 +191,11 @@ def slow_down(wait: float) -> Refusal:
     return Refusal(
         429, f"too many at once: again in {seconds} s", headers={"Retry-After": str(seconds)}
     )
+
+
+def _is_ours(header: str | None) -> bool:
+    """A token of ours. Any other may be one of the application that we are mounted in."""
+    return header is not None and header.partition(" ")[2].strip().startswith(MARK)
 
 
 def is_secure(request: HTTPConnection) -> bool:
