@@ -19,7 +19,7 @@ from bench.measure import FULL, QUICK, Pace
 from bench.places import open_postgres, open_sqlite
 from bench.worker_cases import SLOTS, drained
 
-WIDTH, LEFT, RIGHT, ROW, TOP = 720, 190, 90, 30, 64
+WIDTH, LEFT, RIGHT, ROW, TOP = 720, 215, 70, 30, 64
 STYLE = """
     text { font: 13px system-ui, sans-serif; fill: #1f2328 }
     .title { font-size: 15px; font-weight: 600 }
@@ -45,10 +45,16 @@ def measured(place: WorkerPlace, title: str, pace: Pace) -> list[Bar]:
     if missing := [peer.name for peer in others if peer not in rates]:
         raise SystemExit(f"the chart needs these peers, too: {', '.join(missing)}")
     bars = [
-        Bar(f"{who.name}, {title}", statistics.median(found), who is mine)
+        Bar(f"{named(who.name)}, {title}", statistics.median(found), who is mine)
         for who, found in rates.items()
     ]
     return sorted(bars, key=lambda bar: -bar.rate)
+
+
+def named(contender: str) -> str:
+    """With the version, if it is a peer."""
+    wanted = REQUIREMENTS.get(contender, [""])[0].rpartition("==")[2]
+    return f"{contender} {wanted}".strip()
 
 
 def draw(bars: list[Bar], note: str) -> str:
@@ -85,11 +91,8 @@ def main() -> int:
         bars += measured(sqlite, "SQLite", pace)
     with open_postgres() as postgres:
         bars += measured(postgres, "PostgreSQL", pace)
-    versions = ", ".join(
-        f"{name} {wanted[0].rpartition('==')[2]}" for name, wanted in REQUIREMENTS.items()
-    )
-    note = f"{pace.backlog:,} jobs that do nothing; median of {pace.rounds} turns on one machine, "
-    options.file.write_text(draw(bars, f"{note}{date.today():%B %Y}; {versions}"))
+    note = f"{pace.backlog:,} jobs that do nothing; median of {pace.rounds} turns on one machine"
+    options.file.write_text(draw(bars, f"{note}, {date.today():%B %Y}"))
     Console().print(*(f"{bar.label}: {bar.rate:,.0f}" for bar in bars), sep="\n")
     return 0
 

@@ -83,9 +83,9 @@ class Holdfast(Composing):
         schema: str = "holdfast",  #: PostgreSQL: where the tables are
         auto_migrate: bool | None = None,  #: migrate at the first use; None: only SQLite does
         pooler: bool = False,  #: PostgreSQL: a transaction pooler, e.g. pgbouncer
-        max_attempts: int | None = None,  #: runs in all, of a job that fails
-        timeout: Duration | Unset | None = UNSET,  #: of one run; None: no limit
-        backoff: BackoffLike | None = None,  #: how long to wait between runs
+        max_attempts: int | None = None,  #: runs in all, of a job that fails; 3 if not told
+        timeout: Duration | Unset | None = UNSET,  #: of one run, 5 minutes; None: no limit
+        backoff: BackoffLike | None = None,  #: waiting between runs: 5 s, twice as long each time
         retention: Mapping[str, Duration] | None = None,  #: how long finished jobs stay, by status
         poll_interval: Duration | None = None,  #: a look for work without a hint
         heartbeat: Duration | None = None,  #: a worker's signs of life; three missed: dead
@@ -148,9 +148,9 @@ class Holdfast(Composing):
         name: str | None = None,  #: not the function's
         queue: str = "default",  #: the lane that its jobs wait in
         priority: int = 0,  #: a higher number runs first
-        max_attempts: int | None = None,  #: runs in all
-        timeout: Duration | Unset | None = UNSET,  #: of one run; None: no limit
-        backoff: BackoffLike | None = None,  #: how long to wait between runs
+        max_attempts: int | None = None,  #: runs in all; None: as the application
+        timeout: Duration | Unset | None = UNSET,  #: of one run; None: no limit; else as the app
+        backoff: BackoffLike | None = None,  #: between runs; None: as the application
         retry_on: Errors | None = None,  #: only these are tried again
         discard_on: Errors | None = None,  #: these fail for good
         on_success: Hook | None = None,  #: called with a `RunEnd`
