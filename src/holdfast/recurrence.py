@@ -25,6 +25,7 @@ from holdfast.retry import Backoff
 
 Missed = Literal["once", "skip", "all"]
 
+CODE = "@code"  #: the key of a schedule that is written at the task
 _SHORTEST = 0.1  # seconds; below it a loop inside one job is the better tool
 _LATE = 60.0  # seconds after its moment at which a run counts as missed
 _LONGEST_CRON = 100

@@ -15,8 +15,8 @@ from holdfast.engine.scheduling import Condition
 from holdfast.engine.script import Script
 from holdfast.errors import InvalidInput
 from holdfast.job import Job, NewJob
+from holdfast.recurrence import CODE
 
-CODE = "@code"  #: the key of a schedule that is written at the task
 PAGE = 500
 
 

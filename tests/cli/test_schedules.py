@@ -9,7 +9,7 @@ import pytest
 from holdfast import Holdfast
 from holdfast.fields import FIELDS, RECURRING
 from holdfast.job import Job, Status
-from holdfast.schedules import CODE
+from holdfast.recurrence import CODE
 from holdfast.testing import drain
 from tests.cli.command import Command
 

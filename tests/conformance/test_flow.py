@@ -10,7 +10,7 @@ from holdfast import Backoff, Holdfast, InvalidInput, InvalidTransition, Limit
 from holdfast.changes import Changed
 from holdfast.clock import FakeClock
 from holdfast.engine import scheduling
-from holdfast.schedules import CODE
+from holdfast.recurrence import CODE
 from holdfast.testing import drain
 from holdfast.worker.declaring import GONE, declare
 from tests.conftest import Database

@@ -10,7 +10,15 @@ from typing import Any
 
 import pytest
 
-from holdfast import Context, Holdfast, InvalidArguments, Job, Middleware, UnknownTask
+from holdfast import (
+    Context,
+    Holdfast,
+    HoldfastError,
+    InvalidArguments,
+    Job,
+    Middleware,
+    UnknownTask,
+)
 from holdfast.job import NewJob
 from holdfast.testing import Inline, JobFailed
 
@@ -50,6 +58,53 @@ def test_an_enqueue_runs_the_job_at_once(app: Holdfast) -> None:
     assert job.payload == {"order": {"id": 7, "at": "2030-01-02T00:00:00Z"}}
     assert job.result == {"order": {"id": 7, "at": "2030-01-02T00:00:00Z"}, "copies": 2}
     assert inline.jobs == [job]
+
+
+@pytest.mark.parametrize("completes", [False, True])
+def test_what_follows_a_run_runs_after_it(app: Holdfast, completes: bool) -> None:
+    @app.task
+    def notify(to: str) -> None: ...
+
+    @app.task(then=notify)
+    def assemble(ctx: Context, to: str) -> dict[str, str]:
+        ctx.enqueue(notify, to="first")
+        if completes:
+            ctx.complete({"to": to}, tx=None)
+        return {"to": to}
+
+    with Inline(app) as inline:
+        assemble.enqueue("ann")
+    ran = [(job.type, job.payload["to"]) for job in inline.jobs]
+    assert ran == [("assemble", "ann"), ("notify", "first"), ("notify", "ann")]
+
+
+def test_what_needs_rows_is_refused_and_writes_nothing(app: Holdfast) -> None:
+    """A test must never reach the application's own database."""
+
+    @app.task
+    def works() -> None: ...
+
+    with Inline(app) as inline:
+        with pytest.raises(HoldfastError, match=r"the workflow 'chain' needs a database.*drain"):
+            app.chain(works.call(), works.call())
+        with pytest.raises(HoldfastError, match="the schedule of task 'works' needs a database"):
+            works.using(key="k", every="1h").schedule()
+    assert inline.jobs == []
+
+
+async def refused_async(app: Holdfast) -> None:
+    @app.task
+    def works() -> None: ...
+
+    with Inline(app):
+        with pytest.raises(HoldfastError, match="the workflow 'chain' needs a database"):
+            await app.achain(works.call())
+        with pytest.raises(HoldfastError, match="the schedule of task 'works'"):
+            await works.using(key="k", every="1h").aschedule()
+
+
+def test_so_they_are_in_asynchronous_code(app: Holdfast) -> None:
+    asyncio.run(refused_async(app))
 
 
 def test_arguments_and_results_that_are_not_json_are_refused(app: Holdfast) -> None:

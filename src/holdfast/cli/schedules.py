@@ -27,7 +27,7 @@ from holdfast.cli.target import SCHEMA, AppOption, JsonOption, SchemaOption, Url
 from holdfast.cli.verbs import YesOption, confirm
 from holdfast.errors import InvalidInput, JobNotFound
 from holdfast.job import Job, Status
-from holdfast.schedules import CODE
+from holdfast.recurrence import CODE
 
 commands = typer.Typer(help="Recurring jobs: list, show, enable, disable, move and delete them.")
 

@@ -12,6 +12,7 @@ from holdfast.engine.script import Run, Script
 from holdfast.engine.verbs import insert, new_row
 from holdfast.errors import DatabaseBusy, InvalidInput, JobNotFound, KeyConflict
 from holdfast.job import Job, NewJob
+from holdfast.recurrence import CODE
 
 _TRIES = 20
 
@@ -28,6 +29,11 @@ def find(dialect: Dialect, type: str, key: str) -> Script[Job | None]:
 def existing(dialect: Dialect, type: str, key: str) -> Script[Job]:
     found = yield from find(dialect, type, key)
     if found is None or found.schedule is None:
+        if key == CODE:
+            raise JobNotFound(
+                f"task {type!r} has no recurring job written at it: a worker makes it at its start "
+                "if the task has every= or cron=, schedule() makes others"
+            )
         raise JobNotFound(
             f"task {type!r} has no recurring job with the key {key!r}: schedule() makes it"
         )

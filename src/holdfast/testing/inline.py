@@ -7,12 +7,13 @@ from collections.abc import Awaitable, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from types import TracebackType
-from typing import Any
+from typing import Any, NoReturn
 from unittest import mock
 
 from holdfast.app import Holdfast
 from holdfast.context import Context
-from holdfast.errors import JobFailed
+from holdfast.errors import HoldfastError, JobFailed
+from holdfast.flow import Workflow
 from holdfast.job import Body, Job, NewJob, Status
 from holdfast.middleware import Middleware, wrap_arun, wrap_enqueue
 from holdfast.options import Options
@@ -32,7 +33,8 @@ class Inline:
     """Inside the block an enqueue runs its job at once, in this process and without a database; its
     arguments and its result are turned into JSON and back all the same. What the handler raises is
     raised by the enqueue. Delays, keys and transactions are accepted and mean nothing; there are no
-    retries and no hooks. `jobs` are those that ran."""
+    retries and no hooks. What a run enqueues and `then=` run after it; workflows and schedules are
+    rows, and refused. `jobs` are those that ran."""
 
     def __init__(self, app: Holdfast) -> None:
         self.jobs: list[Job] = []
@@ -40,8 +42,16 @@ class Inline:
         self._patches = ExitStack()
 
     def __enter__(self) -> "Inline":
-        self._patches.enter_context(mock.patch.object(self._app, "insert", self._insert))
-        self._patches.enter_context(mock.patch.object(self._app, "ainsert", self._ainsert))
+        app = self._app
+        for owner, name, instead in (
+            (app, "insert", self._insert),
+            (app, "ainsert", self._ainsert),
+            (app, "start", _refuse_workflow),
+            (app, "astart", _refuse_workflow),
+            (app.schedules, "put", _refuse_schedule),
+            (app.schedules, "aput", _refuse_schedule),
+        ):
+            self._patches.enter_context(mock.patch.object(owner, name, instead))
         return self
 
     def __exit__(
@@ -80,11 +90,28 @@ class Inline:
         ended = returned(execution, value)
         if isinstance(ended, Raised):
             raise JobFailed(f"job {new.id} ({new.type}): {ended.error}")
-        result = ended.result if isinstance(ended, Returned) else None
+        result, follow = ended[:2] if isinstance(ended, Returned) else (None, ())
+        if execution.context.completion is not None:
+            follow = execution.context.completion.enqueue
         done = replace(execution.job, status=Status.COMPLETED, body=Body(new.payload, result))
         self.jobs.append(done)
-        self._run_all(execution.context.enqueued)
+        self._run_all(follow)
         return done
+
+
+def _refuse_workflow(flow: Workflow, jobs: Sequence[NewJob]) -> NoReturn:
+    raise _needs_rows(f"the workflow {flow.name!r}")
+
+
+def _refuse_schedule(new: NewJob, *, tx: Any = None) -> NoReturn:
+    raise _needs_rows(f"the schedule of task {new.type!r}")
+
+
+def _needs_rows(what: str) -> HoldfastError:
+    return HoldfastError(
+        f"{what} needs a database, and Inline has none: use drain(app), on a database of the test's "
+        "own: with temporary(app)"
+    )
 
 
 class _Unwritten(Execution):

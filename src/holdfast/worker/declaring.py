@@ -12,8 +12,7 @@ from holdfast.app import Holdfast
 from holdfast.engine import Engine, inspection, scheduling
 from holdfast.engine.script import Script
 from holdfast.job import Job
-from holdfast.recurrence import Schedule, first_run
-from holdfast.schedules import CODE
+from holdfast.recurrence import CODE, Schedule, first_run
 from holdfast.task import Task
 
 logger = logging.getLogger("holdfast.worker")
