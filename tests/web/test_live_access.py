@@ -5,13 +5,14 @@ import json
 import socket
 import threading
 from collections.abc import Iterator
+from contextlib import suppress
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
-from websockets.exceptions import InvalidStatus
+from websockets.exceptions import ConnectionClosed, InvalidStatus
 
 from holdfast import Context, Holdfast, InvalidInput
 from holdfast.ids import new_id
@@ -134,8 +135,9 @@ def test_a_client_that_talks_too_much_goes(site: Site) -> None:
         large.connection.send("x" * 5000)
         assert large.code() == 1009
     with site.socket() as often:
-        for _ in range(25):
-            often.connection.send("x")
+        with suppress(ConnectionClosed):  # the server may not wait for all of them
+            for _ in range(25):
+                often.connection.send("x")
         assert often.code() == 4429
 
 

@@ -17,11 +17,12 @@ FOR_GUESTS = (
     *(EventKind.STARTED, EventKind.PROGRESS, EventKind.RETRYING),
     *(EventKind.COMPLETED, EventKind.FAILED, EventKind.CANCELLED),
 )
+_INSIDE = ("worker_id", "queue", "entity_type", "entity_id")  #: nobody's business outside
 _HIDDEN: dict[View, tuple[str, ...]] = {
     "whole": (),
     "bare": ("result",),
-    "result": ("worker_id",),
-    "guest": ("result", "error", "worker_id"),
+    "result": _INSIDE,
+    "guest": ("result", "error", *_INSIDE),
 }
 
 
