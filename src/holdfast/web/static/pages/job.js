@@ -74,7 +74,7 @@ function State({ job, path }) {
   const reasons = waits && why.data ? why.data.reasons : [];
   return html`<${Panel} title="Timeline"><div class="stack">
     <${Timeline} job=${job} />
-    ${job.progress !== null && job.progress !== undefined && !['pending', 'scheduled'].includes(job.status) && html`<${Progress} job=${job} wide />`}
+    ${job.progress !== null && job.progress !== undefined && !['pending', 'scheduled', 'completed'].includes(job.status) && html`<${Progress} job=${job} wide />`}
     ${reasons.length > 0 && html`<div class="notice notice-info notice-compact"><${Icon} name="info" /><div><strong>Why it waits</strong><ul class="reasons">${reasons.map((one) => html`<li key=${one}><${Text} value=${one} /></li>`)}</ul></div></div>`}
   </div><//>`;
 }

@@ -26,6 +26,6 @@ export default function Login() {
     <label class="field"><span>Access token</span>
       <input type="password" name="token" autocomplete="current-password" required autofocus spellcheck="false" value=${token} onInput=${(event) => setToken(event.target.value)} /></label>
     <button class="button button-primary" disabled=${busy || !token.trim()} aria-busy=${busy}>Log in</button>
-    <p class="faint login-hint">The command printed a token when it made the first one. An administrator can make others.</p>
+    <p class="faint login-hint">The first start of <code>holdfast web</code> prints a token; <code>holdfast tokens create --app MODULE:APP --name YOU --role admin</code> makes others.</p>
   </form></main>`;
 }
