@@ -12,7 +12,8 @@ PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11 python3.14; 
 # What starts and kills processes is apart from what computes, and so are workers. A browser is driven by
 # an event loop that runs on beside the tests: those of asyncio need a thread without one.
 ALONE := tests/crash/ tests/worker/ tests/browser/ tests/examples/
-PAIRED := $(BIN)/python -m pytest -n 2 --dist loadfile
+# A test that hangs ends its process: then the rest is not waited for.
+PAIRED := $(BIN)/python -m pytest -n 2 --dist loadfile --max-worker-restart 0
 EXAMPLES := podcasts videos weather feeds media_manager
 # The dashboard's third-party JavaScript: made again when the lock changes.
 ASSETS := src/holdfast/web/static/vendor/lock.sha256

@@ -168,7 +168,7 @@ def test_hooks_middleware_events_and_folders_are_as_in_a_worker(
         *["enqueued", "started", "arun", ("ahook", 2), "completed"],
     ]
     assert (job.progress, job.message) == (70, "on the way")
-    assert list((tmp_path / "work").iterdir()) == []
+    assert list(app.settings.workdir.iterdir()) == []
 
 
 def test_a_hook_that_fails_is_a_failure(app: Holdfast, run: Drain) -> None:
