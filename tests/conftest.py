@@ -2,6 +2,7 @@
 nothing is left behind. `database` is parametrised: a test that takes it runs on both engines."""
 
 import contextlib
+import signal
 import threading
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -20,6 +21,9 @@ from tests.support.databases import Schemas, Template
 from tests.support.server import PostgresServer
 
 audit.install()
+# A shell that starts us in the background makes us, and all that we start, deaf to Ctrl-C.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @dataclass(frozen=True)
