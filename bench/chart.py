@@ -19,7 +19,7 @@ from bench.measure import FULL, QUICK, Pace
 from bench.places import open_postgres, open_sqlite
 from bench.worker_cases import SLOTS, drained
 
-WIDTH, LEFT, RIGHT, ROW, TOP = 720, 215, 70, 30, 64
+WIDTH, LEFT, RIGHT, ROW, TOP = 720, 235, 70, 30, 64
 STYLE = """
     text { font: 13px system-ui, sans-serif; fill: #1f2328 }
     .title { font-size: 15px; font-weight: 600 }
@@ -86,12 +86,17 @@ def main() -> int:
     parser.add_argument("--quick", action="store_true")
     options = parser.parse_args()
     pace = QUICK if options.quick else FULL
-    bars = []
+    bars, fewer = [], ""
     with open_sqlite() as sqlite:
         bars += measured(sqlite, "SQLite", pace)
     with open_postgres() as postgres:
         bars += measured(postgres, "PostgreSQL", pace)
-    note = f"{pace.backlog:,} jobs that do nothing; median of {pace.rounds} turns on one machine"
+        fewer = ", ".join(
+            f"{pace.backlog * peer.share:,.0f} for {peer.name}"
+            for peer in peers(postgres)
+            if peer.share < 1
+        )
+    note = f"{pace.backlog:,} jobs that do nothing ({fewer}); median of {pace.rounds} turns on one machine"
     options.file.write_text(draw(bars, f"{note}, {date.today():%B %Y}"))
     Console().print(*(f"{bar.label}: {bar.rate:,.0f}" for bar in bars), sep="\n")
     return 0
