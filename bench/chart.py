@@ -96,7 +96,8 @@ def main() -> int:
             for peer in peers(postgres)
             if peer.share < 1
         )
-    note = f"{pace.backlog:,} jobs that do nothing ({fewer}); median of {pace.rounds} turns on one machine"
+    turns = f"median of {pace.rounds} turns on one machine"
+    note = f"{pace.backlog:,} jobs that do nothing ({fewer}); {turns}"
     options.file.write_text(draw(bars, f"{note}, {date.today():%B %Y}"))
     Console().print(*(f"{bar.label}: {bar.rate:,.0f}" for bar in bars), sep="\n")
     return 0
