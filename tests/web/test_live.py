@@ -314,7 +314,7 @@ def test_a_ping_keeps_the_position_of_who_wants_little(
         assert follower.rest() == []
         assert int(follower.id) == position
         assert "ping" in follower.comments
-    assert other.code() == 1012
+        assert other.code() == 1012  # before we close it ourselves
 
 
 def test_an_event_stream_ends_by_itself_and_says_where(
