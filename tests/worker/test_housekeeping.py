@@ -47,7 +47,7 @@ def test_folders_of_another_database_are_not_its_business(
     app: Holdfast, database: Database, tmp_path: Path
 ) -> None:
     """Only that one knows whether their runs live. By default all of one user share a folder."""
-    with Holdfast(f"sqlite:///{tmp_path}/other.db", workdir=app.settings.workdir.parent) as other:
+    with Holdfast(f"sqlite:///{tmp_path}/other.db", workdir=tmp_path / "work") as other:
         theirs = aged(make_workdir(other.settings.workdir, Claim(new_id(), 1)))
     ours = aged(make_workdir(app.settings.workdir, Claim(new_id(), 1)))
     with app.worker() as worker:
