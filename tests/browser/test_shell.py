@@ -97,6 +97,19 @@ def test_the_theme_is_chosen_and_kept(page: Page, site: Site):
     expect(page.get_by_role("button", name="Theme: dark")).to_be_visible()
 
 
+def test_reduced_motion_means_none(page: Page, site: Site):
+    """A short transition would be one of every property of every element."""
+    show(page, "/")
+    change = """(theme) => {
+      document.documentElement.dataset.theme = theme;
+      return [getComputedStyle(document.body).backgroundColor, document.getAnimations().length];
+    }"""
+    light, moving = page.evaluate(change, "light")
+    assert moving == 0
+    dark, moving = page.evaluate(change, "dark")
+    assert (moving, light == dark) == (0, False)
+
+
 def test_an_address_that_names_nothing_says_so(page: Page, site: Site):
     show(page, "/nowhere/at/all")
     expect(page.get_by_text("There is no such page")).to_be_visible()
