@@ -1,27 +1,31 @@
-"""What live followers cost a worker: enqueue and drain beside a web server with 1 and with 200 of them,
-the server in one process and those who follow in another. Jobs that do nothing show what an event
-costs, jobs that compute what their owner loses."""
+"""What live followers cost a worker, beside a web server with 1 and with 200 of them: the server in one
+process and those who follow in another. Who follows everything sees jobs that are enqueued and drained;
+who follows a job of their own, as the users of a product do, is there before it runs."""
 
+import json
 import os
+import random
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
+from itertools import count as numbers
 from pathlib import Path
-from typing import Any
 
 from bench.cases import Case
 from bench.event_cases import drained, noop
+from bench.live_parts import put
 from bench.measure import Pace, Row, Slice, at_least, compare
 from bench.ours import Ours
 from bench.processes import Process, cpu_seconds, leashed
 from bench.store import Place
-from holdfast import Holdfast, Task
+from holdfast import Holdfast, Job
 
 MANY = 200
-JOBS = 1000
-WORK, WORKING = 0.005, 200  # seconds of a core that a job takes; such jobs in one go
+JOBS = 1000  # in one go, beside those who follow everything,
+OWNED = 5000  # and beside those who follow one of these each
+LEARNT = 2.5  # seconds after which every process knows what is followed
 PATIENCE = 60.0
 
 
@@ -30,44 +34,41 @@ def of_live() -> list[Case[Place]]:
 
 
 def live(place: Place, pace: Pace) -> list[Row]:
-    title = f"enqueue and drain {JOBS:,}"
+    title, owned = f"enqueue and drain {JOBS:,}", f"drain {OWNED:,}"
     with ExitStack() as stack:
 
-        def side(count: int, filter: str = "all", work: float = 0.0) -> Slice:
-            return stack.enter_context(beside(place, count, filter, work))
+        def side(count: int) -> Slice:
+            return stack.enter_context(beside(place, count))
 
-        nobody, one, own, every = side(0), side(1), side(MANY, "one"), side(MANY)
-        quiet, watched = side(0, work=WORK), side(MANY, "one", work=WORK)
-        working = f"enqueue and drain {WORKING} that compute {WORK * 1000:g} ms"
+        def owners(count: int) -> Slice:
+            return stack.enter_context(beside_owners(place, count))
+
+        alone, own = owners(0), owners(MANY)
+        nobody, one, every = side(0), side(1), side(MANY)
         return [
-            compare(f"{title}, 1 live follower, against nobody", nobody, one, pace),
             compare(
-                f"{title}, {MANY} live, each of a job, against nobody",
-                *(nobody, own, pace, at_least(0.95)),
+                f"{owned}, {MANY} live, each of its own job, against nobody",
+                *(alone, own, pace, at_least(0.95)),
             ),
-            compare(f"{title}, {MANY} live, each of a job, against 1", one, own, pace),
+            compare(f"{title}, 1 live follower of all, against nobody", nobody, one, pace),
             compare(f"{title}, {MANY} live, each of all, against 1", one, every, pace),
             compare(f"{title}, {MANY} live, each of all, against nobody", nobody, every, pace),
-            compare(f"{working}, {MANY} live, against nobody", quiet, watched, pace),
         ]
 
 
 @contextmanager
-def beside(place: Place, count: int, filter: str, work: float) -> Iterator[Slice]:
+def beside(place: Place, count: int) -> Iterator[Slice]:
     """Drains on a database of its own, beside a server that so many follow."""
     with place.ours() as store, ExitStack() as stack:
         assert isinstance(store, Ours)
-        app, task = computing(store, work) if work else noop(store)
-        drain = drained(app, task, jobs=WORKING if work else JOBS)
+        app, task = noop(store)
+        drain = drained(app, task, jobs=JOBS)
         if not count:
             yield drain
             return
-        app.migrate()
-        folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
-        port, there = folder / "port", folder / "there"
-        server = stack.enter_context(part(folder, "server", app.url, str(port)))
-        _wait(port)
-        words = [port.read_text(), str(count), filter, str(there)]
+        folder, server = stack.enter_context(serving(app))
+        there = folder / "there"
+        words = [(folder / "port").read_text(), str(count), str(there)]
         clients = stack.enter_context(part(folder, "clients", *words))
         _wait(there)
 
@@ -79,16 +80,59 @@ def beside(place: Place, count: int, filter: str, work: float) -> Iterator[Slice
         yield run
 
 
-def computing(store: Ours, seconds: float) -> tuple[Holdfast, Task[..., Any]]:
-    """A job that does something, as those of people do."""
+@contextmanager
+def beside_owners(place: Place, count: int) -> Iterator[Slice]:
+    """The same, where each follows one of the jobs."""
+    with place.ours() as store, ExitStack() as stack:
+        assert isinstance(store, Ours)
+        app, task = noop(store)
 
-    @store.app.task(name="computing")
-    async def computing() -> None:
-        until = time.thread_time() + seconds
-        while time.thread_time() < until:
-            pass
+        def idle(jobs: list[Job]) -> Callable[[], None]:
+            return lambda: None
 
-    return store.app, computing
+        meet = stack.enter_context(owning(app, count)) if count else idle
+
+        def run(_: float) -> float:
+            app.queues.pause("default")
+            with app.worker() as worker:
+                told = meet(task.enqueue_many([{}] * OWNED))
+                time.sleep(LEARNT)
+                begin = time.perf_counter()
+                app.queues.resume("default")
+                worker.join()
+                rate = OWNED / (time.perf_counter() - begin)
+            told()
+            return rate
+
+        yield run
+
+
+@contextmanager
+def owning(app: Holdfast, count: int) -> Iterator[Callable[[list[Job]], Callable[[], None]]]:
+    """Gives what lets so many follow some of the jobs, which gives what waits until all were told."""
+    with serving(app) as (folder, _):
+        words = (folder / "port").read_text(), str(folder)
+        with part(folder, "owners", *words):
+            number = numbers()
+
+            def meet(jobs: list[Job]) -> Callable[[], None]:
+                now = next(number)
+                ids = [job.id for job in random.sample(jobs, count)]
+                put(folder / f"ids-{now}", json.dumps(ids))
+                _wait(folder / f"there-{now}")
+                return lambda: _wait(folder / f"told-{now}")
+
+            yield meet
+
+
+@contextmanager
+def serving(app: Holdfast) -> Iterator[tuple[Path, Process]]:
+    app.migrate()
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        with part(folder, "server", app.url, str(folder / "port")) as server:
+            _wait(folder / "port")
+            yield folder, server
 
 
 @contextmanager

@@ -28,7 +28,7 @@ from holdfast.engine import Engine, open_engine, verbs
 from holdfast.engine.script import Script
 from holdfast.errors import InvalidArguments, InvalidInput, UnknownTask
 from holdfast.events import Event, Listener, Listeners
-from holdfast.feed import AsyncEvents, Events, Feed, make_wanted, patience
+from holdfast.feed import AsyncEvents, Events, Feed, make_topic, make_wanted, patience
 from holdfast.health import Health, HealthLimits, read_health
 from holdfast.ids import new_id
 from holdfast.job import EventKind, Job, NewJob, Status
@@ -331,7 +331,8 @@ class Holdfast(Composing):
         filter: Mapping[str, Any],
     ) -> Callable[[], Feed]:
         known = None if name is None else names.name(name, "name")
-        return partial(Feed, self.engine, after, known, make_wanted(kinds, **filter))
+        wanted, topic = make_wanted(kinds, **filter), make_topic(**filter)
+        return partial(Feed, self.engine, after, known, wanted, (topic,))
 
     # the rest
 

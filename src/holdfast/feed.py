@@ -1,13 +1,13 @@
 """`app.events(...)`: follow what happens to jobs, in any process, from a position on.
 
-A feed reads the outbox (engine/outbox.py) and lets it be written by being subscribed. It wakes when the
-database hints at news, and looks every second without that.
+A feed reads the outbox (engine/outbox.py) and lets it be written by being subscribed: to everything, or
+to some jobs. It wakes when the database hints at news, and looks every second without that.
 """
 
 import asyncio
 import json
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from secrets import token_hex
@@ -18,7 +18,7 @@ from uuid import UUID
 from holdfast import names
 from holdfast.duration import Duration, seconds
 from holdfast.engine import Engine, outbox
-from holdfast.engine.dialect import Dialect
+from holdfast.engine.dialect import EVERYTHING, Dialect
 from holdfast.engine.script import Row
 from holdfast.errors import DatabaseBusy, DatabaseUnavailable, EventsGone, InvalidInput
 from holdfast.events import JobEvent, some_kinds
@@ -38,8 +38,19 @@ Wanted = Callable[[JobEvent], bool]
 class Feed:
     """Reads the outbox from a position on. For one thread at a time; `stop` is for others."""
 
-    def __init__(self, engine: Engine, after: int | None, name: str | None, wanted: Wanted) -> None:
+    def __init__(
+        self,
+        engine: Engine,
+        after: int | None,
+        name: str | None,
+        wanted: Wanted,
+        topics: Collection[str] = (EVERYTHING,),
+    ) -> None:
+        """`topics`: the jobs that `wanted` chooses from."""
         self._engine = engine
+        self._topics = frozenset(topics)
+        #: Of each topic: from which position on nothing of it was left out.
+        self.since: Mapping[str, int] = dict.fromkeys(topics, 0)
         self._name = name or f"~{token_hex(8)}"
         self._named = name is not None
         self._life = NAMED if name is not None else UNNAMED
@@ -49,6 +60,7 @@ class Feed:
         self._looked_at = float("-inf")
         self._lost_at: float | None = None
         self._stopped = False
+        self._interrupted = False
         self._tide: outbox.Tide | None = None
         if after is not None:
             self._tide = outbox.Tide(names.integer(after, "after", 0))
@@ -66,8 +78,8 @@ class Feed:
         return 0 if self._tide is None else self._tide.position
 
     def take(self, patience: float) -> list[JobEvent]:
-        """The next events; empty when none came for so many seconds, or it was stopped. A database
-        that is out of reach is waited for, a minute."""
+        """The next events; empty when none came for so many seconds, or it was stopped or interrupted.
+        A database that is out of reach is waited for, a minute."""
         deadline = time.monotonic() + patience
         while not self._stopped:
             try:
@@ -80,10 +92,18 @@ class Feed:
                 if time.monotonic() - self._lost_at > LOST:
                     raise
             left = deadline - time.monotonic()
-            if left <= 0:
+            if left <= 0 or self._interrupted:
                 break
             self._rest(left)
+        self._interrupted = False
         return []
+
+    def follow(self, topics: Collection[str]) -> None:
+        """Other topics, from the next `take` on, unless the database is out of reach: `since` has those
+        that have begun. What is not among them any more is written until its time is over."""
+        self._topics = frozenset(topics)
+        if not self.since.keys() >= self._topics:
+            self._renew_at = float("-inf")
 
     def _look(self) -> list[JobEvent]:
         """Also while what is wanted by nobody fills a batch: there may be more behind it."""
@@ -98,9 +118,11 @@ class Feed:
                 partial(outbox.read, before, BATCH, mark=tide.wants_mark), write=False
             )
             self._check(before, reading.floor)
+            if reading.rows and not self._is_held():
+                self._subscribe()
             rows = tide.take(reading, BATCH)
             self._looked_at = time.monotonic()
-            events = [decode(self._engine.dialect, row) for row in rows]
+            events = decoded(self._engine.dialect, rows)
             if found := [event for event in events if self._wanted(event)]:
                 return found
             if len(rows) < BATCH:
@@ -118,19 +140,29 @@ class Feed:
         spare = self._life / 10 if self._named else self._life / 3
         life = self._life + (spare if self._named else 0.0)
         engine = self._engine
-        standing = engine.run(
-            lambda: outbox.subscribe(engine.dialect, self._name, life), write=True
+        told = engine.run(
+            lambda: outbox.subscribe(engine.dialect, self._name, self._topics, life), write=True
         )
         self._renew_at = time.monotonic() + spare
         if self._tide is None:
-            self._tide = outbox.Tide(standing.newest)
-        if self._tide.position > standing.newest:
+            self._tide = outbox.Tide(told.newest)
+        position = self._tide.position
+        if position > told.newest:
             raise InvalidInput(
-                f"after={self._tide.position}: the newest event of this database is "
-                f"{standing.newest}: is the position of another one? after=None begins now"
+                f"after={position}: the newest event of this database is {told.newest}: is the "
+                "position of another one? after=None begins now"
             )
-        self._check(self._tide.position, standing.floor)
+        self._check(position, told.floor)
+        for topic in self.since.keys() & told.since.keys():
+            if told.since[topic] > self.since[topic]:  # nobody followed it for a while
+                self._check(position, told.since[topic])
+        self.since = told.since
         engine.prune_events()
+
+    def _is_held(self) -> bool:
+        """Otherwise what was read may have begun after a time in which nothing was written."""
+        engine = self._engine
+        return engine.run(lambda: outbox.is_held(engine.dialect, self._name), write=False)
 
     def _check(self, position: int, floor: int) -> None:
         if position < floor:
@@ -140,8 +172,13 @@ class Feed:
                 f"most {outbox.KEPT:,}. Look at the jobs themselves, and go on with after=None"
             )
 
+    def interrupt(self) -> None:
+        """End a wait, from another thread."""
+        self._interrupted = True
+        self._wakeups.nudge()
+
     def stop(self) -> None:
-        """End a wait, from another thread; nothing comes after that."""
+        """The same, and nothing comes after that."""
         self._stopped = True
         self._wakeups.nudge()
 
@@ -271,6 +308,11 @@ def patience(timeout: Duration | None) -> float | None:
     return None if timeout is None else seconds(timeout, what="timeout")
 
 
+def make_topic(job: str | UUID | None = None, **_: Any) -> str:
+    """What has to be written for who filters like this."""
+    return EVERYTHING if job is None else parse_id(job)
+
+
 def make_wanted(
     kinds: str | Iterable[str] = (),
     job: str | UUID | None = None,
@@ -294,6 +336,11 @@ def make_wanted(
         return event.kind in some and all(getattr(event, field) == value for field, value in given)
 
     return is_wanted
+
+
+def decoded(dialect: Dialect, rows: Iterable[Row]) -> list[JobEvent]:
+    """The events among rows of the outbox."""
+    return [decode(dialect, row) for row in rows if row[3] != outbox.BEGIN]
 
 
 def decode(dialect: Dialect, row: Row) -> JobEvent:

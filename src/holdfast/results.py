@@ -1,7 +1,7 @@
 """`app.jobs.wait_for(...)`: until a job has ended, and what came of it.
 
 One thread of the process follows events for all who wait. They also look at the row itself, at growing
-distances: a writer learns only within 5 s that somebody follows.
+distances: a writer learns only within a second that somebody follows.
 """
 
 import asyncio

@@ -70,7 +70,7 @@ class Lockstep(RuleBasedStateMachine):
                 execute(engine, f"DELETE FROM {{{table}}}")
             if hasattr(engine, "_bounds"):
                 engine._bounds.forget()
-            engine.run(partial(outbox.subscribe, engine.dialect, "model", YEARS), write=True)
+            engine.run(partial(outbox.subscribe, engine.dialect, "model", [""], YEARS), write=True)
         self.read = [engine.run(outbox.standing, write=False).newest for engine in self.engines]
         self.told: dict[str, list[JobEvent]] = {}  # what was told of each job
         self.model = Model(self.clock)

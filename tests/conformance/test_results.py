@@ -116,7 +116,7 @@ def test_it_is_woken_by_events(
     monkeypatch.setattr(results_module, "LONGEST", 30.0)
     other = database.app()
     define(other)
-    app.engine.run(lambda: outbox.subscribe(app.engine.dialect, "all", 60), write=True)
+    app.engine.run(lambda: outbox.subscribe(app.engine.dialect, "all", [""], 60), write=True)
     ids = [other.enqueue("waits", {"seconds": 0.3}).id for _ in range(5)]
     found: list[Any] = []
     threads = [

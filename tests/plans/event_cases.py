@@ -8,16 +8,17 @@ from tests.plans.world import World
 
 
 @case(
-    "audience hold_outbox horizon skip_position raise_floor subscribe emit postgres:ring",
+    "audience hold_outbox horizon covered begin_topics subscribe emit postgres:ring",
     needs="id",
 )
 def _tell_events(engine: Engine, world: World) -> None:
-    engine.run(lambda: outbox.subscribe(engine.dialect, "me", 60.0), write=True)
+    engine.run(lambda: outbox.subscribe(engine.dialect, "me", [""], 60.0), write=True)
     assert len(engine.cancel(world.ids("pending", LIMIT), keep=60.0)) == LIMIT
 
 
-@case("horizon mark ended events")
+@case("horizon mark ended events is_held")
 def _follow_events(engine: Engine, world: World) -> None:
+    engine.run(lambda: outbox.is_held(engine.dialect, "me"), write=False)
     script = partial(outbox.read, 5 * LIMIT, LIMIT, mark=True)
     reading = engine.run(script, write=False)
     assert len(reading.rows) == LIMIT

@@ -327,7 +327,7 @@ def stuck(site: Site, path: str) -> socket.socket:
 def test_a_client_that_reads_nothing_is_dropped_and_others_go_on(
     site: Site, path: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("holdfast.web.live.LINE", 50)
+    monkeypatch.setattr("holdfast.web.follower.LINE", 50)
     monkeypatch.setattr("holdfast.feed.BATCH", 20)
 
     @site.app.task(name="talks")
@@ -356,7 +356,7 @@ def test_who_is_dropped_is_told_if_it_can_be(
 ) -> None:
     with carrier(site) as follower:
         follower.take()
-        monkeypatch.setattr("holdfast.web.live.LINE", 5)
+        monkeypatch.setattr("holdfast.web.follower.LINE", 5)
         enqueue_at_once(site.app, 20)
         if hasattr(follower, "response"):
             assert [told["event"] for told in follower.rest()] == ["gone"]

@@ -8,7 +8,7 @@ TABLES = {
     "workers": "Worker processes, those that died lately included.",
     "queues": "Queues that were ever paused.",
     "outbox": "One row: what is known of all events.",
-    "followers": "Who follows events; while nobody does, none are written.",
+    "followers": "Who follows which events; what nobody follows is not written.",
 }
 
 JOBS = {
@@ -135,7 +135,12 @@ _OTHERS = {
         "data": "how the job stood then, as JSON",
     },
     "outbox": {"floor": "events up to this position may be gone"},
-    "followers": {"name": "of the subscription", "until": "when it ends, unless it is renewed"},
+    "followers": {
+        "name": "of the subscription",
+        "topic": "the id of a job, or empty: everything",
+        "until": "when it ends, unless it is renewed",
+        "since": "from this position on nothing of the topic was left out",
+    },
     "tokens": {
         "id": "by which it is revoked",
         "hash": "of the secret, which is not kept",

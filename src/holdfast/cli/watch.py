@@ -60,7 +60,8 @@ def _resting(watched: "Watched", interval: float) -> Iterator[Rest]:
         yield partial(time.sleep, interval)
         return
     ids = frozenset(watched.ids)
-    feed = Feed(watched.holdfast.engine, None, None, lambda event: event.job_id in ids)
+    engine = watched.holdfast.engine
+    feed = Feed(engine, None, None, lambda event: event.job_id in ids, topics=ids)
     try:
         yield partial(feed.take, interval)
     finally:

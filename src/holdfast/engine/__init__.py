@@ -319,8 +319,8 @@ class Engine(Inspector, Protocol):
     def wakeups(self, *, events: bool = False) -> Wakeups:
         """A new subscription to hints; close it. `events`: hints that there are new ones of these."""
 
-    def is_followed(self) -> bool:
-        """Does somebody follow events? (As it was within the last 5 s.)"""
+    def is_followed(self, ids: Sequence[str] | None = None) -> bool:
+        """Does somebody follow one of these jobs, or any? (As it was within the last second.)"""
 
     def prune_events(self) -> int:
         """Forget some of the events that nobody needs; how many."""

@@ -158,12 +158,11 @@ class BaseEngine(Fetching):
         )
         self.run(lambda: flows.prune(self.dialect, limit), write=True)
 
-    def is_followed(self) -> bool:
-        """Does somebody follow events?"""
+    def is_followed(self, ids: Sequence[str] | None = None) -> bool:
         audience = self.dialect.audience
         if audience.is_stale:
             self.run(lambda: outbox.look(self.dialect), write=False)
-        return audience.listens
+        return audience.listens if ids is None else bool(audience.wants(ids))
 
     def prune_events(self) -> int:
         if not self.run(outbox.is_kept, write=False):

@@ -1,7 +1,7 @@
 """What the scripts need to know of an engine, and the one thing that they all do."""
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from datetime import datetime
 from functools import lru_cache
 from typing import Any, Protocol
@@ -10,7 +10,10 @@ from holdfast.clock import Clock
 from holdfast.engine.script import Run, Script
 
 MICRO = 1_000_000
-_BEAT = 5.0
+EVERYTHING = (
+    ""  #: the topic of those who follow all jobs; a job's id is that of those who follow it
+)
+_BEAT = 1.0
 
 
 class Dialect(Protocol):
@@ -32,12 +35,12 @@ class Dialect(Protocol):
 
 
 class Audience:
-    """Whether somebody follows events, as far as is known here: looked up at most every 5 s."""
+    """What somebody follows, as far as is known here: looked up at most every second."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self._until = float("-inf")
-        self.listens = False
+        self._topics: frozenset[str] = frozenset()
 
     @property
     def is_stale(self) -> bool:
@@ -46,10 +49,20 @@ class Audience:
     @property
     def is_silent(self) -> bool:
         """Nobody does, for certain."""
-        return not (self.listens or self.is_stale)
+        return not (self._topics or self.is_stale)
 
-    def learn(self, listens: bool) -> None:
-        self.listens = listens
+    @property
+    def listens(self) -> bool:
+        return bool(self._topics)
+
+    def wants(self, ids: Sequence[str]) -> Sequence[str]:
+        """The jobs among these that somebody follows."""
+        if EVERYTHING in self._topics:
+            return ids
+        return [id for id in ids if id in self._topics] if self._topics else ()
+
+    def learn(self, topics: Iterable[str]) -> None:
+        self._topics = frozenset(topics)
         self._until = self._clock.monotonic() + _BEAT
 
 

@@ -1,11 +1,11 @@
-"""Events in the database, as scripts: written with the change that they tell of, while somebody
+"""Events in the database, as scripts: written with the change that they tell of, where somebody
 follows, and read in an order in which nothing is skipped (decision 0018)."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import NamedTuple
 
-from holdfast.engine.dialect import MICRO, Dialect
+from holdfast.engine.dialect import EVERYTHING, MICRO, Dialect
 from holdfast.engine.script import Row, Run, Script
 from holdfast.job import EventKind
 
@@ -13,22 +13,25 @@ KEPT = 100_000  #: events, at the most, while somebody follows
 AGE = 3600.0  #: seconds that they are kept, at the most
 RESULT = 65_536  #: bytes of a result that an event carries
 PRUNED = 1000  #: at a time
+TOPICS = 5000  #: rows of followers; of more they are not told apart: everything is written
+BEGIN = "begin"  #: the kind of a row that is no event: something more is written from there on
 
 
 def emit(
     dialect: Dialect, kind: EventKind, ids: Sequence[str], *, final: bool = False
 ) -> Script[None]:
     """Tell what has happened to jobs, in the transaction in which it did; how they stand is read from
-    their rows. `final`: only of those that have ended. Nothing, while nobody follows."""
+    their rows. `final`: only of those that have ended. Nothing of jobs that nobody follows."""
     audience = dialect.audience
     if audience.is_stale:
         yield from look(dialect)
-    if not (audience.listens and ids):
+    wanted = audience.wants(ids)
+    if not wanted:
         return
     params = {
         "now": dialect.now(),
         "kind": kind.value,
-        "ids": json.dumps(ids),
+        "ids": json.dumps(wanted),
         "final": final,
         "result": RESULT,
     }
@@ -37,30 +40,47 @@ def emit(
 
 
 def look(dialect: Dialect) -> Script[bool]:
-    """Does somebody follow?"""
-    listens = bool((yield Run("audience", {"now": dialect.now()})).rows[0][0])
-    dialect.audience.learn(listens)
-    return listens
+    """Does somebody follow anything?"""
+    params = {"now": dialect.now(), "limit": TOPICS + 1}
+    topics = [row[0] for row in (yield Run("audience", params)).rows]
+    dialect.audience.learn(topics if len(topics) <= TOPICS else [EVERYTHING])
+    return bool(topics)
 
 
 class Standing(NamedTuple):
     newest: int  #: the last position that was given away
-    floor: int  #: whoever has read up to here has missed nothing so far
+    floor: int  #: events up to here may be gone
 
 
-def subscribe(dialect: Dialect, name: str, life: float) -> Script[Standing]:
-    """From now on somebody follows, for so many seconds. If nobody did until now, events begin here:
-    what happened before was not written, and who comes back to the last one must learn that."""
+class Subscription(NamedTuple):
+    newest: int
+    floor: int
+    since: Mapping[str, int]  #: of each topic: nothing was left out from this position on
+
+
+def subscribe(
+    dialect: Dialect, name: str, topics: Collection[str], life: float
+) -> Script[Subscription]:
+    """From now on somebody follows these topics, for so many seconds. What nobody followed until now
+    begins with a row of its own: what happened before was not written, and who comes back to the
+    last event stands below that row, and learns it."""
     yield Run("hold_outbox", {})
-    followed = yield from look(dialect)
-    newest, floor = yield from standing()
-    if not followed:
-        floor = newest = (yield Run("skip_position", {})).rows[0][0]
-        yield Run("raise_floor", {"floor": floor})
-    params = {"now": dialect.now(), "name": name, "life": round(life * MICRO)}
+    now = dialect.now()
+    asked = {"now": now, "topics": json.dumps([EVERYTHING, *topics])}
+    covered: dict[str, list[int]] = {}
+    for topic, position in (yield Run("covered", asked)).rows:
+        covered.setdefault(topic, []).append(position)
+    whole = covered.get(EVERYTHING, [])
+    known = {topic: [*whole, *covered.get(topic, [])] for topic in topics}
+    begin = 0
+    if not all(known.values()):
+        begin = (yield Run("begin_topics", {"now": now, "kind": BEGIN})).rows[0][0]
+    since = {topic: min(positions, default=begin) for topic, positions in known.items()}
+    params = {"now": now, "name": name, "life": round(life * MICRO), "since": json.dumps(since)}
     yield Run("subscribe", params)
-    dialect.audience.learn(True)
-    return Standing(newest, floor)
+    yield from look(dialect)
+    newest, floor = yield from standing()
+    return Subscription(newest, floor, since)
 
 
 def standing() -> Script[Standing]:
@@ -75,6 +95,11 @@ class Reading(NamedTuple):
     ended: int  #: all transactions before this one have ended
     floor: int
     rows: list[Row]
+
+
+def is_held(dialect: Dialect, name: str) -> Script[bool]:
+    """Is a subscription alive? If it is after something was read, it was then."""
+    return bool((yield Run("is_held", {"now": dialect.now(), "name": name})).rows[0][0])
 
 
 def read(after: int, limit: int, *, mark: bool) -> Script[Reading]:

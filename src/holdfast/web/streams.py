@@ -9,16 +9,16 @@ from starlette.concurrency import run_in_threadpool
 from starlette.requests import HTTPConnection
 
 from holdfast.errors import HoldfastError, JobNotFound
-from holdfast.feed import make_wanted
+from holdfast.feed import make_topic, make_wanted
 from holdfast.job import FINISHED, Job
+from holdfast.web.follower import Ended, Follower
 from holdfast.web.frames import FOR_GUESTS, Frame, View, message, present, sse, without
-from holdfast.web.live import Ended, Follower
 from holdfast.web.permissions import Identity, Permission
 from holdfast.web.problems import Refusal, status_of
 
 TICK = 10.0  #: seconds between two pings, and between two looks whether somebody still may
 END = "end"  #: the id of a guest's last message: nothing comes after it
-_FIRST_LOOK, _GROWTH = 1.0, 2.0
+_FIRST_LOOK, _GROWTH = 0.25, 2.0
 
 
 class Notice:
@@ -185,8 +185,8 @@ async def open_stream(
         follower = await web.hub.join(wanted, None, me.job)
     else:
         wanted = make_wanted(**filter)
-        job = None if filter.get("job") is None else str(filter["job"])
-        follower = await web.hub.join(wanted if filter else None, after, job)
+        topic = make_topic(**filter)
+        follower = await web.hub.join(wanted if filter else None, after, topic)
     stream = Stream(web, request, me, follower)
     try:
         if me.job is not None:

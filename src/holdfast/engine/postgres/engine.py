@@ -277,7 +277,8 @@ class PostgresEngine(Examined):
             return verbs.insert(self.dialect, jobs, hint=at_once)
 
         # One statement commits itself, without a transaction around it.
-        inserted = self.run(script, write=not plain or self.is_followed())
+        told = not plain or self.is_followed([job.id for job in jobs])
+        inserted = self.run(script, write=told)
         self._herald.later(queues - at_once)
         return inserted
 
@@ -312,7 +313,7 @@ class PostgresEngine(Examined):
             finish.error is None and not finish.enqueue and finish.recur is None
             for finish in finishes
         )
-        write = not plain or self.is_followed()
+        write = not plain or self.is_followed([finish.id for finish in finishes])
         results = self.run(lambda: finishing.finish(self.dialect, finishes), write=write)
         self._release(finishing.freed(finishes, results))
         return results

@@ -1,8 +1,11 @@
 -- What events need. The same names, in the same order, as ../sqlite/events.sql; written as statements.sql says.
 
 -- name: audience
--- Does somebody follow events?
-SELECT EXISTS (SELECT 1 FROM {schema}.followers WHERE until > {now});
+-- What somebody follows.
+SELECT topic
+  FROM {schema}.followers
+ WHERE until > {now}
+ LIMIT :limit::int;
 
 -- name: emit
 -- Tell of jobs, as their rows stand now. A job that has ended tells that; one that failed and runs again did not fail
@@ -38,9 +41,19 @@ SELECT floor
   FROM {schema}.outbox
    FOR UPDATE;
 
--- name: skip_position
--- Give a position away to nobody: who has read up to the last one stands below it.
-SELECT nextval('{schema}.events_position_seq');
+-- name: covered
+-- Since which positions nothing of these topics was left out.
+SELECT topic, since
+  FROM {schema}.followers
+ WHERE until > {now}
+   AND topic IN (SELECT json_array_elements_text(:topics::json));
+
+-- name: begin_topics
+-- A row of no job: from its position on, something more is written. (The lock on the outbox has given the transaction its
+-- number already.)
+INSERT INTO {schema}.events (at, job_id, kind, data)
+VALUES ({now}, '00000000-0000-0000-0000-000000000000', :kind::text, '{}')
+RETURNING position;
 
 -- name: raise_floor
 -- What is up to here cannot be read any more.
@@ -48,11 +61,16 @@ UPDATE {schema}.outbox
    SET floor = GREATEST(floor, :floor::bigint);
 
 -- name: subscribe
--- Somebody follows, at least for so long.
-INSERT INTO {schema}.followers (name, until)
-VALUES (:name::text, {now} + :life::bigint * interval '1 microsecond')
-ON CONFLICT (name) DO UPDATE
-   SET until = GREATEST(followers.until, excluded.until);
+-- Somebody follows these topics, at least for so long.
+INSERT INTO {schema}.followers (name, topic, until, since)
+SELECT :name::text, key, {now} + :life::bigint * interval '1 microsecond', value::bigint
+  FROM json_each_text(:since::json)
+ON CONFLICT (name, topic) DO UPDATE
+   SET until = GREATEST(followers.until, excluded.until), since = excluded.since;
+
+-- name: is_held
+-- Is a subscription alive?
+SELECT EXISTS (SELECT 1 FROM {schema}.followers WHERE name = :name::text AND until > {now});
 
 -- name: horizon
 -- The last position that was given away, and from where on all can be read.

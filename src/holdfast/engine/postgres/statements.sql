@@ -518,7 +518,7 @@ UPDATE {schema}.jobs
    AND COALESCE(status, '') = 'running';
 
 -- name: report
--- How far runs have come, each only while its claim holds.
+-- How far runs have come, each only while its claim holds, and if that is news: at its end a run may tell it once more.
 UPDATE {schema}.jobs
    SET progress = new.progress,
        message = new.message,
@@ -527,6 +527,7 @@ UPDATE {schema}.jobs
  WHERE jobs.id = new.id
    AND jobs.claim_no = new.claim_no
    AND COALESCE(jobs.status, '') = 'running'
+   AND (jobs.progress, jobs.message) IS DISTINCT FROM (new.progress, new.message)
    AND jobs.id = ANY(ARRAY(SELECT held.id
                              FROM {schema}.jobs AS held
                             WHERE held.id = ANY(ARRAY(SELECT wanted.id FROM json_to_recordset(:batch::json) AS wanted (id uuid)))

@@ -1,8 +1,11 @@
 -- What events need. The same names, in the same order, as ../postgres/events.sql; written as statements.sql says.
 
 -- name: audience
--- Does somebody follow events?
-SELECT EXISTS (SELECT 1 FROM holdfast_followers WHERE until > {now});
+-- What somebody follows.
+SELECT topic
+  FROM holdfast_followers
+ WHERE until > {now}
+ LIMIT :limit;
 
 -- name: emit
 -- Tell of jobs, as their rows stand now. A job that has ended tells that; one that failed and runs again did not fail
@@ -36,12 +39,18 @@ SELECT 1;
 SELECT floor
   FROM holdfast_outbox;
 
--- name: skip_position
--- Give a position away to nobody: who has read up to the last one stands below it.
-UPDATE sqlite_sequence
-   SET seq = seq + 1
- WHERE name = 'holdfast_events'
-RETURNING seq;
+-- name: covered
+-- Since which positions nothing of these topics was left out.
+SELECT topic, since
+  FROM holdfast_followers
+ WHERE until > {now}
+   AND topic IN (SELECT value FROM json_each(:topics));
+
+-- name: begin_topics
+-- A row of no job: from its position on, something more is written.
+INSERT INTO holdfast_events (at, job_id, kind, data)
+VALUES ({now}, '', :kind, '{}')
+RETURNING position;
 
 -- name: raise_floor
 -- What is up to here cannot be read any more.
@@ -49,11 +58,17 @@ UPDATE holdfast_outbox
    SET floor = MAX(floor, :floor);
 
 -- name: subscribe
--- Somebody follows, at least for so long.
-INSERT INTO holdfast_followers (name, until)
-VALUES (:name, {now} + :life)
-ON CONFLICT (name) DO UPDATE
-   SET until = MAX(until, excluded.until);
+-- Somebody follows these topics, at least for so long.
+INSERT INTO holdfast_followers (name, topic, until, since)
+SELECT :name, key, {now} + :life, value
+  FROM json_each(:since)
+ WHERE true
+ON CONFLICT (name, topic) DO UPDATE
+   SET until = MAX(until, excluded.until), since = excluded.since;
+
+-- name: is_held
+-- Is a subscription alive?
+SELECT EXISTS (SELECT 1 FROM holdfast_followers WHERE name = :name AND until > {now});
 
 -- name: horizon
 -- The last position that was given away, and from where on all can be read.

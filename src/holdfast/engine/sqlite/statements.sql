@@ -361,14 +361,15 @@ UPDATE holdfast_jobs
    AND status = 'running';
 
 -- name: report
--- How far runs have come, each only while its claim holds.
+-- How far runs have come, each only while its claim holds, and if that is news: at its end a run may tell it once more.
 UPDATE holdfast_jobs
    SET progress = :progress,
        message = :message,
        updated_at = {now}
  WHERE id = :id
    AND claim_no = :claim_no
-   AND status = 'running';
+   AND status = 'running'
+   AND (progress IS NOT :progress OR message IS NOT :message);
 
 -- name: cancel
 -- Cancel what waits; ask what runs to stop.

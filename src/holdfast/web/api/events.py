@@ -17,8 +17,8 @@ from starlette.websockets import WebSocket, WebSocketDisconnect
 
 from holdfast.errors import HoldfastError, InvalidInput
 from holdfast.web.api.asking import Me, Web, entity_of
+from holdfast.web.follower import Ended
 from holdfast.web.frames import KINDS, message, sse
-from holdfast.web.live import Ended
 from holdfast.web.models import Asked, Name
 from holdfast.web.permissions import Identity, Permission
 from holdfast.web.problems import Refusal
@@ -103,7 +103,7 @@ async def follow(
     except Ended as ended:
         if not ended.gone:
             raise Refusal(503, ended.reason, headers={"Retry-After": "2"}) from None
-        return Response(_gone(ended, web.hub.position), headers=headers)
+        return Response(_gone(ended, max(ended.begin, web.hub.position)), headers=headers)
     return EventStream(stream, begin, headers)
 
 

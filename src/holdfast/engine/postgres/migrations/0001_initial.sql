@@ -214,7 +214,7 @@ CREATE TABLE {schema}.rollups (
     PRIMARY KEY (minute, type, queue, worker_id)
 ) WITH (fillfactor = 70);
 
--- What happened to jobs, for those who follow it, while somebody does. Nobody resumes from before the floor.
+-- What happened to jobs that somebody follows. Nobody resumes from before the floor.
 CREATE TABLE {schema}.events (
     position bigserial   NOT NULL PRIMARY KEY,
     at       timestamptz NOT NULL,
@@ -229,9 +229,13 @@ CREATE TABLE {schema}.outbox (
 
 INSERT INTO {schema}.outbox VALUES (0);
 
+-- Who follows what: a job, or '' for everything; of that nothing was left out since a position.
 CREATE TABLE {schema}.followers (
-    name  text        NOT NULL PRIMARY KEY,
-    until timestamptz NOT NULL
+    name  text        NOT NULL,
+    topic text        NOT NULL,
+    until timestamptz NOT NULL,
+    since bigint      NOT NULL,
+    PRIMARY KEY (name, topic)
 ) WITH (fillfactor = 50, autovacuum_vacuum_threshold = 100, autovacuum_vacuum_scale_factor = 0);
 
 -- Who may use the web interface. Of a secret only its hash is kept. A session belongs to the token that it came from.

@@ -225,7 +225,7 @@ CREATE TABLE holdfast_rollups (
     PRIMARY KEY (minute, type, queue, worker_id)
 ) WITHOUT ROWID;
 
--- What happened to jobs, for those who follow it, while somebody does. Nobody resumes from before the floor.
+-- What happened to jobs that somebody follows. Nobody resumes from before the floor.
 CREATE TABLE holdfast_events (
     position INTEGER PRIMARY KEY AUTOINCREMENT,
     at       INTEGER NOT NULL,
@@ -239,11 +239,14 @@ CREATE TABLE holdfast_outbox (
 );
 
 INSERT INTO holdfast_outbox VALUES (0);
-INSERT INTO sqlite_sequence (name, seq) VALUES ('holdfast_events', 0);
 
+-- Who follows what: a job, or '' for everything; of that nothing was left out since a position.
 CREATE TABLE holdfast_followers (
-    name  TEXT    NOT NULL PRIMARY KEY,
-    until INTEGER NOT NULL
+    name  TEXT    NOT NULL,
+    topic TEXT    NOT NULL,
+    until INTEGER NOT NULL,
+    since INTEGER NOT NULL,
+    PRIMARY KEY (name, topic)
 ) WITHOUT ROWID;
 
 -- Who may use the web interface. Of a secret only its hash is kept. A session belongs to the token that it came from.

@@ -1,0 +1,232 @@
+"""Only what somebody follows is written: everything, or some jobs. Who follows a job misses nothing of
+it, whoever else comes and goes; and whoever comes back learns it when nobody had followed."""
+
+import psycopg
+import pytest
+
+from holdfast import DatabaseUnavailable, outcome
+from holdfast.clock import FakeClock
+from holdfast.engine import Engine, Report, outbox
+from holdfast.errors import EventsGone
+from holdfast.feed import Feed
+from holdfast.job import Job
+from tests.conformance.test_events import Follower, life, stored
+from tests.conftest import Database
+from tests.support.jobs import claim, insert, new
+
+RUN = ["started", "progress", "completed"]
+BEGAN = ["started", "progress"]
+
+
+def run(engine: Engine, job: Job) -> None:
+    """Beside another one, in one batch."""
+    engine.insert([new(job.type)])
+    claimed = claim(engine, 2, types=[job.type])
+    assert job.id in {one.id for one in claimed}
+    engine.report([Report(*one.claim, 5.0, None) for one in claimed])
+    engine.finish([outcome.completed(one, "1", keep=60.0) for one in claimed])
+
+
+def test_only_jobs_that_somebody_follows_are_written(
+    database: Database, engine: Engine, clock: FakeClock
+) -> None:
+    other = database.engine(clock)
+    jobs = [insert(other, type=name) for name in ("a", "b", "c")]
+    followers = [Follower(engine, job=job.id) for job in jobs[:2]]
+    clock.advance(1)  # the other learns of it within a beat
+    for job in jobs:
+        run(other, job)
+    life(engine)
+    assert stored(engine) == 2 * len(RUN)
+    for job, follower in zip(jobs, followers, strict=False):
+        assert [(event.job_id, event.kind) for event in follower.events()] == [
+            (job.id, kind) for kind in RUN
+        ]
+        follower.feed.close()
+    clock.advance(31)
+    life(engine)
+    assert stored(engine) == 2 * len(RUN)
+
+
+def test_a_job_is_also_written_for_who_follows_everything(engine: Engine, clock: FakeClock) -> None:
+    job = insert(engine, type="a")
+    own, every = Follower(engine, job=job.id), Follower(engine)
+    run(engine, job)
+    assert own.kinds() == RUN
+    assert len(every.events()) == 2 * len(RUN) + 1
+    clock.advance(29)
+    own.feed.follow([job.id, insert(engine, type="b").id])
+    own.events()  # it is renewed by that; the other is not
+    clock.advance(2)
+    before = stored(engine)
+    life(engine)
+    assert stored(engine) == before
+
+
+def test_who_follows_a_job_is_not_disturbed_by_who_comes(engine: Engine) -> None:
+    """Nothing of it is missing, whatever was not written of others."""
+    job = insert(engine, type="a")
+    own = Follower(engine, job=job.id)
+    begin = own.feed.position
+    life(engine)
+    every = Follower(engine)
+    run(engine, job)
+    assert own.kinds() == RUN
+    assert Follower(engine, begin, job=job.id).kinds() == RUN
+    with pytest.raises(EventsGone, match=rf"\(they begin at {every.feed.since['']}\)"):
+        Follower(engine, begin)
+
+
+def test_who_comes_back_to_a_job_resumes(engine: Engine, clock: FakeClock) -> None:
+    job, other = insert(engine, type="a"), insert(engine, type="b")
+    own = Follower(engine, job=job.id)
+    assert Follower(engine, own.feed.position, job=job.id).kinds() == []  # at once
+    begin = own.feed.position
+    own.feed.close()
+    run(engine, job)
+    clock.advance(29)
+    again = Follower(engine, begin, job=job.id)
+    assert again.kinds() == RUN
+    with pytest.raises(EventsGone, match=f"after position {begin} are gone"):
+        Follower(engine, begin, job=other.id)
+    with pytest.raises(EventsGone):  # nor the second time, after it has begun
+        Follower(engine, begin, job=other.id)
+    newest = again.feed.position
+    again.feed.close()
+    clock.advance(31)
+    insert(engine, type="a")
+    with pytest.raises(EventsGone):
+        Follower(engine, newest, job=job.id)
+
+
+def test_a_subscription_takes_over_what_another_one_had(engine: Engine, clock: FakeClock) -> None:
+    """All was followed, then the job alone: nothing of it is missing."""
+    job = insert(engine, type="a")
+    every = Follower(engine)
+    begin = every.feed.position
+    engine.report([Report(*claim(engine, types=["a"])[0].claim, 5.0, None)])
+    clock.advance(20)
+    own = Follower(engine, begin, job=job.id)
+    assert own.kinds() == BEGAN
+    clock.advance(20)  # nobody follows everything any more
+    assert Follower(engine, begin, job=job.id).kinds() == BEGAN
+    with pytest.raises(EventsGone):
+        Follower(engine, begin)
+
+
+def test_a_feed_changes_what_it_follows(engine: Engine, clock: FakeClock) -> None:
+    one, two = insert(engine, type="a"), insert(engine, type="b")
+    feed = Feed(engine, None, None, lambda event: True, [one.id])
+    first = feed.since[one.id]
+    feed.follow([one.id, two.id])
+    assert feed.take(0) == []
+    assert (feed.since[one.id], feed.since[two.id] > first) == (first, True)
+    for job in (one, two):
+        run(engine, job)
+    assert [event.job_id for event in feed.take(0)] == [one.id] * 3 + [two.id] * 3
+    feed.follow([two.id])
+    clock.advance(29)
+    feed.follow([two.id, insert(engine).id])
+    assert feed.take(0) == []
+    clock.advance(2)
+    assert len(engine.retry([one.id, two.id])) == 2
+    assert [event.job_id for event in feed.take(0)] == [two.id]
+    feed.close()
+
+
+def test_a_feed_that_finds_no_database_follows_later(
+    engine: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one, two = insert(engine, type="a"), insert(engine, type="b")
+    feed = Feed(engine, None, None, lambda event: True, [one.id])
+    feed.follow([one.id, two.id])
+
+    def away(*_: object, **__: object) -> None:
+        raise DatabaseUnavailable("away")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(engine, "run", away)
+        assert feed.take(0) == []
+        assert set(feed.since) == {one.id}
+    assert feed.take(0) == []
+    assert set(feed.since) == {one.id, two.id}
+    run(engine, two)
+    assert [event.job_id for event in feed.take(0)] == [two.id] * 3
+    feed.close()
+
+
+def test_a_reader_of_a_job_that_overslept_learns_it(engine: Engine, clock: FakeClock) -> None:
+    job = insert(engine, type="a")
+    own = Follower(engine, job=job.id)
+    clock.advance(31)
+    engine.report([Report(*claim(engine, types=["a"])[0].claim, 5.0, None)])  # is not written
+    Follower(engine)
+    engine.cancel([job.id], keep=60.0)
+    engine.report([Report(job.id, 1, 6.0, None)])  # is
+    with pytest.raises(EventsGone):
+        own.events()
+
+
+def test_an_overslept_reader_misses_nothing_that_was_written_for_others(
+    engine: Engine, clock: FakeClock
+) -> None:
+    job = insert(engine, type="a")
+    own = Follower(engine, job=job.id)
+    Follower(engine, name="board")
+    assert own.kinds() == []
+    clock.advance(31)
+    run(engine, job)
+    assert own.kinds() == RUN
+
+
+def test_beyond_a_bound_topics_are_not_told_apart(
+    engine: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(outbox, "TOPICS", 2)
+    jobs = [insert(engine, type="a") for _ in range(3)]
+    followers = [Follower(engine, job=job.id) for job in jobs[:2]]
+    life(engine)
+    assert stored(engine) == 0
+    followers.append(Follower(engine, job=jobs[2].id))
+    life(engine)
+    assert stored(engine) > 3
+    assert [follower.events() for follower in followers] == [[], [], []]
+
+
+def test_one_name_may_follow_several_things(engine: Engine) -> None:
+    one, two = insert(engine, type="a"), insert(engine, type="b")
+    followers = [Follower(engine, job=job.id, name="board") for job in (one, two)]
+    for job in (one, two):
+        run(engine, job)
+    assert [follower.kinds() for follower in followers] == [RUN, RUN]
+
+
+@pytest.mark.parametrize("database", ["postgres"], indirect=True)
+def test_who_comes_holds_nobody_up(database: Database) -> None:
+    """Who begins takes a position of its own: nobody waits for others' transactions because of it."""
+    app = database.app()
+    every = Follower(app.engine)
+    with psycopg.connect(database.url) as long:
+        long.execute("SELECT txid_current()")
+        for _ in range(3):
+            job = app.enqueue("send", {})
+            Follower(app.engine, job=job.id)
+            newer = app.enqueue("send", {})
+            assert [event.job_id for event in every.events()] == [job.id, newer.id]
+
+
+@pytest.mark.parametrize("database", ["postgres"], indirect=True)
+def test_what_is_new_may_be_ahead_of_what_was_told(database: Database) -> None:
+    """A transaction that goes on holds what is behind it up, also where something has begun."""
+    app = database.app()
+    jobs = [app.enqueue("send", {}) for _ in range(3)]
+    feed = Feed(app.engine, None, None, lambda event: True, [jobs[0].id])
+    with psycopg.connect(database.url) as late:
+        late.execute(f"SELECT txid_current(), nextval('{database.schema}.events_position_seq')")
+        for count in (2, 3):
+            feed.follow([job.id for job in jobs[:count]])
+            assert feed.take(0) == []
+        assert feed.position < feed.since[jobs[1].id] < feed.since[jobs[2].id]
+    app.jobs.cancel(jobs[2].id)
+    assert [event.job_id for event in feed.take(5)] == [jobs[2].id]
+    feed.close()
