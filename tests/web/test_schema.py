@@ -63,7 +63,7 @@ def test_every_answer_is_as_described(site: Site, app: Holdfast, gate: Gate, cap
     schema.config.headers = headers
     cases, wrong = Counter[str](), list[str]()
     with app.worker():  # without one, nobody is healthy
-        # `/events` is a stream that goes on: tests/web/test_live*.py
+        # `/events` is a stream that goes on: tests/web/live
         for event in from_schema(schema.exclude(path_regex="/events$")).execute():
             if isinstance(event, events.ScenarioFinished):
                 cases[event.phase.value] += len(event.recorder.interactions)

@@ -1,39 +1,17 @@
 """What is written for those who follow through a server: their jobs, or everything."""
 
-from collections.abc import Iterator
 from contextlib import ExitStack
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 from holdfast import Holdfast, Job
 from tests.conformance.test_events import stored
-from tests.conftest import Database
 from tests.support.jobs import execute
-from tests.web.serving import Site, serving
-from tests.web.test_live import CARRIERS, enqueue, ids, take
-from tests.web.test_live_access import link_of
-from tests.worker.conftest import quick
+from tests.web.live.test_access import link_of
+from tests.web.live.test_streams import enqueue, ids, take
+from tests.web.serving import Site
 from tests.worker.moments import until
-
-
-@pytest.fixture
-def app(database: Database, tmp_path: Path) -> Holdfast:
-    app = quick(database, tmp_path)
-    app.migrate()
-    return app
-
-
-@pytest.fixture
-def site(app: Holdfast) -> Iterator[Site]:
-    with serving(app) as site:
-        yield site
-
-
-@pytest.fixture(params=list(CARRIERS))
-def carrier(request: pytest.FixtureRequest) -> Any:
-    return CARRIERS[request.param]
 
 
 def held(app: Holdfast) -> Job:

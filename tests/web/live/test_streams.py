@@ -2,41 +2,15 @@
 
 import threading
 import time
-from collections.abc import Callable, Iterator
 from contextlib import ExitStack
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 from holdfast import Context, Holdfast
 from holdfast.engine import outbox
-from tests.conftest import Database
-from tests.web.serving import PATIENCE, Site, Socket, Sse, serving
-from tests.worker.conftest import quick
+from tests.web.serving import PATIENCE, Site, serving
 from tests.worker.moments import finished, until
-
-
-@pytest.fixture
-def app(database: Database, tmp_path: Path) -> Holdfast:
-    app = quick(database, tmp_path, max_attempts=2)
-    app.migrate()
-    return app
-
-
-@pytest.fixture
-def site(app: Holdfast) -> Iterator[Site]:
-    with serving(app) as site:
-        yield site
-
-
-Opened = Socket | Sse
-CARRIERS: dict[str, Callable[..., Any]] = {"ws": Site.socket, "sse": Site.sse}
-
-
-@pytest.fixture(params=list(CARRIERS))
-def carrier(request: pytest.FixtureRequest) -> Callable[..., Any]:
-    return CARRIERS[request.param]
 
 
 def fields(told: dict[str, Any]) -> set[str]:

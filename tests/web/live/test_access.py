@@ -4,10 +4,8 @@ import base64
 import json
 import socket
 import threading
-from collections.abc import Iterator
 from contextlib import suppress
 from datetime import timedelta
-from pathlib import Path
 from typing import Any
 
 import httpx
@@ -20,30 +18,12 @@ from holdfast.web import Identity, Permission, follow_link, make_link
 from holdfast.web.links import read_link
 from holdfast.web.routing import LINKED, declared_of
 from tests.conftest import Database
+from tests.web.live.conftest import CARRIERS
+from tests.web.live.test_streams import enqueue, ids, take
 from tests.web.serving import EVENTS, PATIENCE, Site, serving
-from tests.web.test_live import CARRIERS, enqueue, ids, take
-from tests.worker.conftest import quick
 from tests.worker.moments import finished, until
 
 ELSEWHERE = {"Origin": "https://shop.example", "Sec-Fetch-Site": "cross-site"}
-
-
-@pytest.fixture
-def app(database: Database, tmp_path: Path) -> Holdfast:
-    app = quick(database, tmp_path)
-    app.migrate()
-    return app
-
-
-@pytest.fixture
-def site(app: Holdfast) -> Iterator[Site]:
-    with serving(app) as site:
-        yield site
-
-
-@pytest.fixture(params=list(CARRIERS))
-def carrier(request: pytest.FixtureRequest) -> Any:
-    return CARRIERS[request.param]
 
 
 def refused(site: Site, query: str = "", headers: Any = None) -> tuple[int, int]:

@@ -19,7 +19,7 @@ from tests.web.serving import PATIENCE, Sse
 from tests.worker.conftest import quick
 from tests.worker.moments import until
 
-PAGE = (Path(__file__).resolve().parents[2] / "docs" / "guides" / "live.md").read_text()
+PAGE = (Path(__file__).resolve().parents[3] / "docs" / "guides" / "live.md").read_text()
 
 
 def block(kind: str) -> str:

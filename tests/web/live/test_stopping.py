@@ -8,8 +8,8 @@ from typing import Any
 
 from holdfast.engine import outbox
 from tests.conftest import Database
+from tests.web.live.test_streams import enqueue, ids, take
 from tests.web.serving import PATIENCE, Site
-from tests.web.test_live import enqueue, ids, take
 
 
 def test_streams_end_when_the_server_is_told_to_stop(database: Database) -> None:
