@@ -58,6 +58,35 @@ def test_a_silent_worker_is_buried_and_its_jobs_given_back(engine: Engine) -> No
     assert (after.worker_id, after.started_at, after.run_at) == (None, None, job.run_at)
 
 
+def test_a_run_whose_worker_was_lost_is_kept_with_its_job(engine: Engine, clock: FakeClock) -> None:
+    """Who looks at the job later finds where it ran, since when, and that nobody told its end."""
+    job = running(engine)
+    began = clock.now()
+    clock.advance(7)
+    engine.sweep([Seen(WORKER, None)], limit=10)
+    [lost] = engine.attempts(job.id)
+    assert (lost.claim_no, lost.attempt, lost.worker_id) == (1, 1, WORKER)
+    assert (lost.started_at, lost.finished_at) == (began, clock.now())
+    assert (lost.status, lost.error) == ("pending", "the worker was lost while it ran this")
+    assert engine.get([job.id])[0].error is None  # it has not failed
+    engine.sweep([], limit=10)
+    [again] = claim_suspect(engine, worker="host-2-b")
+    engine.leave("host-2-b")
+    engine.sweep([Seen("host-2-b", None)], limit=10)
+    newest = max(engine.attempts(job.id), key=lambda run: run.claim_no)
+    assert (newest.claim_no, newest.attempt) == (again.claim_no, 1)
+    assert newest.error == "the worker left before this had ended"
+    assert len(engine.attempts(job.id)) == 2
+
+
+def test_a_run_with_a_verdict_is_told_of_once(engine: Engine) -> None:
+    """By whoever draws it."""
+    job = running(engine)
+    engine.sentence(job.claim, "TimeoutError: 5 s")
+    engine.sweep([Seen(WORKER, None)], limit=10)
+    assert engine.attempts(job.id) == []
+
+
 def test_a_worker_that_beat_since_it_was_seen_lives(engine: Engine) -> None:
     running(engine)
     [seen] = engine.workers()

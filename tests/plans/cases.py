@@ -110,7 +110,8 @@ INDEXES: dict[str, set[str]] = {
     "next_due": {"due"},
     "bury": set(),
     "suspect": {"held", "id"},
-    "rescue": {"held", "id"},
+    "fallen": {"held"},
+    "rescue": {"id"},
     "leave": set(),
     "ask_stacks": set(),
     "tell_stacks": set(),
@@ -406,7 +407,7 @@ def _promote_nothing(engine: Engine, world: World) -> None:
         engine.dialect._clock = kept  # type: ignore[attr-defined]
 
 
-@case("bury suspect rescue", rows=4 * RUNNING, needs="held id")
+@case("bury suspect fallen rescue record_attempts", rows=4 * RUNNING, needs="held id")
 def _sweep(engine: Engine, world: World) -> None:
     swept = engine.sweep([Seen(SILENT[0], 1), Seen(LIVE[0], 99)], limit=LIMIT)
     assert swept.buried == [*SILENT]

@@ -20,7 +20,8 @@ STEPS_PER_ROW = (
 SORTS = {
     "look": "the best of each type",
     "suspects": "the queues and types of a bounded look",
-    "rescue": "what dead workers held",
+    "fallen": "what dead workers held",
+    "rescue": "what it is given",
     "search": "a page; what runs",
     "search_edge": "what runs",
     "queues": "the names of queues",

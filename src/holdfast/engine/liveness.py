@@ -1,13 +1,15 @@
 """The verbs by which workers tell that they live, and give back what the dead ones held; as scripts."""
 
+import json
 from collections import Counter
 from collections.abc import Sequence
+from typing import Any
 
 from holdfast.engine.dialect import MICRO, Dialect, wake
 from holdfast.engine.inspection import columns_to_job
 from holdfast.engine.limiting import release
 from holdfast.engine.outbox import emit
-from holdfast.engine.script import Run, Script
+from holdfast.engine.script import Row, Run, Script
 from holdfast.engine.values import Beat, Held, Report, Seen, Stacks, Swept
 from holdfast.job import Claim, EventKind
 
@@ -23,13 +25,34 @@ def sweep(dialect: Dialect, dead: Sequence[Seen], limit: int, keep: float) -> Sc
         buried = [id for id, _ in marked]
         if crashed := [{"id": id} for id, left_at in marked if left_at is None]:
             yield Run("suspect", {}, crashed)
-    params = {"now": now, "limit": limit, "keep": round(keep * MICRO)}
-    reply = yield Run("rescue", params)
+    fallen = (yield Run("fallen", {"limit": limit})).rows
+    if not fallen:
+        return Swept(buried, [])
+    ids = json.dumps([row[0] for row in fallen])
+    reply = yield Run("rescue", {"now": now, "ids": ids, "keep": round(keep * MICRO)})
     rescued = [columns_to_job(dialect, row) for row in reply.rows]
+    if runs := [_lost_run(dialect, row, now) for row in fallen if row[5] is None]:
+        yield Run("record_attempts", {"now": now}, runs)
     yield from emit(dialect, EventKind.RESCUED, [job.id for job in rescued])
     yield from wake(job.queue for job in rescued)
     yield from release(dialect, Counter(job.limit_key for job in rescued if job.limit_key))
     return Swept(buried, rescued)
+
+
+def _lost_run(dialect: Dialect, row: Row, now: Any) -> dict[str, Any]:
+    """A run that nobody has told the end of. (Of one with a verdict that is told when it is drawn.)"""
+    id, claim_no, attempt, worker, started_at, _, orderly = row
+    how = "left before this had ended" if orderly else "was lost while it ran this"
+    return {
+        "now": now,
+        "id": id,
+        "claim_no": claim_no,
+        "attempt": attempt,
+        "worker_id": worker,
+        "started_at": None if started_at is None else dialect.time(dialect.moment(started_at)),
+        "error": f"the worker {how}",
+        "trace": None,
+    }
 
 
 def leave(dialect: Dialect, worker: str) -> Script[None]:

@@ -456,6 +456,16 @@ UPDATE {schema}.jobs
                        WHERE held.status = 'running'
                          FOR NO KEY UPDATE OF held SKIP LOCKED));
 
+-- name: fallen
+-- What dead workers held, and whether they went in good order.
+SELECT held.id::text, held.claim_no, held.attempts, held.worker_id, held.started_at, held.verdict, dead.left_at IS NOT NULL
+  FROM {schema}.workers AS dead
+  JOIN {schema}.jobs AS held ON held.worker_id = dead.id
+ WHERE dead.died_at IS NOT NULL
+   AND held.status = 'running'
+ LIMIT :limit::int
+   FOR NO KEY UPDATE OF held SKIP LOCKED;
+
 -- name: rescue
 -- Give back what dead workers held; the attempt is given back too.
 UPDATE {schema}.jobs
@@ -472,13 +482,7 @@ UPDATE {schema}.jobs
        verdict = CASE WHEN rerun_at IS NULL THEN verdict END,
        rerun_at = NULL,
        updated_at = {now}
- WHERE id = ANY(ARRAY(SELECT held.id
-                        FROM {schema}.workers AS dead
-                        JOIN {schema}.jobs AS held ON held.worker_id = dead.id
-                       WHERE dead.died_at IS NOT NULL
-                         AND held.status = 'running'
-                       LIMIT :limit::int
-                         FOR NO KEY UPDATE OF held SKIP LOCKED))
+ WHERE id = ANY(ARRAY(SELECT json_array_elements_text(:ids::json)::uuid))
 RETURNING {columns};
 
 -- name: leave

@@ -298,6 +298,17 @@ UPDATE holdfast_jobs INDEXED BY holdfast_jobs_held
  WHERE worker_id = :id
    AND status = 'running';
 
+-- name: fallen
+-- What dead workers held, and whether they went in good order.
+SELECT held.id, held.claim_no, held.attempts, held.worker_id, held.started_at, held.verdict, dead.left_at IS NOT NULL
+  FROM holdfast_workers AS dead
+ CROSS JOIN holdfast_jobs AS held INDEXED BY holdfast_jobs_held
+ WHERE dead.died_at IS NOT NULL
+   AND held.worker_id = dead.id
+   AND held.status = 'running'
+ ORDER BY held.id
+ LIMIT :limit;
+
 -- name: rescue
 -- Give back what dead workers held; the attempt is given back too.
 UPDATE holdfast_jobs
@@ -314,14 +325,7 @@ UPDATE holdfast_jobs
        verdict = CASE WHEN rerun_at IS NULL THEN verdict END,
        rerun_at = NULL,
        updated_at = {now}
- WHERE id IN (SELECT held.id
-                FROM holdfast_workers AS dead
-          CROSS JOIN holdfast_jobs AS held INDEXED BY holdfast_jobs_held
-               WHERE dead.died_at IS NOT NULL
-                 AND held.worker_id = dead.id
-                 AND held.status = 'running'
-               ORDER BY held.id
-               LIMIT :limit)
+ WHERE id IN (SELECT value FROM json_each(:ids))
 RETURNING {columns};
 
 -- name: leave
