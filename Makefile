@@ -9,6 +9,8 @@ PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11 python3.14; 
 	done)
 
 .DEFAULT_GOAL := help
+# The tests start some thousand processes: each would compile all of Holdfast anew.
+export PYTHONDONTWRITEBYTECODE :=
 # What starts and kills processes is apart from what computes, and so are workers. A browser is driven by
 # an event loop that runs on beside the tests: those of asyncio need a thread without one.
 ALONE := tests/crash/ tests/worker/ tests/browser/ tests/examples/
