@@ -2,14 +2,14 @@
 
 A block begins with `-- name: x`, has a purpose line, and may hold several commands, run in order.
 Parameters are `:name`. `{schema}` and the lists of statuses of `job.TRANSITIONS` (`{cancel}` stands
-for the statuses that cancel starts from) are filled in at load time. A line that ends in `--? word`
+for the statuses that cancel starts from) are filled in at the first use. A line that ends in `--? word`
 is there only when the caller asks for that word.
 """
 
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cache, lru_cache
 from importlib import resources
 
 from holdfast.errors import HoldfastError
@@ -53,9 +53,8 @@ class Statements:
     """The statements of one engine. Unknown names are refused at the first use."""
 
     def __init__(self, package: str, words: Mapping[str, str]) -> None:
-        folder = resources.files(package)
-        text = "".join(folder.joinpath(name).read_text("utf-8") for name in FILES)
-        self._blocks = {name: fill(block, words) for name, block in _blocks(text)}
+        self._blocks = _load(package)
+        self._words = words
         self._commands: dict[tuple[str, frozenset[str]], tuple[Command, ...]] = {}
 
     def __iter__(self) -> Iterable[str]:
@@ -75,7 +74,7 @@ class Statements:
         if name not in self._blocks:
             raise HoldfastError(f"no statement named {name!r} in statements.sql")
         lines = []
-        for line in self._blocks[name].splitlines():
+        for line in fill(self._blocks[name], self._words).splitlines():
             if match := _OPTIONAL.match(line):
                 if match[2] in options:
                     lines.append(match[1])
@@ -84,15 +83,19 @@ class Statements:
         return tuple(parse(sql) for sql in "\n".join(lines).split(";") if sql.strip())
 
 
-def _blocks(text: str) -> list[tuple[str, str]]:
+@cache
+def _load(package: str) -> Mapping[str, str]:
+    """The blocks of an engine, as they are written."""
+    folder = resources.files(package)
+    text = "".join(folder.joinpath(name).read_text("utf-8") for name in FILES)
     parts = _NAME.split(text)[1:]
     names = parts[::2]
     if doubled := {name for name in names if names.count(name) > 1}:
         raise HoldfastError(f"statements named twice: {sorted(doubled)}")
-    return list(zip(names, parts[1::2], strict=True))
+    return dict(zip(names, parts[1::2], strict=True))
 
 
-@lru_cache
+@lru_cache(1024)  # there are some hundred, and each in the words of each schema
 def parse(sql: str) -> Command:
     """A command from its text."""
     sql = sql.strip()
@@ -123,7 +126,8 @@ def qualified(columns: str, table: str = "jobs") -> str:
     return ", ".join(f"{table}.{column.strip()}" for column in columns.split(","))
 
 
-def _status_lists() -> dict[str, str]:
+@cache
+def _status_lists() -> Mapping[str, str]:
     sets: Mapping[str, Iterable[Status]] = {
         "every_status": Status,
         "finished": FINISHED,
