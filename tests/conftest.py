@@ -63,8 +63,9 @@ def postgres_url(server: PostgresServer) -> str:
 
 
 @pytest.fixture(scope="session")
-def schemas(postgres_url: str) -> Schemas:
-    return Schemas(postgres_url)
+def schemas(postgres_url: str) -> Iterator[Schemas]:
+    with contextlib.closing(Schemas(postgres_url)) as schemas:
+        yield schemas
 
 
 @pytest.fixture(scope="session")

@@ -13,7 +13,8 @@ import psycopg
 
 from holdfast.engine import open_engine
 
-# What a test may have changed besides rows: columns, indexes, triggers, settings of tables.
+# What a test may have changed besides rows: columns, indexes, constraints, triggers, functions,
+# settings of tables.
 SHAPE = """
 SELECT md5(string_agg(word, ' ' ORDER BY word)) FROM (
     SELECT format('%%s.%%s:%%s', relname, attname, atttypid) FROM pg_class
@@ -24,45 +25,80 @@ SELECT md5(string_agg(word, ' ' ORDER BY word)) FROM (
     UNION ALL
     SELECT tgname FROM pg_trigger JOIN pg_class ON tgrelid = pg_class.oid
     WHERE relnamespace = %(schema)s::regnamespace AND NOT tgisinternal
+    UNION ALL
+    SELECT conname FROM pg_constraint WHERE connamespace = %(schema)s::regnamespace
+    UNION ALL
+    SELECT format('%%s %%s', proname, md5(prosrc)) FROM pg_proc
+    WHERE pronamespace = %(schema)s::regnamespace
 ) AS words (word)
 """
 OTHERS = """
 SELECT 1 FROM pg_stat_activity
 WHERE datname = current_database() AND pid <> pg_backend_pid() AND backend_type = 'client backend'
 """
+TABLES = """
+SELECT relname FROM pg_class WHERE relnamespace = %s::regnamespace AND relkind = 'r'
+"""
 KEPT = ("migrations", "outbox")  # what has rows from its first moment
 
 
 class Schemas:
     """Schemas of one PostgreSQL database. One comes back to be given out again if nobody is connected
-    any more, so that nobody writes to it behind the next test's back, and if it has kept its shape."""
+    any more, so that nobody writes to it behind the next test's back, and if it has kept its shape.
+    Tables that a test made beside ours go first."""
 
     def __init__(self, url: str) -> None:
         self.url = url
         self._free: list[str] = []
+        self._tables: set[str] = set()
         self._shape = ""
         self._reset = ""
+        self._connection: psycopg.Connection | None = None
 
     def take(self) -> str:
         return self._free.pop() if self._free else self._make()
 
     def give(self, schema: str) -> None:
-        with psycopg.connect(self.url, autocommit=True) as connection:
-            if self._alone(connection) and self._shape_of(connection, schema) == self._shape:
-                connection.execute(self._reset.replace("@", schema).encode())
-                self._free.append(schema)
-            else:
-                connection.execute(f"DROP SCHEMA IF EXISTS {schema} CASCADE".encode())
+        connection = self._connected()
+        alone = self._alone(connection)
+        if alone:
+            self._drop_others(connection, schema)
+        if alone and self._shape_of(connection, schema) == self._shape:
+            connection.execute(self._reset.replace("@", schema).encode())
+            self._free.append(schema)
+        else:
+            connection.execute(f"DROP SCHEMA IF EXISTS {schema} CASCADE".encode())
+
+    def close(self) -> None:
+        if self._connection is not None:
+            self._connection.close()
+
+    def _connected(self) -> psycopg.Connection:
+        """One that is kept: a new one takes longer than what is done on it. A server that was
+        restarted has ended it."""
+        try:
+            if self._connection is not None:
+                self._connection.execute("SELECT 1")
+                return self._connection
+        except psycopg.OperationalError:
+            self.close()
+        self._connection = psycopg.connect(self.url, autocommit=True)
+        return self._connection
 
     def _make(self) -> str:
         schema = f"test_{uuid4().hex[:12]}"
         with closing(open_engine(self.url, schema=schema, auto_migrate=True)) as engine:
             engine.migrate()
         if not self._shape:
-            with psycopg.connect(self.url) as connection:
-                self._shape = self._shape_of(connection, schema)
-                self._reset = reset(connection, schema).replace(schema, "@")
+            connection = self._connected()
+            self._tables = tables(connection, schema)
+            self._shape = self._shape_of(connection, schema)
+            self._reset = reset(connection, schema).replace(schema, "@")
         return schema
+
+    def _drop_others(self, connection: psycopg.Connection, schema: str) -> None:
+        for name in tables(connection, schema) - self._tables:
+            connection.execute(f'DROP TABLE {schema}."{name}" CASCADE'.encode())
 
     @staticmethod
     def _shape_of(connection: psycopg.Connection, schema: str) -> str:
@@ -82,6 +118,12 @@ class Schemas:
                 return True
             time.sleep(0.002)
         return False
+
+
+def tables(connection: psycopg.Connection, schema: str) -> set[str]:
+    if connection.execute("SELECT to_regnamespace(%s)", [schema]).fetchone() == (None,):
+        return set()
+    return {name for (name,) in connection.execute(TABLES, [schema])}
 
 
 def reset(connection: psycopg.Connection, schema: str) -> str:
