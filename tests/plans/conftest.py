@@ -30,17 +30,27 @@ class SqliteWorld:
     statistics: list[tuple[str, str, str]]  #: what ANALYZE found, and was made to forget
 
 
-@pytest.fixture(scope="session")
-def sqlite_worlds(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[int, SqliteWorld]]:
-    worlds = {}
-    for size in (LARGE, SMALL, TINY):
-        world, path = World(size), tmp_path_factory.mktemp("plans") / "jobs.db"
+class SqliteWorlds(dict[int, SqliteWorld]):
+    """By their size, each made when it is asked for."""
+
+    def __init__(self, folders: pytest.TempPathFactory) -> None:
+        super().__init__()
+        self._folders = folders
+
+    def __missing__(self, size: int) -> SqliteWorld:
+        world, path = World(size), self._folders.mktemp("plans") / "jobs.db"
         fill_sqlite(path, world)
         with contextlib.closing(sqlite3.connect(path, isolation_level=None)) as connection:
             connection.execute("ANALYZE")
             found = connection.execute("SELECT tbl, idx, stat FROM sqlite_stat1").fetchall()
             connection.execute("DELETE FROM sqlite_stat1")
-        worlds[size] = SqliteWorld(path, world, found)
+        made = self[size] = SqliteWorld(path, world, found)
+        return made
+
+
+@pytest.fixture(scope="session")
+def sqlite_worlds(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SqliteWorlds]:
+    worlds = SqliteWorlds(tmp_path_factory)
     yield worlds
     for filled in worlds.values():
         for file in filled.path.parent.iterdir():

@@ -13,11 +13,14 @@ from holdfast.engine.statements import Statements
 from holdfast.job import Status
 from tests.plans import access_cases, event_cases, workflow_cases  # noqa: F401 - their cases
 from tests.plans.cases import CASES, LIMIT, Case
-from tests.plans.conftest import SMALL, Grown, PostgresWorlds, SqliteWorld, make_tables
+from tests.plans.conftest import SMALL, Grown, PostgresWorlds, SqliteWorlds, make_tables
 from tests.plans.explained import growth, problems
 from tests.plans.postgres_probe import Explain, PostgresProbe, ProbeConnection, custom, generic
 from tests.plans.sqlite_probe import SqliteProbe
 from tests.plans.world import Alike, fill_postgres
+
+# In one process: what it looks at takes long to make.
+pytestmark = pytest.mark.xdist_group("plans of postgres")
 
 EVERY_CASE = pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
 # Sessions of ours always plan for any parameters.
@@ -125,7 +128,7 @@ def test_a_lost_index_is_noticed(
     assert problems(case, probe.run_case(case, postgres_worlds.small, lose)) != []
 
 
-def test_every_statement_has_a_case(grown: Grown, sqlite_worlds: dict[int, SqliteWorld]):
+def test_every_statement_has_a_case(grown: Grown, sqlite_worlds: SqliteWorlds):
     """A new statement cannot come without a look at its plan: on some engine a case must run it."""
     ran = {one.name for case in CASES for one in grown.without_statistics(case, custom)}
     for case in CASES:

@@ -12,6 +12,7 @@ from collections.abc import Callable
 from contextlib import closing
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
+from functools import cached_property
 from pathlib import Path
 
 import psycopg
@@ -68,7 +69,7 @@ class World:
     size: int
     made_at: float = field(default_factory=time.time)
 
-    @property
+    @cached_property
     def sections(self) -> list[Section]:
         tenth, sections = self.size // 10, list[Section]()
 
@@ -140,7 +141,7 @@ class World:
 class Alike(World):
     """Completed jobs, and nothing else."""
 
-    @property
+    @cached_property
     def sections(self) -> list[Section]:
         return [Section("completed", 0, self.size, key="NULL", claims=1, keep="86400000000")]
 
