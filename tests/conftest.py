@@ -18,6 +18,7 @@ from holdfast.clock import Clock, FakeClock
 from holdfast.engine import Engine, open_engine
 from tests.support import audit
 from tests.support.databases import Schemas, Template
+from tests.support.dealing import Dealing
 from tests.support.server import PostgresServer
 
 audit.install()
@@ -135,6 +136,12 @@ def nothing_left_behind() -> Iterator[None]:
     assert opened == [], f"SQLite files were opened outside SQLite: {opened[:3]}"
     left = [thread.name for thread in threading.enumerate() if thread.name.startswith("holdfast")]
     assert left == [], f"threads left running: {left}"
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Dealing | None:
+    """For `--dist loadgroup`."""
+    return Dealing(config, log) if config.getvalue("dist") == "loadgroup" else None
 
 
 def pytest_sessionfinish(session: pytest.Session) -> None:

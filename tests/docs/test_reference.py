@@ -23,9 +23,6 @@ from tests.docs.pages import DOCS
 from tools.reference import api, command, configuration, schema
 from tools.reference.source import source_of
 
-# In one process: what it looks at takes long to make.
-pytestmark = pytest.mark.xdist_group("site")
-
 MODULES = (holdfast, holdfast.testing, holdfast.web)
 NAMES = [(module, name) for module in MODULES for name in module.__all__]
 

@@ -11,9 +11,6 @@ from markdown.extensions.toc import slugify
 from tests.docs.pages import DOCS, PAGES, ROOT, links, name_of
 from tools import site
 
-# In one process: what it looks at takes long to make.
-pytestmark = pytest.mark.xdist_group("site")
-
 
 class Page(HTMLParser):
     """The addresses and the anchors of a page."""

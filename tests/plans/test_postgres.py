@@ -19,9 +19,6 @@ from tests.plans.postgres_probe import Explain, PostgresProbe, ProbeConnection, 
 from tests.plans.sqlite_probe import SqliteProbe
 from tests.plans.world import Alike, fill_postgres
 
-# In one process: what it looks at takes long to make.
-pytestmark = pytest.mark.xdist_group("plans of postgres")
-
 EVERY_CASE = pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
 # Sessions of ours always plan for any parameters.
 MODES = [

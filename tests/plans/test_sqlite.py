@@ -13,9 +13,6 @@ from tests.plans.conftest import LARGE, SMALL, TINY, SqliteWorld
 from tests.plans.explained import Explained, growth, problems
 from tests.plans.sqlite_probe import SqliteProbe
 
-# In one process: what it looks at takes long to make.
-pytestmark = pytest.mark.xdist_group("plans of sqlite")
-
 Worlds = dict[int, SqliteWorld]
 EVERY_CASE = pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
 
