@@ -14,8 +14,8 @@ export PYTHONDONTWRITEBYTECODE :=
 # What starts and kills processes is apart from what computes, and so are workers. A browser is driven by
 # an event loop that runs on beside the tests: those of asyncio need a thread without one.
 ALONE := tests/crash/ tests/worker/ tests/browser/ tests/examples/
-# A test that hangs ends its process: then the rest is not waited for.
-PAIRED := $(BIN)/python -m pytest -n 2 --max-worker-restart 0
+# A test that hangs ends its process: then the rest is not waited for. What is dealt out: tests/support/dealing.py
+PAIRED := $(BIN)/python -m pytest -n 2 --dist loadgroup --max-worker-restart 0
 EXAMPLES := podcasts videos weather feeds media_manager
 # The dashboard's third-party JavaScript: made again when the lock changes.
 ASSETS := src/holdfast/web/static/vendor/lock.sha256
@@ -63,10 +63,10 @@ test: $(STAMP) $(ASSETS) $(AXE) ## Run the tests, on SQLite and on a real Postgr
 ifdef ARGS
 	$(BIN)/python -m pytest $(ARGS)
 else
-	$(PAIRED) --dist loadgroup $(filter-out $(ALONE),$(sort $(dir $(wildcard tests/*/__init__.py))))
-	$(PAIRED) --dist loadfile tests/browser/
-	$(PAIRED) --dist loadfile tests/worker/ tests/examples/
-	$(PAIRED) --dist loadfile tests/crash/
+	$(PAIRED) $(filter-out $(ALONE),$(sort $(dir $(wildcard tests/*/__init__.py))))
+	$(PAIRED) tests/browser/
+	$(PAIRED) tests/worker/ tests/examples/
+	$(PAIRED) tests/crash/
 endif
 
 prove: $(STAMP) ## Run the long proofs: kills, freezes, restarts (ARGS='kills sqlite --kills 50')
