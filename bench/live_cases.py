@@ -23,36 +23,36 @@ from bench.store import Place
 from holdfast import Holdfast, Job
 
 MANY = 200
-JOBS = 1000  # in one go, beside those who follow everything,
-OWNED = 5000  # and beside those who follow one of these each
+JOBS = 1000  # in one go, beside those who follow everything
 LEARNT = 2.5  # seconds after which every process knows what is followed
 PATIENCE = 60.0
 
 
 def of_live() -> list[Case[Place]]:
-    return [Case("live", live)]
+    return [Case("live-own", own), Case("live-all", everything)]
 
 
-def live(place: Place, pace: Pace) -> list[Row]:
-    title, owned = f"enqueue and drain {JOBS:,}", f"drain {OWNED:,}"
-    with ExitStack() as stack:
-
-        def side(count: int) -> Slice:
-            return stack.enter_context(beside(place, count))
-
-        def owners(count: int) -> Slice:
-            return stack.enter_context(beside_owners(place, count))
-
-        alone, own = owners(0), owners(MANY)
-        nobody, one, every = side(0), side(1), side(MANY)
+def own(place: Place, pace: Pace) -> list[Row]:
+    """They are there while a worker drains: nothing happens to their jobs, or these are among those."""
+    title = f"drain {pace.backlog:,}, {MANY} live, each of its own job"
+    with (
+        beside_owners(place, pace.backlog, None) as nobody,
+        beside_owners(place, pace.backlog, waiting) as still,
+        beside_owners(place, pace.backlog, ending) as told,
+    ):
         return [
-            compare(
-                f"{owned}, {MANY} live, each of its own job, against nobody",
-                *(alone, own, pace, at_least(0.95)),
-            ),
+            compare(f"{title}, which waits, against nobody", nobody, still, pace, at_least(0.95)),
+            compare(f"{title}, which ends meanwhile, against nobody", nobody, told, pace),
+        ]
+
+
+def everything(place: Place, pace: Pace) -> list[Row]:
+    title = f"enqueue and drain {JOBS:,}"
+    with beside(place, 0) as nobody, beside(place, 1) as one, beside(place, MANY) as many:
+        return [
             compare(f"{title}, 1 live follower of all, against nobody", nobody, one, pace),
-            compare(f"{title}, {MANY} live, each of all, against 1", one, every, pace),
-            compare(f"{title}, {MANY} live, each of all, against nobody", nobody, every, pace),
+            compare(f"{title}, {MANY} live, each of all, against 1", one, many, pace),
+            compare(f"{title}, {MANY} live, each of all, against nobody", nobody, many, pace),
         ]
 
 
@@ -80,49 +80,64 @@ def beside(place: Place, count: int) -> Iterator[Slice]:
         yield run
 
 
+Meet = Callable[[list[Job]], Callable[[], None]]  #: lets them come; what it gives waits for them
+
+
 @contextmanager
-def beside_owners(place: Place, count: int) -> Iterator[Slice]:
-    """The same, where each follows one of the jobs."""
+def beside_owners(
+    place: Place, backlog: int, kind: Callable[[Holdfast, Path], Meet] | None
+) -> Iterator[Slice]:
+    """The same, where each follows a job of its own."""
     with place.ours() as store, ExitStack() as stack:
         assert isinstance(store, Ours)
         app, task = noop(store)
-
-        def idle(jobs: list[Job]) -> Callable[[], None]:
-            return lambda: None
-
-        meet = stack.enter_context(owning(app, count)) if count else idle
+        meet: Meet = no_more
+        if kind is not None:
+            folder, _ = stack.enter_context(serving(app))
+            words = (folder / "port").read_text(), str(folder)
+            stack.enter_context(part(folder, "owners", *words))
+            meet = kind(app, folder)
 
         def run(_: float) -> float:
             app.queues.pause("default")
             with app.worker() as worker:
-                told = meet(task.enqueue_many([{}] * OWNED))
+                told = meet(task.enqueue_many([{}] * backlog))
                 time.sleep(LEARNT)
                 begin = time.perf_counter()
                 app.queues.resume("default")
                 worker.join()
-                rate = OWNED / (time.perf_counter() - begin)
+                rate = backlog / (time.perf_counter() - begin)
             told()
             return rate
 
         yield run
 
 
-@contextmanager
-def owning(app: Holdfast, count: int) -> Iterator[Callable[[list[Job]], Callable[[], None]]]:
-    """Gives what lets so many follow some of the jobs, which gives what waits until all were told."""
-    with serving(app) as (folder, _):
-        words = (folder / "port").read_text(), str(folder)
-        with part(folder, "owners", *words):
-            number = numbers()
+def no_more(jobs: list[Job]) -> Callable[[], None]:
+    return lambda: None
 
-            def meet(jobs: list[Job]) -> Callable[[], None]:
-                now = next(number)
-                ids = [job.id for job in random.sample(jobs, count)]
-                put(folder / f"ids-{now}", json.dumps(ids))
-                _wait(folder / f"there-{now}")
-                return lambda: _wait(folder / f"told-{now}")
 
-            yield meet
+def waiting(app: Holdfast, folder: Path) -> Meet:
+    """They follow jobs that somebody else shall run."""
+    come(folder, 0, [app.enqueue("elsewhere", {}, queue="elsewhere").id for _ in range(MANY)])
+    return no_more
+
+
+def ending(app: Holdfast, folder: Path) -> Meet:
+    """They follow some of the jobs, and go when these have ended."""
+    number = numbers()
+
+    def meet(jobs: list[Job]) -> Callable[[], None]:
+        now = next(number)
+        come(folder, now, [job.id for job in random.sample(jobs, MANY)])
+        return lambda: _wait(folder / f"told-{now}")
+
+    return meet
+
+
+def come(folder: Path, number: int, ids: list[str]) -> None:
+    put(folder / f"ids-{number}", json.dumps(ids))
+    _wait(folder / f"there-{number}")
 
 
 @contextmanager

@@ -35,7 +35,7 @@ def emit(
         "final": final,
         "result": RESULT,
     }
-    if (yield Run("emit", params)).rows:
+    if (yield Run("emit", params)).changed:
         yield Run("ring", {})
 
 

@@ -30,6 +30,7 @@ logger = logging.getLogger("holdfast.web")
 
 KEPT = 10_000  #: events that are kept for those who come back,
 ROOM = 16 * 1024 * 1024  #: as long as they take no more bytes than this
+APART = 0.05  #: seconds between two batches: nobody sees that, and the loop is woken less often
 LINGER = 5.0  #: seconds that the feed goes on without followers
 SETTLED = 2.0  #: seconds after which every process knows that somebody follows
 _LOOK = 0.5  # seconds that the thread waits for events, before it looks whether it is still wanted
@@ -124,7 +125,9 @@ class Hub:
     def _follow(self, run: "_Run") -> None:
         problem: Exception | None = None
         try:
-            feed = run.feed = Feed(self._engine, None, None, lambda event: True, run.topics)
+            feed = run.feed = Feed(
+                self._engine, None, None, lambda event: True, run.topics, apart=APART
+            )
             try:
                 run.call(partial(self._opened, run, feed.position))
                 while not run.stopped:

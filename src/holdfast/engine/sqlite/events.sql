@@ -27,8 +27,7 @@ SELECT {now}, jobs.id,
  CROSS JOIN holdfast_jobs AS jobs ON jobs.id = told.value
   LEFT JOIN holdfast_results AS results ON results.job_id = jobs.id
  WHERE NOT :final OR jobs.status IN ({finished})
- ORDER BY told.key
-RETURNING position;
+ ORDER BY told.key;
 
 -- name: ring
 -- Wake those who follow. Nothing to send here: the kernel tells of every commit (wakeups.py).
