@@ -101,7 +101,7 @@ def test_a_stale_claim_changes_nothing(engine: Engine) -> None:
     """A worker was declared dead, another runs the job: the first one's word counts no more."""
     stale = running(engine)
     engine.sweep([Seen(WORKER, None)], limit=10)
-    rescued = engine.get([stale.id])[0]
+    rescued, runs = engine.get([stale.id])[0], engine.attempts(stale.id)
     for finish in every_finish(stale):
         assert result(engine, finish) is LOST
     assert engine.get([stale.id])[0] == rescued
@@ -110,7 +110,8 @@ def test_a_stale_claim_changes_nothing(engine: Engine) -> None:
     for finish in every_finish(stale):
         assert result(engine, finish) is LOST
     assert engine.get([stale.id])[0] == again
-    assert engine.attempts(stale.id) == []
+    assert engine.attempts(stale.id) == runs
+    assert [run.error for run in runs] == ["the worker was lost while it ran this"]
     assert engine.search(Filter(type="child")).jobs == []
     assert result(engine, outcome.completed(again, "1", keep=60.0)) is APPLIED
 
@@ -217,7 +218,9 @@ def test_two_claims_of_one_job_in_a_batch(engine: Engine, kind: str) -> None:
     for batch in ([*old, mine], [mine, *old]):
         assert engine.finish(batch) == {stale.claim: LOST, job.claim: APPLIED}
     after = engine.get([job.id])[0]
-    assert (after.status, after.result, engine.attempts(job.id)) == ("completed", "mine", [])
+    assert (after.status, after.result) == ("completed", "mine")
+    [lost] = engine.attempts(job.id)
+    assert lost.error == "the worker left before this had ended"
     assert engine.search(Filter(type="child")).jobs == []
     assert len(engine.search(Filter(type="mine")).jobs) == 1
 

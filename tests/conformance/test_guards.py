@@ -19,7 +19,7 @@ def mutate(engine: Engine, statement: str, old: str, new: str) -> None:
     statements = engine._statements  # type: ignore[attr-defined]
     text = statements._blocks[statement]
     assert old in text, f"{statement} has no {old!r}"
-    statements._blocks[statement] = text.replace(old, new)
+    statements._blocks = {**statements._blocks, statement: text.replace(old, new)}
     statements._commands.clear()
 
 

@@ -309,6 +309,13 @@ class Lockstep(RuleBasedStateMachine):
         self.all_agree([set(engine.suspects()) for engine in self.engines], self.model.suspects())
 
     @invariant()
+    def the_last_ends_are_the_same(self) -> None:
+        """By which an end that is sent again is known."""
+        ends = {(id, row.finish_no) for id, row in self.model.rows.items() if row.finish_no}
+        sql = "SELECT CAST(id AS text), finish_no FROM {jobs} WHERE finish_no > 0"
+        self.all_agree([set(map(tuple, execute(one, sql))) for one in self.engines], ends)
+
+    @invariant()
     def lists_and_failures_are_the_same(self) -> None:
         newest_first = sorted(self.model.rows, reverse=True)
         failures = {id: row.failures[::-1] for id, row in self.model.rows.items() if row.failures}

@@ -47,8 +47,10 @@ def prove(
                 share = jobs // kills // 2
                 ids += [app.enqueue("short", call).id for call in calls(share, chance)]
                 if number % 3 == 1:
-                    for child in workers.children()[:1]:
-                        workers.kill_child(child)
+                    ids.append(app.enqueue("short", {"ms": 2000}).id)
+                    child = runner_of(app, ids[-1])
+                    assert child in workers.children()
+                    workers.kill_child(child)
                 pause(chance.uniform(0.0, apart))
                 follower.kill()
                 ids += [app.enqueue("short", call).id for call in calls(share, chance)]
@@ -65,6 +67,12 @@ def prove(
     proof.figures |= {"jobs": len(ids), "kills": kills, "events": len(seen)}
     proof.figures["rescued"] = sum(one.kind == "rescued" for one in seen)
     return proof
+
+
+def runner_of(app: Holdfast, id: str) -> int:
+    """The process that runs a job, once one does."""
+    until(lambda: app.jobs.get(id).status == "running", 60, "a long job runs")
+    return int(str(app.jobs.get(id).worker_id).split("-")[-2])
 
 
 def calls(count: int, chance: random.Random) -> list[dict[str, int]]:

@@ -218,6 +218,10 @@ class Model:
         now = self.clock.now()
         for row in self.rows.values():
             if row.status is Status.RUNNING and row.worker in self.dead:
+                if row.verdict is None:
+                    left = row.worker in self.left
+                    how = "left before this had ended" if left else "was lost while it ran this"
+                    row.failures.append(f"the worker {how}")
                 if self._rerun(row):
                     row.verdict = None
                     continue

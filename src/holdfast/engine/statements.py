@@ -11,6 +11,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cache, lru_cache
 from importlib import resources
+from types import MappingProxyType
 
 from holdfast.errors import HoldfastError
 from holdfast.job import FINISHED, TRANSITIONS, UNFINISHED, WAITING, Status
@@ -92,7 +93,7 @@ def _load(package: str) -> Mapping[str, str]:
     names = parts[::2]
     if doubled := {name for name in names if names.count(name) > 1}:
         raise HoldfastError(f"statements named twice: {sorted(doubled)}")
-    return dict(zip(names, parts[1::2], strict=True))
+    return MappingProxyType(dict(zip(names, parts[1::2], strict=True)))  # all engines share it
 
 
 @lru_cache(1024)  # there are some hundred, and each in the words of each schema
