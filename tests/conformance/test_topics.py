@@ -1,6 +1,8 @@
 """Only what somebody follows is written: everything, or some jobs. Who follows a job misses nothing of
 it, whoever else comes and goes; and whoever comes back learns it when nobody had followed."""
 
+import threading
+
 import psycopg
 import pytest
 
@@ -8,6 +10,7 @@ from holdfast import DatabaseUnavailable, outcome
 from holdfast.clock import FakeClock
 from holdfast.engine import Engine, Report, outbox
 from holdfast.errors import EventsGone
+from holdfast.events import JobEvent
 from holdfast.feed import Feed
 from holdfast.job import Job
 from tests.conformance.test_events import Follower, life, stored
@@ -152,6 +155,18 @@ def test_a_feed_that_finds_no_database_follows_later(
     assert set(feed.since) == {one.id, two.id}
     run(engine, two)
     assert [event.job_id for event in feed.take(0)] == [two.id] * 3
+    feed.close()
+
+
+def test_a_wait_is_ended_for_who_comes(engine: Engine) -> None:
+    """Otherwise they would not be let in before the next look."""
+    feed = Feed(engine, None, None, lambda event: True, [insert(engine).id])
+    found: list[JobEvent] = []
+    thread = threading.Thread(target=lambda: found.extend(feed.take(60)))
+    thread.start()
+    feed.interrupt()
+    thread.join(20)
+    assert (thread.is_alive(), found) == (False, [])
     feed.close()
 
 

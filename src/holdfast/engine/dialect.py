@@ -10,9 +10,7 @@ from holdfast.clock import Clock
 from holdfast.engine.script import Run, Script
 
 MICRO = 1_000_000
-EVERYTHING = (
-    ""  #: the topic of those who follow all jobs; a job's id is that of those who follow it
-)
+EVERYTHING = ""  #: the topic of who follows all jobs; that of who follows one is its id
 _BEAT = 1.0
 
 
