@@ -1,5 +1,7 @@
 """Promote, prune, cancel, retry, delete, queues: what keeps the table in order."""
 
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
@@ -183,6 +185,28 @@ def test_counts_are_capped(engine: Engine) -> None:
     assert engine.counts(cap=5)["pending"] == 5
     assert engine.counts(cap=5)["running"] == 5
     assert engine.counts()["failed"] == 0
+
+
+def test_counts_are_of_one_moment(database: Database) -> None:
+    """A job that goes to and fro is always somewhere."""
+    app, other = database.app(), database.engine()
+    app.engine.insert([new()])
+    counting = threading.Event()
+
+    def move() -> None:
+        while not counting.is_set():
+            [job] = claim(other, 1)
+            other.finish([outcome.released(job)])
+
+    with ThreadPoolExecutor() as pool:
+        moving = pool.submit(move)
+        try:
+            found = [sum(app.engine.counts().values()) for _ in range(500)]
+            found += [app.jobs.count(status=["pending", "running"]) for _ in range(500)]
+        finally:
+            counting.set()
+        moving.result()
+    assert set(found) == {1}
 
 
 @pytest.mark.parametrize("paused", [True, False])

@@ -145,8 +145,7 @@ INDEXES: dict[str, set[str]] = {
     "search_edge+entity": {"entity"},
     "search_edge+listed": {"listed"},
     "search_edge+running": {"held"},
-    "count+listed": {"listed"},
-    "count+running": {"held"},
+    "counts": {"listed", "held"},
     "workers": set(),
     "queues": {"claim"},
     "hold_tokens": set(),
@@ -730,7 +729,7 @@ def _workers(engine: Engine, world: World) -> None:
     assert len(engine.workers()) == FORGOTTEN + 8
 
 
-@case("count", rows=4 * RUNNING, needs="listed held")
+@case("counts", rows=4 * RUNNING, needs="listed held")
 def _counts(engine: Engine, world: World) -> None:
     counted = engine.counts(cap=CAP)
     assert (counted[Status.BLOCKED], counted[Status.PENDING]) == (CAP, CAP)

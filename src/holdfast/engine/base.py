@@ -319,7 +319,7 @@ class BaseEngine(Fetching):
         return self.run(lambda: inspection.search(self.dialect, filter, after, limit), write=False)
 
     def counts(self, *, cap: int = 10_000) -> dict[Status, int]:
-        return self.run(lambda: inspection.counts(self.dialect, cap), write=False)
+        return self.run(lambda: inspection.counts(Status, cap), write=False)
 
     def workers(self) -> list[WorkerInfo]:
         return self.run(lambda: inspection.workers(self.dialect), write=False)

@@ -1,7 +1,7 @@
 """The verbs that read, as scripts: bounded walks of an index, never a scan of the table."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from datetime import datetime
 from itertools import product
 from typing import Any, NamedTuple, Protocol
@@ -218,19 +218,9 @@ def _search_options(filter: Filter, status: Status | None) -> tuple[frozenset[st
     return frozenset({walk}), frozenset(residue)
 
 
-def count(dialect: Reader, status: Status | None, cap: int) -> Script[int]:
-    options = {"running" if status is Status.RUNNING else "listed" if status else "newest"}
-    params = {"status": status and status.value, "cap": cap}
-    reply = yield Run("count", params, options=frozenset(options))
-    total: int = reply.rows[0][0]
-    return total
-
-
-def counts(dialect: Reader, cap: int) -> Script[dict[Status, int]]:
-    found = {}
-    for status in Status:
-        found[status] = yield from count(dialect, status, cap)
-    return found
+def counts(statuses: Iterable[Status], cap: int) -> Script[dict[Status, int]]:
+    reply = yield Run("counts", {"statuses": json.dumps(list(statuses)), "cap": cap})
+    return {Status(status): number for status, number in reply.rows}
 
 
 def workers(dialect: Reader) -> Script[list[WorkerInfo]]:

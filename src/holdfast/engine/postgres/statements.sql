@@ -744,18 +744,28 @@ SELECT min(id::text), count(*)
                id DESC
          LIMIT :scan::int) AS look;
 
--- name: count
--- How many jobs have a status, counted up to a cap. The subqueries keep the planner from knowing the status, by which it
--- would find other indexes that fit; the range keeps the order by status a real one, which only one index gives: for an
--- equal status and a small cap it would read the table from its start, past every job of the other statuses.
-SELECT count(*)
-  FROM (SELECT 1
-          FROM {schema}.jobs
-         WHERE TRUE
-           AND status BETWEEN (SELECT :status::text) AND (SELECT :status::text) --? listed
-           AND status <> 'running' ORDER BY status, id                          --? listed
-           AND status = 'running' ORDER BY worker_id, id                        --? running
-         LIMIT :cap::int) AS counted;
+-- name: counts
+-- How many jobs have each of some statuses, counted up to a cap, all at one moment: counted one after the other, a job
+-- that moves meanwhile would be in none. The planner does not know the status, by which it would find other indexes that
+-- fit; the range keeps the order by status a real one, which only one index gives: for an equal status and a small cap it
+-- would read the table from its start, past every job of the other statuses.
+SELECT wanted.status,
+       CASE wanted.status
+       WHEN 'running' THEN (SELECT count(*)
+                              FROM (SELECT 1
+                                      FROM {schema}.jobs
+                                     WHERE status = 'running'
+                                     ORDER BY worker_id, id
+                                     LIMIT :cap::int) AS counted)
+       ELSE (SELECT count(*)
+               FROM (SELECT 1
+                       FROM {schema}.jobs
+                      WHERE status BETWEEN wanted.status AND wanted.status
+                        AND status <> 'running'
+                      ORDER BY status, id
+                      LIMIT :cap::int) AS counted)
+       END
+  FROM json_array_elements_text(:statuses::json) AS wanted (status);
 
 -- name: workers
 -- Every worker that is remembered.

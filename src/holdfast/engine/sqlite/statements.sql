@@ -565,17 +565,24 @@ SELECT MIN(id), COUNT(*)
          ORDER BY id DESC
          LIMIT :scan);
 
--- name: count
--- How many jobs have a status, counted up to a cap.
-SELECT COUNT(*)
-  FROM (SELECT 1
-          FROM holdfast_jobs                                    --? newest
-          FROM holdfast_jobs INDEXED BY holdfast_jobs_listed    --? listed
-          FROM holdfast_jobs INDEXED BY holdfast_jobs_held      --? running
-         WHERE TRUE
-           AND status = :status AND status <> 'running'         --? listed
-           AND status = 'running'                               --? running
-         LIMIT :cap);
+-- name: counts
+-- How many jobs have each of some statuses, counted up to a cap, all at one moment: counted one after the other, a job
+-- that moves meanwhile would be in none.
+SELECT wanted.value,
+       CASE wanted.value
+       WHEN 'running' THEN (SELECT COUNT(*)
+                              FROM (SELECT 1
+                                      FROM holdfast_jobs INDEXED BY holdfast_jobs_held
+                                     WHERE status = 'running'
+                                     LIMIT :cap))
+       ELSE (SELECT COUNT(*)
+               FROM (SELECT 1
+                       FROM holdfast_jobs INDEXED BY holdfast_jobs_listed
+                      WHERE status = wanted.value
+                        AND status <> 'running'
+                      LIMIT :cap))
+       END
+  FROM json_each(:statuses) AS wanted;
 
 -- name: workers
 -- Every worker that is remembered.
