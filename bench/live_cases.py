@@ -24,12 +24,13 @@ from holdfast import Holdfast, Job
 
 MANY = 200
 JOBS = 1000  # in one go, beside those who follow everything
+LONG = 20_000  # beside pages, which are told something every second
 LEARNT = 2.5  # seconds after which every process knows what is followed
 PATIENCE = 60.0
 
 
 def of_live() -> list[Case[Place]]:
-    return [Case("live-own", own), Case("live-all", everything)]
+    return [Case("live-own", own), Case("live-pages", pages), Case("live-all", everything)]
 
 
 def own(place: Place, pace: Pace) -> list[Row]:
@@ -46,6 +47,22 @@ def own(place: Place, pace: Pace) -> list[Row]:
         ]
 
 
+def pages(place: Place, pace: Pace) -> list[Row]:
+    """What the dashboard follows: a little of everything."""
+    title = f"enqueue and drain {LONG:,}"
+    with (
+        beside(place, 0, "pages", LONG) as nobody,
+        beside(place, 1, "pages", LONG) as one,
+        beside(place, MANY, "pages", LONG) as many,
+    ):
+        return [
+            compare(f"{title}, 1 open page, against nobody", nobody, one, pace),
+            compare(
+                f"{title}, {MANY} open pages, against nobody", nobody, many, pace, at_least(0.95)
+            ),
+        ]
+
+
 def everything(place: Place, pace: Pace) -> list[Row]:
     title = f"enqueue and drain {JOBS:,}"
     with beside(place, 0) as nobody, beside(place, 1) as one, beside(place, MANY) as many:
@@ -57,19 +74,19 @@ def everything(place: Place, pace: Pace) -> list[Row]:
 
 
 @contextmanager
-def beside(place: Place, count: int) -> Iterator[Slice]:
+def beside(place: Place, count: int, kind: str = "clients", jobs: int = JOBS) -> Iterator[Slice]:
     """Drains on a database of its own, beside a server that so many follow."""
     with place.ours() as store, ExitStack() as stack:
         assert isinstance(store, Ours)
         app, task = noop(store)
-        drain = drained(app, task, jobs=JOBS)
+        drain = drained(app, task, jobs=jobs)
         if not count:
             yield drain
             return
         folder, server = stack.enter_context(serving(app))
         there = folder / "there"
         words = [(folder / "port").read_text(), str(count), str(there)]
-        clients = stack.enter_context(part(folder, "clients", *words))
+        clients = stack.enter_context(part(folder, kind, *words))
         _wait(there)
 
         def run(seconds: float) -> float:

@@ -1,5 +1,6 @@
 """The processes of the live case. `server URL FILE` serves, and writes its port into a file. `clients
-PORT COUNT FILE` follows everything that often, and says in a file that all are there. `owners PORT
+PORT COUNT FILE` follows everything that often, and says in a file that all are there; `pages` does the
+same as the dashboard's pages do. `owners PORT
 FOLDER` follows the jobs that a file `ids-N` names, one each, writes `there-N` when all are there, and
 `told-N` when each was told the end of its job."""
 
@@ -52,6 +53,39 @@ async def clients(port: str, count: int, ready: str) -> None:
     await asyncio.gather(*tasks)
 
 
+async def pages(port: str, count: int, ready: str) -> None:
+    there: asyncio.Queue[None] = asyncio.Queue()
+    tasks = [asyncio.create_task(page(port, there)) for _ in range(count)]
+    for _ in range(count):
+        await there.get()
+    Path(ready).write_text("ready")
+    await asyncio.gather(*tasks)
+
+
+async def page(port: str, there: "asyncio.Queue[None]") -> None:
+    """An event stream, which ends and is asked for again; what comes is a browser's to read."""
+    after = b""
+    while True:
+        reader, writer = await asyncio.open_connection("127.0.0.1", int(port))
+        address = b"/api/v1/events?glance=true" + after
+        writer.write(
+            b"GET " + address + b" HTTP/1.1\r\nHost: 127.0.0.1:" + port.encode() + b"\r\n\r\n"
+        )
+        while not after:
+            after = _position(await reader.read(65_536))
+            if after:
+                there.put_nowait(None)
+        while (found := await reader.read(65_536)) and not found.endswith(b"\r\n0\r\n\r\n"):
+            after = _position(found) or after
+        writer.close()
+
+
+def _position(text: bytes) -> bytes:
+    """To come back to."""
+    at = text.rfind(b"\nid: ")
+    return b"" if at < 0 else b"&after=" + text[at + 5 : text.index(b"\n", at + 5)]
+
+
 async def owners(port: str, folder: Path) -> None:
     for number in numbers():
         while not (folder / f"ids-{number}").exists():
@@ -89,4 +123,5 @@ if __name__ == "__main__":
     elif what == "owners":
         asyncio.run(owners(words[0], Path(words[1])))
     else:
-        asyncio.run(clients(words[0], int(words[1]), words[2]))
+        follow = pages if what == "pages" else clients
+        asyncio.run(follow(words[0], int(words[1]), words[2]))

@@ -50,7 +50,7 @@ class Feed:
         """`topics`: the jobs that `wanted` chooses from. `apart`: seconds between two looks, at the
         least."""
         self._engine = engine
-        self._apart = apart
+        self.apart = apart
         self._topics = frozenset(topics)
         #: Of each topic: from which position on nothing of it was left out.
         self.since: Mapping[str, int] = dict.fromkeys(topics, 0)
@@ -137,7 +137,7 @@ class Feed:
         """Until a hint comes, or it is time for a look without one."""
         pending = self._tide is not None and self._tide.pending
         self._wakeups.wait(min(left, self._soon if pending else POLL))
-        time.sleep(max(0.0, min(left, self._looked_at + self._apart - time.monotonic())))
+        time.sleep(max(0.0, min(left, self._looked_at + self.apart - time.monotonic())))
 
     def _subscribe(self) -> None:
         spare = self._life / 10 if self._named else self._life / 3

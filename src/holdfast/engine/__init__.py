@@ -5,7 +5,7 @@ and connections; the verbs' logic is shared (`verbs.py`, `inspection.py`), and o
 proves that both behave alike. Every write is one transaction; a verb that raises changed nothing.
 """
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Any, Protocol
 from urllib.parse import urlsplit
@@ -37,7 +37,7 @@ from holdfast.engine.values import (
     WorkflowInfo,
 )
 from holdfast.errors import InvalidURL
-from holdfast.job import Attempt, Claim, Job, LogLine, NewJob, Status
+from holdfast.job import Attempt, Claim, EventKind, Job, LogLine, NewJob, Status
 from holdfast.limits import Declared, Rule
 from holdfast.metrics import Point, Rollup, Share, Total
 from holdfast.outcome import Applied, Finish
@@ -319,8 +319,11 @@ class Engine(Inspector, Protocol):
     def wakeups(self, *, events: bool = False) -> Wakeups:
         """A new subscription to hints; close it. `events`: hints that there are new ones of these."""
 
-    def is_followed(self, ids: Sequence[str] | None = None) -> bool:
-        """Does somebody follow one of these jobs, or any? (As it was within the last second.)"""
+    def is_followed(
+        self, ids: Sequence[str] | None = None, kinds: Iterable[EventKind] = tuple(EventKind)
+    ) -> bool:
+        """Would somebody be told if one of these happened to one of these jobs, or to any? (As far as
+        was known within the last second.)"""
 
     def prune_events(self) -> int:
         """Forget some of the events that nobody needs; how many."""

@@ -5,7 +5,7 @@ An engine adds its connections: `run` (a transaction of our own, repeated where 
 """
 
 import os
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from contextlib import suppress
 from datetime import datetime, timedelta
 from functools import partial
@@ -52,7 +52,7 @@ from holdfast.errors import (
     UsedAfterFork,
 )
 from holdfast.ids import floor_id
-from holdfast.job import FINISHED, Attempt, Claim, Job, LogLine, Status
+from holdfast.job import FINISHED, Attempt, Claim, EventKind, Job, LogLine, Status
 from holdfast.limits import Declared
 from holdfast.metrics import Point, Rollup, Share, Total
 from holdfast.outcome import WEEK, Applied, Finish, Outcome
@@ -158,11 +158,13 @@ class BaseEngine(Fetching):
         )
         self.run(lambda: flows.prune(self.dialect, limit), write=True)
 
-    def is_followed(self, ids: Sequence[str] | None = None) -> bool:
+    def is_followed(
+        self, ids: Sequence[str] | None = None, kinds: Iterable[EventKind] = tuple(EventKind)
+    ) -> bool:
         audience = self.dialect.audience
         if audience.is_stale:
             self.run(lambda: outbox.look(self.dialect), write=False)
-        return audience.listens if ids is None else bool(audience.wants(ids))
+        return audience.listens(ids, kinds)
 
     def prune_events(self) -> int:
         if not self.run(outbox.is_kept, write=False):

@@ -7,7 +7,9 @@ from functools import lru_cache
 from typing import Any, Protocol
 
 from holdfast.clock import Clock
+from holdfast.engine.glance import GLANCE, Pace
 from holdfast.engine.script import Run, Script
+from holdfast.job import EventKind
 
 MICRO = 1_000_000
 EVERYTHING = ""  #: the topic of who follows all jobs; that of who follows one is its id
@@ -39,6 +41,8 @@ class Audience:
         self._clock = clock
         self._until = float("-inf")
         self._topics: frozenset[str] = frozenset()
+        self._glances = False
+        self._pace = Pace(clock.monotonic)
 
     @property
     def is_stale(self) -> bool:
@@ -47,20 +51,36 @@ class Audience:
     @property
     def is_silent(self) -> bool:
         """Nobody does, for certain."""
-        return not (self._topics or self.is_stale)
+        return not (self._topics or self._glances or self.is_stale)
 
-    @property
-    def listens(self) -> bool:
-        return bool(self._topics)
+    def listens(self, ids: Sequence[str] | None, kinds: Iterable[EventKind]) -> bool:
+        """Would somebody be told that one of these happened to one of these jobs, or to any?"""
+        if self._glances and any(self._pace.room(kind) for kind in kinds):
+            return True
+        if ids is None or EVERYTHING in self._topics:
+            return bool(self._topics)
+        return any(id in self._topics for id in ids) if self._topics else False
 
-    def wants(self, ids: Sequence[str]) -> Sequence[str]:
-        """The jobs among these that somebody follows."""
+    def wants(self, ids: Sequence[str], kind: EventKind) -> Sequence[str]:
+        """The jobs among these of which somebody is told that."""
         if EVERYTHING in self._topics:
             return ids
-        return [id for id in ids if id in self._topics] if self._topics else ()
+        room = self._pace.room(kind) if self._glances else 0
+        if not room:
+            return [id for id in ids if id in self._topics] if self._topics else ()
+        if not self._topics:
+            return ids[:room]
+        glanced = frozenset([id for id in ids if id not in self._topics][:room])
+        return [id for id in ids if id in glanced or id in self._topics]
+
+    def told(self, kind: EventKind, number: int) -> None:
+        if self._glances:
+            self._pace.count(kind, number)
 
     def learn(self, topics: Iterable[str]) -> None:
-        self._topics = frozenset(topics)
+        found = frozenset(topics)
+        self._topics = found - {GLANCE}
+        self._glances = GLANCE in found
         self._until = self._clock.monotonic() + _BEAT
 
 

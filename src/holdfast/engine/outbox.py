@@ -25,7 +25,7 @@ def emit(
     audience = dialect.audience
     if audience.is_stale:
         yield from look(dialect)
-    wanted = audience.wants(ids)
+    wanted = audience.wants(ids, kind)
     if not wanted:
         return
     params = {
@@ -35,7 +35,8 @@ def emit(
         "final": final,
         "result": RESULT,
     }
-    if (yield Run("emit", params)).changed:
+    if told := (yield Run("emit", params)).changed:
+        audience.told(kind, told)
         yield Run("ring", {})
 
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from starlette.concurrency import run_in_threadpool
 
 from holdfast.engine import outbox
+from holdfast.engine.glance import GLANCE, MOST
 from holdfast.feed import Wanted
 from holdfast.web.frames import Frame
 
@@ -81,7 +82,7 @@ class Follower:
         self._seen = position
         self._attached = True
 
-    def offer(self, frames: list[Frame]) -> None:
+    def offer(self, frames: list[Frame], *, wake: bool = True) -> None:
         if not frames or not self._attached or self._ended is not None:
             return
         more = self._of(frames)
@@ -91,7 +92,8 @@ class Follower:
             self.end(too_slow())
             return
         self._line.extend(more)
-        self.wake.set()
+        if wake:
+            self.wake.set()
 
     async def take(self, patience: float) -> list[Frame]:
         """The next ones; none, if none came in time. Raises when it is over."""
@@ -111,6 +113,8 @@ class Follower:
         """What it missed: from the database as far as need be, then from the ring. Between that and
         being attached nothing else runs, so that nothing is told in between."""
         hub = self._hub
+        if self.topic == GLANCE:
+            return self._lately()
         while self._seen < hub.floor:
             self.check()
             if self._read > outbox.KEPT:  # it never catches up
@@ -121,14 +125,26 @@ class Follower:
             self._read += len(past.frames)
             if found:
                 return found
+        missed = self._kept()
+        found = self._of(missed) if missed else []
+        self.attach(max(self._seen, hub.position))
+        return found
+
+    def _kept(self) -> list[Frame]:
+        """What the ring has of what it missed."""
         missed: list[Frame] = []
-        for frame in reversed(hub.ring):
+        for frame in reversed(self._hub.ring):
             if frame.position <= self._seen:
                 break
             missed.append(frame)
-        found = self._of(missed[::-1]) if missed else []
-        self.attach(max(self._seen, hub.position))
-        return found
+        return missed[::-1]
+
+    def _lately(self) -> list[Frame]:
+        """Who glances has missed little, or looks again."""
+        missed = self._kept()
+        self.unsure = self._seen < self._hub.floor or len(missed) > MOST
+        self.attach(max(self._seen, self._hub.position))
+        return missed[-MOST:]
 
     def end(self, why: Ended) -> None:
         """It is told so; and if it hangs in a socket that takes nothing, it is torn from it."""

@@ -20,17 +20,20 @@ from starlette.concurrency import run_in_threadpool
 
 from holdfast.engine import Engine, outbox
 from holdfast.engine.dialect import EVERYTHING
+from holdfast.engine.glance import GLANCE
 from holdfast.errors import AppClosed, HoldfastError
 from holdfast.events import JobEvent
 from holdfast.feed import BATCH, Feed, Wanted, decoded
 from holdfast.web.follower import Ended, Follower, closing, forgotten
 from holdfast.web.frames import Frame
+from holdfast.web.glances import Glances
 
 logger = logging.getLogger("holdfast.web")
 
 KEPT = 10_000  #: events that are kept for those who come back,
 ROOM = 16 * 1024 * 1024  #: as long as they take no more bytes than this
 APART = 0.05  #: seconds between two batches: nobody sees that, and the loop is woken less often
+IDLY = 0.2  #: the same, while nobody does more than glance
 LINGER = 5.0  #: seconds that the feed goes on without followers
 SETTLED = 2.0  #: seconds after which every process knows that somebody follows
 _LOOK = 0.5  # seconds that the thread waits for events, before it looks whether it is still wanted
@@ -53,12 +56,14 @@ class Hub:
         self._run: _Run | None = None
         self._closed = False
         self._left_at = 0.0
+        self._glances = Glances(lambda: self._of.get(GLANCE, ()))
 
     async def join(
         self, wanted: Wanted | None, after: int | None, topic: str = EVERYTHING
     ) -> Follower:
         """Somebody follows from now on, or from a position that they have seen. `topic`: only that
-        job, as `wanted` says too: so it is found without asking everybody. No `wanted`: all."""
+        job, as `wanted` says too: so it is found without asking everybody; or a glance. No `wanted`:
+        all."""
         if self._closed:
             raise closing()
         follower = Follower(self, wanted, after, topic)
@@ -148,6 +153,7 @@ class Hub:
         """What has come; and those who have come are let in."""
         asked, run.asked = run.asked, False
         feed.follow(run.topics)
+        feed.apart = IDLY if run.topics == {GLANCE} else APART
         before = feed.since
         events = feed.take(0 if asked else _LOOK)
         if asked or feed.since is not before:
@@ -202,6 +208,7 @@ class Hub:
         self.position = position
         for follower in self._of.get(EVERYTHING, ()):
             follower.offer(frames)
+        self._glances.show(frames)
         for frame in frames:
             for follower in self._of.get(frame.event.job_id, ()):
                 follower.offer([frame])

@@ -8,6 +8,7 @@ from typing import Any
 from starlette.concurrency import run_in_threadpool
 from starlette.requests import HTTPConnection
 
+from holdfast.engine.glance import GLANCE
 from holdfast.errors import HoldfastError, JobNotFound
 from holdfast.feed import make_topic, make_wanted
 from holdfast.job import FINISHED, Job
@@ -73,16 +74,13 @@ class Stream:
         while (now := time.monotonic()) < deadline:
             frames = await follower.take(max(0.0, min(tick, look, deadline) - now))
             self.at = frames[-1].position if frames else follower.position
+            unsure, follower.unsure = follower.unsure, False
             if frames and guest:
                 yield self._until_final(frames)
                 if any(frame.is_final for frame in frames):
                     return
-            elif frames:
-                yield list(frames)
-            if follower.unsure:
-                follower.unsure = False
-                if not guest:
-                    yield [hello(self.at)]
+            elif (frames or unsure) and not guest:
+                yield [*frames, hello(self.at)] if unsure else list(frames)
             now = time.monotonic()
             if now >= tick:
                 await self._check()
@@ -177,12 +175,20 @@ def ended_by(problem: Refusal | HoldfastError) -> Ended:
 
 
 async def open_stream(
-    web: Any, request: HTTPConnection, me: Identity, filter: dict[str, Any], after: int | None
+    web: Any,
+    request: HTTPConnection,
+    me: Identity,
+    filter: dict[str, Any],
+    after: int | None,
+    *,
+    glance: bool = False,
 ) -> tuple[Stream, list[Message]]:
-    """A stream, and how it begins. Close it."""
+    """A stream, and how it begins. Close it. `glance`: a little of everything."""
     if me.job is not None:
         wanted = make_wanted([kind.value for kind in FOR_GUESTS], job=me.job)
         follower = await web.hub.join(wanted, None, me.job)
+    elif glance:
+        follower = await web.hub.join(None, after, GLANCE)
     else:
         wanted = make_wanted(**filter)
         topic = make_topic(**filter)

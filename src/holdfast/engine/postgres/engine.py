@@ -43,8 +43,8 @@ from holdfast.errors import (
     KeyConflict,
     SchemaError,
 )
-from holdfast.job import Claim, Job, NewJob
-from holdfast.outcome import Applied, Finish
+from holdfast.job import Claim, EventKind, Job, NewJob
+from holdfast.outcome import Applied, Finish, kind_of
 
 PACKAGE = "holdfast.engine.postgres"
 APPLIED = (
@@ -277,7 +277,7 @@ class PostgresEngine(Examined):
             return verbs.insert(self.dialect, jobs, hint=at_once)
 
         # One statement commits itself, without a transaction around it.
-        told = not plain or self.is_followed([job.id for job in jobs])
+        told = not plain or self.is_followed([job.id for job in jobs], [EventKind.ENQUEUED])
         inserted = self.run(script, write=told)
         self._herald.later(queues - at_once)
         return inserted
@@ -313,7 +313,8 @@ class PostgresEngine(Examined):
             finish.error is None and not finish.enqueue and finish.recur is None
             for finish in finishes
         )
-        write = not plain or self.is_followed([finish.id for finish in finishes])
+        kinds = {kind_of(finish) for finish in finishes}
+        write = not plain or self.is_followed([finish.id for finish in finishes], kinds)
         results = self.run(lambda: finishing.finish(self.dialect, finishes), write=write)
         self._release(finishing.freed(finishes, results))
         return results
@@ -346,7 +347,7 @@ class PostgresEngine(Examined):
     ) -> list[Job]:
         began = time.monotonic()
         # One statement, which commits itself: no transaction around it, unless somebody follows.
-        write = self.is_followed()
+        write = self.is_followed(kinds=[EventKind.STARTED])
         jobs = self.run(
             lambda: claims.claim(self.dialect, queue, limit, worker, wanted), write=write
         )

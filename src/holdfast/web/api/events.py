@@ -57,6 +57,11 @@ class EventQuery(Asked):
         list[str],
         Field(max_length=20, default_factory=list, description="Of these kinds, as `job:failed`"),
     ]
+    glance: bool = Field(
+        False,
+        description="A little of everything, for pages that fetch what they show: of each kind at "
+        "most 10 events a second, and a `hello` when it is time to look again",
+    )
     link: Annotated[str, Field(max_length=500)] | None = Field(
         None, description="A signed link, instead of everything else: it says which job"
     )
@@ -73,8 +78,12 @@ class EventQuery(Asked):
             "kinds": [KINDS[kind].value for kind in kinds] or None,
         }
         found = {name: value for name, value in given.items() if value is not None}
-        if me.job is not None and (found or self.after is not None):
+        if me.job is not None and (found or self.after is not None or self.glance):
             raise InvalidInput("a link says what may be followed: leave everything else out")
+        if self.glance and found:
+            raise InvalidInput(
+                f"glance: tells a little of everything: leave {', '.join(found)} out"
+            )
         return found
 
 
@@ -99,7 +108,7 @@ async def follow(
         return Response(status_code=204, headers=_ANYWHERE)
     after = _position(last) if last else query.after
     try:
-        stream, begin = await open_stream(web, request, me, filter, after)
+        stream, begin = await open_stream(web, request, me, filter, after, glance=query.glance)
     except Ended as ended:
         if not ended.gone:
             raise Refusal(503, ended.reason, headers={"Retry-After": "2"}) from None
@@ -201,7 +210,9 @@ async def _serve(web: Any, websocket: WebSocket) -> None:
     """Until it has gone by itself, or is to be closed."""
     me = await web.gate.admit(websocket, Permission.EVENTS_READ, linked=True)
     query = _asked(websocket)
-    stream, begin = await open_stream(web, websocket, me, query.filter(me), query.after)
+    stream, begin = await open_stream(
+        web, websocket, me, query.filter(me), query.after, glance=query.glance
+    )
     try:
         await first_of(_send(stream, begin, websocket), _listen(websocket))
         stream.check()

@@ -1,5 +1,6 @@
 /**
- * One stream of events for the visible tab. Events are hints: pages fetch again what they show.
+ * One stream of events for the visible tab: a glance, which tells a few of each kind a second and costs
+ * busy workers nothing. Events are hints: pages fetch again what they show, also when more is not told.
  * A hidden tab has no stream and costs nothing; shown again, it fetches all. Where a stream cannot
  * be had, pages are told to look every five seconds.
  */
@@ -46,7 +47,7 @@ export const refresh = () => hint({ event: 'refresh', data: {} });
 function open() {
   if (source) return;
   // A new EventSource knows no Last-Event-ID; what was missed is fetched anyway.
-  source = new EventSource(apiUrl('/events', position ? { after: position } : {}));
+  source = new EventSource(apiUrl('/events', { glance: true, ...(position && { after: position }) }));
   source.onopen = () => { state.value = 'live'; stopPolling(); };
   source.onerror = () => {
     if (source && source.readyState === EventSource.CLOSED) {
@@ -56,7 +57,7 @@ function open() {
   };
   for (const name of NAMES) source.addEventListener(name, receive);
   source.addEventListener('gone', refresh);
-  // It comes again when every process knows that somebody follows: what was done before was not told.
+  // It comes at every beginning, and when something may not have been told: what pages show is fetched.
   source.addEventListener('hello', refresh);
 }
 

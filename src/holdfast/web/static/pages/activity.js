@@ -47,7 +47,7 @@ function Events() {
       <div class="kinds" role="group" aria-label="Kinds of events">${Object.keys(KINDS).map((kind) => html`<button type="button" class="kind" key=${kind} aria-pressed=${kinds.includes(kind)} onClick=${() => toggle(kind)}>${kind}</button>`)}</div>
       <input class="find" type="search" aria-label="Only tasks with this in their name" placeholder="Task" value=${word} onInput=${(event) => setParams({ type: event.target.value })} /></div>
     ${rows.length ? html`<${EventRows} rows=${rows} />` : html`<${Quiet} filtered=${all.length > 0} />`}
-    <p class="table-foot faint">${plural(rows.length, 'event')} shown${rows.length >= MOST ? `; older ones are not kept` : ''}${rows.length && rows[0].position ? ` · position ${rows[0].position}` : ''}</p>`;
+    <p class="table-foot faint">${plural(rows.length, 'event')} shown${rows.length >= MOST ? `; older ones are not kept` : ''}; of much that happens, 10 a second of each kind${rows.length && rows[0].position ? ` · position ${rows[0].position}` : ''}</p>`;
 }
 
 function Quiet({ filtered }) {

@@ -1,0 +1,111 @@
+"""A glance: of everything that happens a little, so that whoever watches costs little. Of each kind a
+few events a second; the rest is not written, unless somebody follows everything, or that job."""
+
+import pytest
+
+from holdfast import outcome
+from holdfast.clock import FakeClock
+from holdfast.engine import Engine
+from holdfast.engine.glance import GLANCE, MOST
+from holdfast.events import JobEvent
+from holdfast.feed import Feed
+from holdfast.job import EventKind, Job
+from tests.conformance.test_events import Follower, stored
+from tests.conftest import Database
+from tests.support.jobs import claim, insert, new
+
+MANY = 4 * MOST
+
+
+@pytest.fixture
+def glance(engine: Engine) -> Feed:
+    return Feed(engine, None, None, lambda event: True, [GLANCE])
+
+
+def told(feed: Feed) -> list[JobEvent]:
+    found: list[JobEvent] = []
+    while some := feed.take(0):
+        found += some
+    return found
+
+
+def kinds(feed: Feed) -> list[str]:
+    return [event.kind for event in told(feed)]
+
+
+def fill(engine: Engine, number: int = MANY) -> list[Job]:
+    return engine.insert([new() for _ in range(number)])
+
+
+def finish(engine: Engine, jobs: list[Job]) -> None:
+    engine.finish([outcome.completed(job, keep=60.0) for job in jobs])
+
+
+def test_of_little_everything_is_told(engine: Engine, glance: Feed) -> None:
+    fill(engine, 3)
+    finish(engine, claim(engine, 3))
+    assert kinds(glance) == ["enqueued"] * 3 + ["started"] * 3 + ["completed"] * 3
+
+
+def test_of_much_a_little_of_each_kind_is_written(
+    engine: Engine, clock: FakeClock, glance: Feed
+) -> None:
+    fill(engine)
+    fill(engine)
+    jobs = claim(engine, MANY)
+    finish(engine, jobs[: MANY // 2])
+    finish(engine, jobs[MANY // 2 :])
+    assert kinds(glance) == ["enqueued"] * MOST + ["started"] * MOST + ["completed"] * MOST
+    assert stored(engine) == 3 * MOST
+    clock.advance(1)
+    fill(engine)
+    assert kinds(glance) == ["enqueued"] * MOST
+
+
+def test_what_is_rare_is_told_beside_what_is_not(engine: Engine, glance: Feed) -> None:
+    fill(engine)
+    jobs = claim(engine, MANY)
+    failed = outcome.failed(jobs[-1], "broken", keep=60.0)
+    engine.finish([*(outcome.completed(job, keep=60.0) for job in jobs[:-1]), failed])
+    [broken] = [event for event in told(glance) if event.kind is EventKind.FAILED]
+    assert broken.job_id == jobs[-1].id
+
+
+def test_who_follows_everything_beside_it_misses_nothing(engine: Engine, glance: Feed) -> None:
+    every = Follower(engine)
+    fill(engine)
+    finish(engine, claim(engine, MANY))
+    assert len(every.events()) == 3 * MANY
+
+
+def test_who_follows_a_job_beside_it_misses_nothing_of_it(engine: Engine, glance: Feed) -> None:
+    fill(engine)
+    last = insert(engine)
+    own = Follower(engine, job=last.id)
+    finish(engine, claim(engine, MANY + 1))
+    assert own.kinds() == ["started", "completed"]
+    assert stored(engine) == 3 * MOST + 2
+
+
+def test_who_came_for_a_glance_does_not_stand_for_everything(engine: Engine, glance: Feed) -> None:
+    fill(engine)
+    every = Follower(engine)
+    assert every.feed.since[""] > glance.since[GLANCE]
+
+
+def test_another_process_learns_of_it(
+    database: Database, engine: Engine, clock: FakeClock, glance: Feed
+) -> None:
+    other = database.engine(clock)
+    clock.advance(1)
+    fill(other)
+    finish(other, claim(other, MANY))
+    assert stored(engine) == 3 * MOST
+
+
+def test_once_a_second_is_spent_nothing_is_asked_of_writers(engine: Engine, glance: Feed) -> None:
+    ids = [job.id for job in fill(engine)]
+    assert not engine.is_followed(ids, [EventKind.ENQUEUED])
+    assert not engine.is_followed(None, [EventKind.ENQUEUED])
+    assert engine.is_followed(ids, [EventKind.ENQUEUED, EventKind.STARTED])
+    assert engine.is_followed()

@@ -1,0 +1,145 @@
+"""Who glances is told at once, then once in a while; and looks again when more may have happened."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from holdfast.engine.glance import MOST
+from holdfast.job import EventKind
+from holdfast.web.frames import Frame
+from holdfast.web.glances import AGAIN, REST, Glances
+
+
+@dataclass
+class Page:
+    """What it has been given, and what it was woken for."""
+
+    line: list[Frame] = field(default_factory=list)
+    told: list[int] = field(default_factory=list)
+    unsure: bool = False
+    looks: int = 0
+
+    @property
+    def wake(self) -> "Page":
+        return self
+
+    def offer(self, frames: list[Frame], *, wake: bool) -> None:
+        assert not wake
+        self.line += frames
+
+    def set(self) -> None:
+        self.told.append(len(self.line))
+        self.line.clear()
+        self.looks += self.unsure
+        self.unsure = False
+
+
+class Timers:
+    """A loop's, that pass when the test says so."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+        self._due: list[tuple[float, Callable[[], None]]] = []
+
+    def call_later(self, seconds: float, act: Callable[[], None]) -> None:
+        self._due.append((self.now + seconds, act))
+
+    def monotonic(self) -> float:
+        return self.now
+
+    def advance(self, seconds: float) -> None:
+        until = self.now + seconds
+        while passed := [due for due in self._due if due[0] <= until]:
+            first = min(passed, key=lambda due: due[0])
+            self._due.remove(first)
+            self.now = first[0]
+            first[1]()
+        self.now = until
+
+
+@pytest.fixture
+def timers(monkeypatch: pytest.MonkeyPatch) -> Timers:
+    timers = Timers()
+    loop = SimpleNamespace(get_running_loop=lambda: timers)
+    monkeypatch.setattr("holdfast.web.glances.asyncio", loop)
+    monkeypatch.setattr("holdfast.web.glances.time", timers)
+    return timers
+
+
+@pytest.fixture
+def page() -> Page:
+    return Page()
+
+
+@pytest.fixture
+def glances(timers: Timers, page: Page) -> Glances:
+    followers: Any = [page]
+    return Glances(lambda: followers)
+
+
+def frames(number: int, kind: EventKind = EventKind.STARTED) -> list[Frame]:
+    frame: Any = SimpleNamespace(event=SimpleNamespace(kind=kind))
+    return [frame] * number
+
+
+def test_the_first_is_told_at_once_and_the_next_after_a_rest(
+    glances: Glances, timers: Timers, page: Page
+) -> None:
+    for _ in range(4):
+        glances.show(frames(1))
+    assert (page.told, len(page.line)) == ([1], 3)
+    timers.advance(REST)
+    assert page.told == [1, 3]
+    timers.advance(5)
+    assert page.told == [1, 3]
+    glances.show(frames(1))
+    assert page.told == [1, 3, 1]
+
+
+def test_nothing_is_told_of_nothing(glances: Glances, timers: Timers, page: Page) -> None:
+    glances.show([])
+    timers.advance(5)
+    assert page.told == []
+
+
+def test_of_each_kind_a_few_a_second(glances: Glances, timers: Timers, page: Page) -> None:
+    glances.show(frames(3 * MOST) + frames(2, EventKind.FAILED))
+    glances.show(frames(MOST))
+    assert page.told == [MOST + 2]
+    timers.advance(1)
+    glances.show(frames(MOST))
+    timers.advance(REST)
+    assert page.told[:2] == [MOST + 2, MOST]
+
+
+def test_who_was_not_told_everything_looks_again_once_that_is_over(
+    glances: Glances, timers: Timers, page: Page
+) -> None:
+    glances.show(frames(MOST))
+    timers.advance(AGAIN - 0.1)
+    assert page.looks == 0
+    timers.advance(0.1 + REST)
+    assert page.looks == 1
+    timers.advance(10)
+    assert page.looks == 1
+
+
+def test_and_once_more_for_what_came_meanwhile(
+    glances: Glances, timers: Timers, page: Page
+) -> None:
+    glances.show(frames(MOST))
+    timers.advance(AGAIN - 0.1)
+    glances.show(frames(1))
+    timers.advance(0.1 + REST)
+    assert page.looks == 1
+    timers.advance(AGAIN)
+    assert page.looks == 2
+
+
+def test_of_little_nobody_looks_again(glances: Glances, timers: Timers, page: Page) -> None:
+    glances.show(frames(MOST - 1))
+    timers.advance(10)
+    assert (page.told, page.looks) == ([MOST - 1], 0)

@@ -1,0 +1,33 @@
+from holdfast.clock import FakeClock
+from holdfast.engine.glance import MOST, Pace
+from holdfast.job import EventKind
+
+DONE, FAILED = EventKind.COMPLETED, EventKind.FAILED
+
+
+def test_there_is_room_again_in_the_next_second():
+    clock = FakeClock()
+    pace = Pace(clock.monotonic)
+    pace.count(DONE, MOST - 1)
+    assert (pace.room(DONE), pace.room(FAILED)) == (1, MOST)
+    pace.count(DONE, 3)
+    assert pace.room(DONE) == 0
+    clock.advance(1)
+    assert pace.room(DONE) == MOST
+
+
+def test_what_came_in_two_seconds_may_have_been_one_of_a_writer():
+    clock = FakeClock()
+    pace = Pace(clock.monotonic)
+    pace.count(DONE, MOST - 2)
+    clock.advance(1)
+    pace.count(FAILED)
+    assert not pace.is_brisk
+    pace.count(DONE)
+    assert pace.is_brisk
+    clock.advance(1)
+    assert not pace.is_brisk
+    pace.count(DONE, MOST - 2)
+    assert pace.is_brisk
+    clock.advance(2)
+    assert not pace.is_brisk
