@@ -8,13 +8,11 @@ from typing import Any
 import pytest
 
 from holdfast.engine.glance import GLANCE, MOST
-from holdfast.job import EventKind
 from tests.conformance.test_events import stored
 from tests.web.live.test_access import link_of
 from tests.web.live.test_streams import enqueue, enqueue_many, ids, take
 from tests.web.live.test_topics import held, topics
 from tests.web.serving import EVENTS, Site
-from tests.worker.moments import until
 
 MANY = 10 * MOST
 
@@ -55,20 +53,6 @@ def test_the_last_change_is_before_the_last_hello(site: Site) -> None:
         while seen < 30 * MOST:
             page.until("hello")
             seen = app.jobs.count()
-
-
-def test_what_comes_before_a_hello_is_followed_by_another(site: Site) -> None:
-    """The first one may be too early for it: its second is not over."""
-    with site.socket("?glance=true") as page:
-        page.take()
-        page.until("hello")
-        enqueue_many(site.app, MANY)
-        take(page, MOST)
-        engine = site.app.engine
-        until(lambda: engine.is_followed(None, [EventKind.ENQUEUED]), "the next second")
-        made = enqueue(site.app, 1)
-        assert ids(page.until("hello"))[-1:] == made
-        page.until("hello")
 
 
 def test_beside_who_follows_everything_it_is_told_no_more(site: Site) -> None:
