@@ -15,7 +15,8 @@ export PYTHONDONTWRITEBYTECODE :=
 # an event loop that runs on beside the tests: those of asyncio need a thread without one.
 ALONE := tests/crash/ tests/worker/ tests/browser/ tests/examples/
 # A test that hangs ends its process: then the rest is not waited for. What is dealt out: tests/support/dealing.py
-PAIRED := $(BIN)/python -m pytest -n 2 --dist loadgroup --max-worker-restart 0
+# Where tests wait for each other's processes more than they compute, three share two cores.
+SHARED := $(BIN)/python -m pytest --dist loadgroup --max-worker-restart 0
 EXAMPLES := podcasts videos weather feeds media_manager
 # The dashboard's third-party JavaScript: made again when the lock changes.
 ASSETS := src/holdfast/web/static/vendor/lock.sha256
@@ -63,10 +64,10 @@ test: $(STAMP) $(ASSETS) $(AXE) ## Run the tests, on SQLite and on a real Postgr
 ifdef ARGS
 	$(BIN)/python -m pytest $(ARGS)
 else
-	$(PAIRED) $(filter-out $(ALONE),$(sort $(dir $(wildcard tests/*/__init__.py))))
-	$(PAIRED) tests/browser/
-	$(PAIRED) tests/worker/ tests/examples/
-	$(PAIRED) tests/crash/
+	$(SHARED) -n 3 $(filter-out $(ALONE),$(sort $(dir $(wildcard tests/*/__init__.py))))
+	$(SHARED) -n 2 tests/browser/
+	$(SHARED) -n 3 tests/worker/ tests/examples/
+	$(SHARED) -n 2 tests/crash/
 endif
 
 prove: $(STAMP) ## Run the long proofs: kills, freezes, restarts (ARGS='kills sqlite --kills 50')

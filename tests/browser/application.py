@@ -29,7 +29,8 @@ GATES = Gates()
 
 
 def make_application(database: Database, **options: Any) -> Holdfast:
-    app = database.app(heartbeat=0.5, **options)
+    # Not much shorter: beside two browsers a worker may be silent for a second, and stops what it runs.
+    app = database.app(heartbeat=2, **options)
     _quick(app)
     _slow(app)
     _broken(app)

@@ -105,6 +105,27 @@ def test_rows_that_nobody_asked_for_do_not_pile_up(call):
     ]
 
 
+def test_what_was_heard_before_nobody_looked_leads_to_nothing(call):
+    """A page that was hidden or paused a moment ago asks for nothing, not even once more."""
+    script = """(async () => {
+      const told = [];
+      const hear = (events) => told.push(events.map((one) => one.event));
+      const leave = m.listen(hear, () => told.push('hush'));
+      m.start();
+      m.refresh();
+      m.togglePause();
+      await new Promise((done) => setTimeout(done, 400));
+      const paused = told.splice(0);
+      m.refresh();  // by hand
+      await new Promise((done) => setTimeout(done, 400));
+      m.stop();
+      leave();
+      m.togglePause();
+      return [paused, told[0]];
+    })()"""
+    assert call("live.js", script) == [["hush"], ["refresh"]]
+
+
 def test_a_traceback_is_folded_to_the_application(call):
     trace = (
         "Traceback (most recent call last):\\n"

@@ -11,7 +11,7 @@ from starlette.requests import HTTPConnection
 from holdfast.engine.glance import GLANCE
 from holdfast.errors import HoldfastError, JobNotFound
 from holdfast.feed import make_topic, make_wanted
-from holdfast.job import FINISHED, Job
+from holdfast.job import FINISHED
 from holdfast.web.follower import Ended, Follower
 from holdfast.web.frames import FOR_GUESTS, Frame, View, message, present, sse, without
 from holdfast.web.permissions import Identity, Permission
@@ -56,7 +56,8 @@ class Stream:
         self._request = request
         self._me = me
         self._follower = follower
-        self._shown: Any = None  # of a guest's job
+        self._shown: Any = None  # of a guest's job,
+        self._is_over = False  # which has ended, and that was told
         self._pause = _FIRST_LOOK
         self.at = follower.position  #: all up to here was sent
         self.view: View = view_of(me)
@@ -71,6 +72,8 @@ class Stream:
         deadline = float("inf") if life is None else now + life
         tick, look = now + TICK, now + self._pause if guest else float("inf")
         yield begin
+        if self._is_over:
+            return
         while (now := time.monotonic()) < deadline:
             frames = await follower.take(max(0.0, min(tick, look, deadline) - now))
             self.at = frames[-1].position if frames else follower.position
@@ -87,10 +90,9 @@ class Stream:
                 yield [Ping(self.at)]
                 tick = now + TICK
             if guest and now >= look:
-                job, found = await self.present()
-                if found:
+                if found := await self.present():
                     yield found
-                if job.status in FINISHED:
+                if self._is_over:
                     return
                 self._pause = min(TICK, _GROWTH * self._pause)
                 look = now + self._pause
@@ -106,7 +108,7 @@ class Stream:
             told.append(frame)
         return told
 
-    async def present(self) -> tuple[Job, list[Message]]:
+    async def present(self) -> list[Message]:
         """A guest's job, and how it stands if that was not told yet. They are told so at the
         beginning, and once in a while: writers learn late that somebody follows."""
         try:
@@ -115,12 +117,12 @@ class Stream:
             raise Refusal(404, "this job does not exist any more") from None
         shown = (job.status, job.progress, job.message)
         if shown == self._shown:
-            return job, []
+            return []
         self._shown = shown
-        ended = job.status in FINISHED
+        self._is_over = ended = job.status in FINISHED
         name, data = present(job, self._web.redact(job.result) if ended else None)
         id = END if ended else None
-        return job, [Notice(name, without(data, self.view), self.at, id)]
+        return [Notice(name, without(data, self.view), self.at, id)]
 
     async def _check(self) -> None:
         """May they still? A token that was revoked ends its streams."""
@@ -196,7 +198,7 @@ async def open_stream(
     stream = Stream(web, request, me, follower)
     try:
         if me.job is not None:
-            return stream, (await stream.present())[1]
+            return stream, await stream.present()
         return stream, [hello(stream.at)] if after is None else []
     except BaseException:
         stream.close()

@@ -1,11 +1,14 @@
 """What is written for those who follow through a server: their jobs, or everything."""
 
+import asyncio
 from contextlib import ExitStack
 from typing import Any
 
 import pytest
+from starlette.concurrency import run_in_threadpool
 
 from holdfast import Holdfast, Job
+from holdfast.web.streams import Stream
 from tests.conformance.test_events import stored
 from tests.support.jobs import execute
 from tests.web.live.test_access import link_of
@@ -112,3 +115,22 @@ def test_who_begins_later_is_greeted_again_too(site: Site, monkeypatch: pytest.M
         with site.socket(f"?job={two.id}") as follower:
             assert follower.take()["event"] == "hello"
             assert follower.take()["event"] == "hello"
+
+
+def test_a_guest_whose_job_ends_while_it_is_let_in_is_told_so_once(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is followed already, and how it stands is looked up after that."""
+    job = held(site.app)
+    look = Stream.present
+
+    async def late(stream: Stream) -> Any:
+        if stream.at == stream.present_position:
+            await run_in_threadpool(site.app.jobs.cancel, job.id)
+            while stream.at == stream.present_position:
+                await asyncio.sleep(0.01)
+        return await look(stream)
+
+    monkeypatch.setattr(Stream, "present", late)
+    with site.sse(link_of(site, job), headers={}) as guest:
+        assert [told["event"] for told in guest.rest()] == ["job:cancelled"]

@@ -54,7 +54,7 @@ export function useJobs(params, isHeld) {
   useEffect(() => {
     list.stopped = false;
     list.load();
-    const quiet = listen((events) => list.hear(events));
+    const quiet = listen((events) => list.hear(events), () => list.hush());
     return () => { quiet(); list.stop(); };
   }, [list]);
   return list;
@@ -72,10 +72,14 @@ class JobList {
     this.reload = () => this.load({ reveal: true });
   }
 
-  stop() {
-    this.stopped = true;
+  hush() {
     clearTimeout(this.timer);
     this.timer = null;
+  }
+
+  stop() {
+    this.stopped = true;
+    this.hush();
     if (this.abort) this.abort.abort();
   }
 

@@ -16,7 +16,7 @@ const POLL = 5000;
 export const state = signal('off');
 export const paused = signal(false);
 
-const listeners = new Set();
+const listeners = new Map();
 let source = null;
 let position = '';
 let waiting = [];
@@ -24,9 +24,12 @@ let timer = null;
 let poll = null;
 let wanted = false;
 
-/** Calls back with a list of events, at most every 250 ms; "refresh" means: fetch all. */
-export function listen(callback) {
-  listeners.add(callback);
+/**
+ * Calls back with a list of events, at most every 250 ms; "refresh" means: fetch all. `hush`: what the
+ * last ones have led to need not be done any more, since nobody looks; who looks again fetches all.
+ */
+export function listen(callback, hush = () => {}) {
+  listeners.set(callback, hush);
   return () => listeners.delete(callback);
 }
 
@@ -39,7 +42,7 @@ function flush() {
   timer = null;
   const events = waiting;
   waiting = [];
-  for (const callback of [...listeners]) callback(events);
+  for (const callback of [...listeners.keys()]) callback(events);
 }
 
 export const refresh = () => hint({ event: 'refresh', data: {} });
@@ -93,6 +96,10 @@ function close(why) {
   if (source) source.close();
   source = null;
   stopPolling();
+  clearTimeout(timer);
+  timer = null;
+  waiting = [];
+  for (const hush of [...listeners.values()]) hush();
   state.value = why;
 }
 

@@ -31,7 +31,7 @@ export function useResource(key, { follow, every, read = get, gap = 1000 } = {})
   fetcher.follow = follow;
   useEffect(() => {
     fetcher.start();
-    const quiet = listen((events) => fetcher.hear(events));
+    const quiet = listen((events) => fetcher.hear(events), () => fetcher.hush());
     const timer = every && setInterval(() => {
       if (!document.hidden && !paused.peek()) fetcher.soon();
     }, every * 1000);
@@ -56,10 +56,14 @@ class Fetcher {
     if (this.key !== null && !this.running) this.load();
   }
 
-  stop() {
-    this.stopped = true;
+  hush() {
     clearTimeout(this.timer);
     this.timer = null;
+  }
+
+  stop() {
+    this.stopped = true;
+    this.hush();
     if (this.abort) this.abort.abort();
   }
 
