@@ -88,7 +88,8 @@ class Context:
 
     @property
     def cancelled(self) -> bool:
-        """True when the run shall end: it was cancelled, is past its timeout, or lost its job."""
+        """True when the run shall end: it was cancelled, is past its timeout, lost its job, or the
+        worker stops. What a handler returns that has seen this is not taken for a result."""
         self.saw_stop = self._stop.is_set()
         return self.saw_stop
 

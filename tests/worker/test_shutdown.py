@@ -111,6 +111,46 @@ def test_a_thread_that_looks_is_given_back_too(app: Holdfast) -> None:
     assert (now.status, now.attempts, now.error) == ("pending", 0, None)
 
 
+def test_a_thread_that_looks_and_returns_is_given_back_as_well(app: Holdfast) -> None:
+    """What it returns then is no result: it gave up."""
+    started = threading.Event()
+
+    @app.task
+    def looks(ctx: Context) -> dict[str, int]:
+        started.set()
+        while not ctx.wait(30):
+            pass
+        ctx.enqueue(after)
+        return {}
+
+    @app.task
+    def after() -> None: ...
+
+    job = looks.enqueue()
+    with app.worker(grace=GRACE):
+        assert started.wait(PATIENCE)
+    now = app.jobs.get(job.id)
+    assert (now.status, now.attempts, now.result) == ("pending", 0, None)
+    assert app.jobs.count() == 1
+
+
+def test_a_thread_that_did_not_look_has_done_its_work(app: Holdfast) -> None:
+    started = threading.Event()
+
+    @app.task
+    def works(ctx: Context) -> str:
+        ctx.progress(50)
+        started.set()
+        ctx._stop.wait(PATIENCE)  # noqa: SLF001 - the very moment, without asking for it
+        return "all of it"
+
+    job = works.enqueue()
+    with app.worker(grace=GRACE):
+        assert started.wait(PATIENCE)
+    now = app.jobs.get(job.id)
+    assert (now.status, now.result) == ("completed", "all of it")
+
+
 def test_a_process_is_ended_and_its_job_given_back(processes: ModuleType, tmp_path: Path) -> None:
     app = processes.app
     job = processes.begets.enqueue()

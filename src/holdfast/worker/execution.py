@@ -162,7 +162,11 @@ class Execution:
             case Stop.TIMEOUT:
                 return self.timed_out()
             case Stop.CANCELLED:
-                saw = self._context is not None and self._context.saw_stop
-                return Stopped() if saw or not isinstance(ended, Returned) else ended
+                return ended if self._did_its_work(ended) else Stopped()
             case Stop.SILENT | Stop.SHUTDOWN:
-                return ended if isinstance(ended, Returned) else GivenBack()
+                return ended if self._did_its_work(ended) else GivenBack()
+
+    def _did_its_work(self, ended: Ended) -> bool:
+        """One that saw that it shall stop, and returned, gave up: what it returned is no result."""
+        saw = self._context is not None and self._context.saw_stop
+        return isinstance(ended, Returned) and not saw
