@@ -58,7 +58,7 @@ class Arguments:
             data = self._shape.serializer.to_json(self._shape.validator.validate_python(bound))
         except ValidationError as problem:
             raise InvalidArguments(
-                f"task {self.name!r}: {_describe(problem)}", _fields(problem)
+                f"task {self.name!r} takes {self.signature}: {_describe(problem)}", _fields(problem)
             ) from None
         except TypeError as problem:
             raise InvalidArguments(
@@ -150,6 +150,9 @@ def _not_json(problem: Exception) -> str:
     )
 
 
+_WORDS = {"missing": "is missing", "extra_forbidden": "there is no such argument"}
+
+
 def _describe(problem: ValidationError) -> str:
     return "; ".join(f"{field or 'the payload'}: {why}" for field, why in _fields(problem)[:5])
 
@@ -157,7 +160,10 @@ def _describe(problem: ValidationError) -> str:
 def _fields(problem: ValidationError) -> list[tuple[str, str]]:
     """Which do not fit, and why."""
     found = problem.errors(include_url=False, include_input=False, include_context=False)[:50]
-    return [(".".join(str(part) for part in error["loc"]), error["msg"]) for error in found]
+    return [
+        (".".join(str(part) for part in error["loc"]), _WORDS.get(error["type"], error["msg"]))
+        for error in found
+    ]
 
 
 def _signature(name: str, handler: Callable[..., Any], skip: int) -> inspect.Signature:

@@ -70,8 +70,8 @@ def test_the_application_from_the_environment(shop: Path, now: Engine):
 def test_arguments_that_do_not_fit(shop: Path, now: Engine):
     for words, told in [
         (["send", "copies=many", "to=ann"], "copies: Input should be a valid integer"),
-        (["send"], "to: Field required"),
-        (["send", "to=ann", "size=7"], "size: Extra"),
+        (["send"], "to: is missing"),
+        (["send", "to=ann", "size=7"], "size: there is no such argument"),
     ]:
         refused = process("enqueue", "shop:app", *words, cwd=shop)
         assert (refused.returncode, refused.stdout) == (2, "")

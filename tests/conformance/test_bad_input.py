@@ -42,7 +42,7 @@ class Opaque:
 
 
 CALLS: dict[str, tuple[Callable[[Task], object], type[Exception], str]] = {
-    "an argument is missing": (lambda t: t.enqueue(), InvalidArguments, "to: Field required"),
+    "an argument is missing": (lambda t: t.enqueue(), InvalidArguments, "to: is missing"),
     "an argument is unknown": (lambda t: t.enqueue("a", z=1), InvalidArguments, "z"),
     "an argument of the wrong type": (lambda t: t.enqueue("a", n="x"), InvalidArguments, "n: "),
     "not JSON": (lambda t: t.enqueue("a", anything=Opaque()), InvalidArguments, "not JSON"),

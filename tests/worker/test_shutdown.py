@@ -141,7 +141,7 @@ def test_a_thread_that_did_not_look_has_done_its_work(app: Holdfast) -> None:
     def works(ctx: Context) -> str:
         ctx.progress(50)
         started.set()
-        ctx._stop.wait(PATIENCE)  # noqa: SLF001 - the very moment, without asking for it
+        ctx._stop.wait(PATIENCE)
         return "all of it"
 
     job = works.enqueue()
