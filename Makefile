@@ -66,7 +66,7 @@ ifdef ARGS
 else
 	$(SHARED) -n 3 $(filter-out $(ALONE),$(sort $(dir $(wildcard tests/*/__init__.py))))
 	$(SHARED) -n 2 tests/browser/
-	$(SHARED) -n 3 tests/worker/ tests/examples/
+	$(SHARED) -n 2 tests/worker/ tests/examples/
 	$(SHARED) -n 2 tests/crash/
 endif
 

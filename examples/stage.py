@@ -96,7 +96,8 @@ class Stage:
         deadline = time.monotonic() + patience
         while not (answer := ask()):
             if time.monotonic() > deadline:
-                raise AssertionError(f"{self.title}: {what}: not within {patience:g} s")
+                missing = f"{self.title}: {what}: not within {patience:g} s"
+                raise AssertionError(f"{missing}\n{self.logs()}")
             time.sleep(pause)
         return answer
 

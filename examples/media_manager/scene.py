@@ -61,7 +61,7 @@ class Scene:
         self.process = self.stage.start(
             *("examples.mortal", *words, "--no-access-log", "--log-level", "warning"),
             MEDIA_SETTINGS=str(self._file),
-            HOLDFAST_HEARTBEAT="0.5",
+            HOLDFAST_HEARTBEAT="1",
         )
         self.client = httpx.Client(
             base_url=f"http://127.0.0.1:{port}", headers={"X-Api-Key": KEY}, timeout=10

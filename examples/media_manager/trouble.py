@@ -66,7 +66,8 @@ def disconnected(scene: Scene) -> None:
     scene.stage.until("it is under way", gate.reached.is_set)
     with scene.cut_off():
         gate.open()
-        scene.stage.until("it has failed", lambda: "OperationalError" in scene.stage.logs())
+        failed = f"job {id} (enrich-metadata) retry_later: OperationalError"
+        scene.stage.until("it has failed", lambda: failed in scene.stage.logs())
     done = scene.until(id)
     [failure] = scene.look.jobs.attempts(id)
     right = (failure.error or "").startswith("OperationalError")
