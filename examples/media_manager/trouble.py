@@ -66,7 +66,7 @@ def disconnected(scene: Scene) -> None:
     scene.stage.until("it is under way", gate.reached.is_set)
     with scene.cut_off():
         gate.open()
-        failed = f"job {id} (enrich-metadata) retry_later: OperationalError"
+        failed = "attempt 1 of enrich-metadata: OperationalError"
         scene.stage.until("it has failed", lambda: failed in scene.stage.logs())
     done = scene.until(id)
     [failure] = scene.look.jobs.attempts(id)
