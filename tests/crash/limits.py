@@ -129,7 +129,7 @@ def prove(
             ids += _enqueue(app, share, chance)
             _strike(blow, scene, app, workers, register, chance)
             pause(chance.uniform(0.0, apart))
-        slow = until(lambda: unfinished(app) == 0, 300, "every job finished", every=0.1)
+        slow = _await_all(app, patience=max(90, jobs // 50))
         left = app.engine.repair(1000)
         held = [info for info in app.limits.list() if info.running or info.waiting]
         found = statuses(app)
@@ -156,6 +156,19 @@ def prove(
         enough = math.ceil(0.8 * most)  # it must have mattered; just how far is chance
         proof.expect(full[name] >= enough, f"{name} was never full ({full[name]} of {most})")
     return proof
+
+
+def _await_all(app: Holdfast, patience: float) -> float:
+    try:
+        return until(lambda: unfinished(app) == 0, patience, "every job finished", every=0.1)
+    except AssertionError as late:
+        waiting = app.jobs.search(status=("pending", "running", "blocked", "retrying"), limit=5)
+        reasons = [
+            (job.id, job.type, job.status, job.worker_id, app.jobs.why(job.id)) for job in waiting
+        ]
+        raise AssertionError(
+            f"{late}: {app.stats().jobs}, {reasons}, {app.engine.workers()}"
+        ) from None
 
 
 def _enqueue(app: Holdfast, count: int, chance: random.Random) -> list[str]:

@@ -50,6 +50,7 @@ class Execution:
         "_context",
         "_root",
         "_runner",
+        "begun",
         "claim",
         "deadline",
         "ended",
@@ -82,6 +83,7 @@ class Execution:
         self.halt: Callable[[], None] | None = None  #: how its runner makes it stop
         self.halted_at = 0.0
         self.where: Any = None  #: its asyncio task, or its thread's number
+        self.begun = False  #: the coroutine has been entered
         self.ended = False  #: the handler is done; its finish may not be written yet
         self.stuck = False
         self.news: News | None = None  #: its latest progress

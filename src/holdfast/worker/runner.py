@@ -11,7 +11,7 @@ from typing import Any, Protocol
 
 from holdfast.errors import InvalidArguments
 from holdfast.middleware import Middleware, wrap_arun, wrap_run
-from holdfast.outcome import CRASHES, Ended, Late, Raised, Returned, judge, quarantined
+from holdfast.outcome import CRASHES, Ended, GivenBack, Late, Raised, Returned, judge, quarantined
 from holdfast.recurrence import from_json, is_missed
 from holdfast.worker.execution import Execution
 from holdfast.worker.threads import Threads
@@ -25,9 +25,11 @@ class JobRunner(Protocol):
     def start(self, executions: Sequence[Execution]) -> None: ...
 
 
-def forejudged(execution: Execution) -> Raised | Late | None:
-    """What is decided before it runs: a verdict that waited to be recorded, the quarantine, or that it
-    comes too late."""
+def forejudged(execution: Execution) -> Raised | Late | GivenBack | None:
+    """What is decided before it runs: that it was stopped meanwhile (`concluded` says what follows), a
+    verdict that waited to be recorded, the quarantine, or that it comes too late."""
+    if execution.why is not None:
+        return GivenBack()
     job = execution.job
     begun = job.started_at or job.run_at
     if job.expires_at is not None and job.expires_at <= begun and job.attempts <= 1:
@@ -39,6 +41,12 @@ def forejudged(execution: Execution) -> Raised | Late | None:
     if job.crashes >= CRASHES:
         return Raised(quarantined(job.crashes, "see its worker's log"), None, permanent=True)
     return None
+
+
+def prepared(execution: Execution) -> dict[str, Any] | Raised | Late | GivenBack:
+    """Its arguments, or why it does not run."""
+    decided = forejudged(execution)
+    return arguments_of(execution) if decided is None else decided
 
 
 def _is_missed(schedule: str, due: datetime, now: datetime) -> bool:
@@ -92,19 +100,24 @@ class AsyncRunner:
         for execution in executions:
             task = self._loop.create_task(self._run(execution))
             execution.where = task  # which also keeps it: the loop itself does not
-            execution.halt = partial(self._cancel, task)
-            if execution.why is not None:
-                task.cancel()
+            execution.halt = partial(self._halt, execution, task)
 
-    def _cancel(self, task: "asyncio.Task[None]") -> None:
+    def _halt(self, execution: Execution, task: "asyncio.Task[None]") -> None:
         with suppress(RuntimeError):  # the loop is closed: nothing runs on it any more
-            self._loop.call_soon_threadsafe(task.cancel)
+            self._loop.call_soon_threadsafe(self._cancel, execution, task)
+
+    def _cancel(self, execution: Execution, task: "asyncio.Task[None]") -> None:
+        """One that has not begun must not be cancelled: it would never say that it has ended. It sees
+        that it was stopped when it begins."""
+        if execution.begun:
+            task.cancel()
 
     async def _run(self, execution: Execution) -> None:
+        execution.begun = True
         value: Any = None
         ended: Ended
-        arguments = forejudged(execution) or arguments_of(execution)
-        if isinstance(arguments, Raised | Late):
+        arguments = prepared(execution)
+        if isinstance(arguments, Raised | Late | GivenBack):
             ended = arguments
         else:
             try:
@@ -153,8 +166,8 @@ class ThreadRunner:
 
 def run_here(execution: Execution, middleware: Sequence[Middleware]) -> tuple[Any, Ended]:
     """Run a `def` handler in this thread."""
-    arguments = forejudged(execution) or arguments_of(execution)
-    if isinstance(arguments, Raised | Late):
+    arguments = prepared(execution)
+    if isinstance(arguments, Raised | Late | GivenBack):
         return None, arguments
     try:
         value = call_here(execution, arguments, middleware)
