@@ -14,7 +14,13 @@ from typing import Annotated, Any, NamedTuple
 
 import typing_extensions
 from pydantic import ConfigDict, PlainSerializer, PlainValidator, TypeAdapter, ValidationError
-from pydantic_core import PydanticSerializationError, SchemaSerializer, SchemaValidator, to_json
+from pydantic_core import (
+    ErrorDetails,
+    PydanticSerializationError,
+    SchemaSerializer,
+    SchemaValidator,
+    to_json,
+)
 from pydantic_core.core_schema import CoreConfig
 
 from holdfast.errors import InvalidArguments, InvalidInput, PayloadTooLarge
@@ -160,10 +166,13 @@ def _describe(problem: ValidationError) -> str:
 def _fields(problem: ValidationError) -> list[tuple[str, str]]:
     """Which do not fit, and why."""
     found = problem.errors(include_url=False, include_input=False, include_context=False)[:50]
-    return [
-        (".".join(str(part) for part in error["loc"]), _WORDS.get(error["type"], error["msg"]))
-        for error in found
-    ]
+    return [(".".join(map(str, error["loc"])), _why(error)) for error in found]
+
+
+def _why(error: ErrorDetails) -> str:
+    """In our words, where it is about an argument itself and not about something inside of one."""
+    words = _WORDS if len(error["loc"]) == 1 else {}
+    return words.get(error["type"], error["msg"])
 
 
 def _signature(name: str, handler: Callable[..., Any], skip: int) -> inspect.Signature:
