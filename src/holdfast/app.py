@@ -42,6 +42,7 @@ from holdfast.registry import make_task
 from holdfast.retry import BackoffLike
 from holdfast.schedules import Schedules
 from holdfast.settings import make_settings, place_of, thresholds
+from holdfast.standing import Standing
 from holdfast.stats import Stats, read_stats
 from holdfast.task import Hook, Task, Then, Using
 from holdfast.workflows import Composing, Workflows
@@ -340,7 +341,7 @@ class Holdfast(Composing):
         """What there is now, by status and queue, each counted up to a cap; and what was done in the
         last hour (`window`, at most a day), by task, by queue, and by the minute. Cheap, whatever
         the size of the table."""
-        return read_stats(self.engine, window, self.tasks)
+        return read_stats(Standing(self.engine), window, self.tasks)
 
     async def astats(self, *, window: Duration = "1h") -> Stats:
         return await self.runner.hop(lambda: self.stats(window=window))
@@ -349,7 +350,7 @@ class Holdfast(Composing):
         """Is work being done? `health.ok`, `health.problems` with what to do about each, and
         `health.checks`. What is given goes before `Holdfast(health=...)`. A database out of reach is
         a problem, too."""
-        return read_health(self.engine, thresholds(limits, self.settings.health))
+        return read_health(Standing(self.engine), thresholds(limits, self.settings.health))
 
     async def ahealth(self, **limits: Unpack[HealthLimits]) -> Health:
         return await self.runner.hop(lambda: self.health(**limits))

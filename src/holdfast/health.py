@@ -17,8 +17,7 @@ from holdfast.fleet import WorkerView, read_workers
 from holdfast.job import Job, Status
 from holdfast.metrics import since
 from holdfast.settings import Thresholds
-
-CAP = 10_000
+from holdfast.standing import Standing
 
 
 class HealthLimits(TypedDict, total=False):
@@ -51,10 +50,10 @@ class Health:
     silent_workers: list[str] = field(default_factory=list)
 
 
-def read_health(engine: Engine, limits: Thresholds) -> Health:
+def read_health(standing: Standing, limits: Thresholds) -> Health:
     """All checks. A database that cannot be used is a finding, not an exception."""
     try:
-        return judge(_facts(engine, limits), limits)
+        return judge(_facts(standing, limits), limits)
     except DatabaseError as problem:
         return unreachable(str(problem))
 
@@ -65,17 +64,15 @@ def unreachable(problem: str) -> Health:
     return Health(ok=False, problems=[problem], checks=[check])
 
 
-def _facts(engine: Engine, limits: Thresholds) -> Facts:
-    now = engine.now()
-    overdue = engine.overdue()
-    due = [*engine.backlog(), *([] if overdue is None else [overdue])]
+def _facts(standing: Standing, limits: Thresholds) -> Facts:
+    engine, now = standing.engine, standing.now
     longest = max(limits.window, (limits.stall or 0.0) + 60)
     return Facts(
         now=now,
-        jobs=engine.counts(cap=CAP),
-        workers=read_workers(engine),
-        queues=engine.queues(cap=CAP),
-        waiting=[(queue, type, max(0.0, (now - at).total_seconds())) for queue, type, at in due],
+        jobs=standing.jobs,
+        workers=standing.workers,
+        queues=standing.queues,
+        waiting=standing.waiting,
         points=engine.series(since(now, longest)),
         shares=engine.shares(since(now, limits.window)),
     )

@@ -3,15 +3,13 @@ workers' roll-ups. The cost does not grow with the jobs."""
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from datetime import datetime
 
 from holdfast.duration import Duration, seconds
-from holdfast.engine import Engine, QueueInfo
+from holdfast.engine import QueueInfo
 from holdfast.errors import InvalidInput
 from holdfast.job import Status
 from holdfast.metrics import KEPT, Figures, Point, Total, figures, since, whole_series
-
-CAP = 10_000
+from holdfast.standing import CAP, Standing
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,39 +31,38 @@ class Stats:
     series: list[Point]  #: a point for each minute of the window
 
 
-def read_stats(engine: Engine, window: Duration, tasks: Iterable[str] = ()) -> Stats:
+def read_stats(standing: Standing, window: Duration, tasks: Iterable[str] = ()) -> Stats:
     """`tasks`: those that are told of even if nothing was done."""
-    length = seconds(window, what="window")
-    if not 60 <= length <= KEPT:
-        raise InvalidInput(f"window={window!r}: give a duration from 1m to 24h")
-    now = engine.now()
+    length = length_of(window)
+    engine, now, queues = standing.engine, standing.now, standing.queues
     start = since(now, length)
     totals = engine.totals(start)
-    queues = engine.queues(cap=CAP)
-    waiting = waits(engine, now)
+    waiting = standing.longest
     names = {queue.name for queue in queues} | set(waiting)
     return Stats(
-        jobs=engine.counts(cap=CAP),
+        jobs=standing.jobs,
         queues=queues,
-        workers=sum(worker.died_at is None for worker in engine.workers()),
+        workers=sum(worker.died_at is None for worker in standing.workers),
         oldest_pending=max(waiting.values(), default=None),
         waiting=waiting,
         window=length,
         figures=figures(totals, length),
-        by_task=_grouped(totals, lambda total: total.type, tasks, length),
+        by_task=by_task(totals, tasks, length),
         by_queue=_grouped(totals, lambda total: total.queue, names, length),
         series=whole_series(engine.series(start), start, now),
     )
 
 
-def waits(engine: Engine, now: datetime) -> dict[str, float]:
-    """How long the longest waiting job of each queue has been due."""
-    found: dict[str, float] = {}
-    overdue = engine.overdue()
-    for queue, _, due in [*engine.backlog(), *([] if overdue is None else [overdue])]:
-        age = max(0.0, (now - due).total_seconds())
-        found[queue] = max(age, found.get(queue, 0.0))
-    return dict(sorted(found.items()))
+def length_of(window: Duration) -> float:
+    """In seconds."""
+    length = seconds(window, what="window")
+    if not 60 <= length <= KEPT:
+        raise InvalidInput(f"window={window!r}: give a duration from 1m to 24h")
+    return length
+
+
+def by_task(totals: Sequence[Total], tasks: Iterable[str], window: float) -> dict[str, Figures]:
+    return _grouped(totals, lambda total: total.type, tasks, window)
 
 
 def _grouped(

@@ -187,7 +187,7 @@ def test_the_backlog_seeks(database: Database):
     table = getattr(engine, "schema", None)
     table = f"{table}.jobs" if table else "holdfast_jobs INDEXED BY holdfast_jobs_claim"
     params = {"queue": "default", "type": "send", "suspect": False, "rank": 0}
-    for step in steps(table):
+    for step in steps(table, at_once=database.kind == "postgres"):
         if database.kind == "sqlite":
             plan = execute(engine, f"EXPLAIN QUERY PLAN {step.sql}", **params)
             assert [row[3].split(" (")[0] for row in plan] == [
@@ -197,6 +197,7 @@ def test_the_backlog_seeks(database: Database):
             text = "\n".join(explain(database, step.pyformat, params))
             assert "jobs_claim" in text
             assert "Sort" not in text
+            assert "Filter:" not in text  # all of it is a condition of the index
 
 
 def explain(database: Database, sql: str, params: dict[str, object]) -> list[str]:

@@ -8,7 +8,7 @@ import pytest
 from holdfast import Discard, Figures, Holdfast, InvalidInput, Snooze
 from holdfast.clock import FakeClock
 from holdfast.engine import Engine
-from holdfast.metrics import ERROR, KEPT, MINUTE, Rollup, minute_of
+from holdfast.metrics import ERROR, KEPT, MINUTE, Point, Rollup, minute_of
 from holdfast.testing import drain
 from tests.conftest import Database
 from tests.support.jobs import execute, insert
@@ -150,16 +150,25 @@ def test_the_rows_of_workers_and_minutes_add_up(engine: Engine, clock: FakeClock
 
 
 def _stats(engine: Engine, window: float):  # type: ignore[no-untyped-def]
+    from holdfast.standing import Standing
     from holdfast.stats import read_stats
 
-    return read_stats(engine, window)
+    return read_stats(Standing(engine), window)
+
+
+def _ended(points: list[Point]) -> int:
+    return sum(point.completed for point in points)
 
 
 def test_a_window_leaves_out_what_is_older(engine: Engine, clock: FakeClock):
     for ago in (0, 1, 59, 60, 23 * 60):
         engine.roll_up([done(clock, ago=ago, completed=1)])
     windows = {60: 1, 120: 2, 3600: 3, 3660: 4, 86400: 5}
-    assert {length: _stats(engine, length).figures.completed for length in windows} == windows
+    for _ in range(2):  # read, and then partly remembered
+        assert {length: _stats(engine, length).figures.completed for length in windows} == windows
+        assert {length: _ended(_stats(engine, length).series) for length in windows} == windows
+    engine.roll_up([done(clock, ago=0, completed=3), done(clock, ago=1, completed=2)])
+    assert _ended(_stats(engine, 86400).series) == 8
     for wrong in (59, 86401, "soon"):
         with pytest.raises(InvalidInput, match="window"):
             _stats(engine, wrong)  # type: ignore[arg-type]

@@ -3,6 +3,7 @@
 import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
+from datetime import UTC, datetime
 from typing import Any
 
 import psycopg
@@ -51,6 +52,9 @@ class PostgresProbe(PostgresEngine):
 
     def _on_connection(self, work: Callable[[Any], T]) -> T:
         return work(self.connection)
+
+    def now(self) -> datetime:
+        return datetime.now(UTC)  # asking the database for it is no statement that has a plan
 
     def run_vital(self, script: Callable[[], Script[T]]) -> T:
         return self.run(script, write=True)  # which is on a connection apart, otherwise

@@ -1,15 +1,20 @@
 """What is pending, by queue and type: a walk over the claim index that skips from kind to kind.
 
-A step is a seek or a few, so the cost follows the number of kinds and not that of jobs. SQLite seeks
-by equal columns and one that is greater: hence a command for each column that may be the greater one.
+A step is a seek or a few, so the cost follows the number of kinds and not that of jobs. PostgreSQL
+seeks what is greater by several columns. SQLite seeks by equal columns and one that is greater: there,
+a command for each column that may be the greater one.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from holdfast.engine.statements import Command, parse
 
-_STEPS = (
+_AT_ONCE = (
+    "(queue, type, suspect, rank) > (:queue, :type, :suspect, :rank)"
+    " ORDER BY queue, type, suspect, rank, run_at, id",
+)
+_BY_COLUMN = (
     "queue = :queue AND type = :type AND suspect = :suspect AND rank > :rank"
     " ORDER BY rank, run_at, id",
     "queue = :queue AND type = :type AND suspect > :suspect ORDER BY suspect, rank, run_at, id",
@@ -27,25 +32,27 @@ _LAST = (
 )
 
 
-def steps(table: str) -> list[Command]:
+def steps(table: str, *, at_once: bool) -> list[Command]:
     """Those to the next kind, and the one to the last rank of a kind."""
     return [
         parse(
             f"SELECT queue, type, suspect, rank, run_at FROM {table}"  # noqa: S608 - a name of ours
             f" WHERE status = 'pending' AND {step} LIMIT 1"
         )
-        for step in (*_STEPS, _LAST)
+        for step in (*(_AT_ONCE if at_once else _BY_COLUMN), _LAST)
     ]
 
 
-def walk(table: str, ask: Callable[[Command, Mapping[str, Any]], Row | None]) -> Iterator[Row]:
+def walk(
+    known: Sequence[Command], ask: Callable[[Command, Mapping[str, Any]], Row | None]
+) -> Iterator[Row]:
     """Queue, type, suspect, rank, and when the longest waiting job of these was due. `ask` runs a
     command and gives its row."""
-    *known, last = steps(table)
+    *nearer, last = known
     ranks = 0
     after: dict[str, Any] = {"queue": "", "type": "", "suspect": False, "rank": 0}
     while True:
-        row = next((row for step in known if (row := ask(step, after)) is not None), None)
+        row = next((row for step in nearer if (row := ask(step, after)) is not None), None)
         if row is None:
             return
         yield row

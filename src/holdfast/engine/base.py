@@ -41,7 +41,7 @@ from holdfast.engine import (
     verbs,
 )
 from holdfast.engine.fetching import Fetching
-from holdfast.engine.hours import Hours
+from holdfast.engine.hours import HOUR, Hours
 from holdfast.engine.script import Script, T
 from holdfast.errors import (
     AppClosed,
@@ -69,7 +69,7 @@ class BaseEngine(Fetching):
         self._pid = os.getpid()
         self._closed = False
         self._pruned_to: dict[Status, str] = {}
-        self._hours = Hours()
+        self._totals, self._points = Hours[Total](), Hours[Point]()
         self._repaired_to = self._keys_pruned_to = ""
         self._orphans_to = self._flows_to = inspection.FIRST_ID
 
@@ -341,13 +341,21 @@ class BaseEngine(Fetching):
     def series(
         self, since: datetime, *, type: str | None = None, queue: str | None = None
     ) -> list[Point]:
-        return self.run(lambda: metering.series(self.dialect, since, type, queue), write=False)
+        def read(start: datetime, end: datetime) -> list[Point]:
+            return self.run(
+                lambda: metering.series(self.dialect, start, end, type, queue), write=False
+            )
+
+        now = self.now()
+        if type is not None or queue is not None:  # there may be many of these to remember
+            return read(since, now + HOUR)
+        return self._points.all(since, now, read)
 
     def totals(self, since: datetime) -> list[Total]:
         def read(start: datetime, end: datetime) -> list[Total]:
             return self.run(lambda: metering.totals(self.dialect, start, end), write=False)
 
-        return self._hours.totals(since, self.now(), read)
+        return self._totals.all(since, self.now(), read)
 
     def shares(self, since: datetime) -> list[Share]:
         return self.run(lambda: metering.shares(self.dialect, since), write=False)

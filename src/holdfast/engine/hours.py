@@ -4,23 +4,26 @@ a day takes half a second."""
 import threading
 from collections.abc import Callable
 from datetime import datetime, timedelta
+from typing import Generic, TypeVar
 
-from holdfast.metrics import KEPT, Total
+from holdfast.metrics import KEPT
 
 HOUR = timedelta(hours=1)
 SETTLED = timedelta(minutes=10)  #: after its end, nobody writes to an hour: workers do every 5 s
-Read = Callable[[datetime, datetime], list[Total]]
+T = TypeVar("T")  #: something that was done in a time
 
 
-class Hours:
+class Hours(Generic[T]):
     """For many threads; what two of them read at once is read twice."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._known: dict[datetime, list[Total]] = {}
+        self._known: dict[datetime, list[T]] = {}
 
-    def totals(self, since: datetime, now: datetime, read: Read) -> list[Total]:
-        """All from a moment on; those of one task come several times."""
+    def all(
+        self, since: datetime, now: datetime, read: Callable[[datetime, datetime], list[T]]
+    ) -> list[T]:
+        """From a moment on; what `read` gives for parts of it, one after the other."""
         end = now + HOUR  # the minute that runs, and clocks that are ahead
         first = since if since == _whole(since) else _whole(since) + HOUR
         last = _whole(now - SETTLED)
@@ -28,11 +31,11 @@ class Hours:
             return read(since, end)
         found = read(since, first) if since < first else []
         for number in range((last - first) // HOUR):
-            found = [*found, *self._hour(first + number * HOUR, read)]
+            found += self._hour(first + number * HOUR, read)
         self._forget(now)
-        return [*found, *read(last, end)]
+        return found + read(last, end)
 
-    def _hour(self, start: datetime, read: Read) -> list[Total]:
+    def _hour(self, start: datetime, read: Callable[[datetime, datetime], list[T]]) -> list[T]:
         with self._lock:
             known = self._known.get(start)
         if known is None:

@@ -39,9 +39,10 @@ def prune(dialect: Dialect) -> Script[int]:
 
 
 def series(
-    dialect: Dialect, since: datetime, type: str | None, queue: str | None
+    dialect: Dialect, since: datetime, until: datetime, type: str | None, queue: str | None
 ) -> Script[list[Point]]:
-    params = {"since": dialect.time(since), "type": type, "queue": queue}
+    between = {"since": dialect.time(since), "until": dialect.time(until)}
+    params = {**between, "type": type, "queue": queue}
     wanted = (("only_type", type), ("only_queue", queue))
     options = frozenset(word for word, value in wanted if value is not None)
     reply = yield Run("series", params, options=options)

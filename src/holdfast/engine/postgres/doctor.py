@@ -11,7 +11,7 @@ from typing import Any
 import psycopg
 
 from holdfast.engine import migrate
-from holdfast.engine.backlog import walk
+from holdfast.engine.backlog import steps, walk
 from holdfast.engine.base import BaseEngine
 from holdfast.engine.postgres.connection import Connection, translate
 from holdfast.engine.postgres.connections import MOST
@@ -96,12 +96,14 @@ class Examined(BaseEngine):
         return self._on_connection(work)
 
     def backlog(self, *, limit: int = 1000) -> list[tuple[str, str, datetime]]:
+        known = steps(f"{self.schema}.jobs", at_once=True)
+
         def work(connection: Connection) -> list[tuple[Any, ...]]:
             def ask(command: Command, params: Mapping[str, Any]) -> tuple[Any, ...] | None:
                 rows = connection.execute(command.pyformat, params).fetchall()
                 return rows[0] if rows else None
 
-            return list(islice(walk(f"{self.schema}.jobs", ask), limit))
+            return list(islice(walk(known, ask), limit))
 
         rows = self._on_connection(work)
         return [(queue, type, self.dialect.moment(due)) for queue, type, *_, due in rows]

@@ -27,11 +27,12 @@ DELETE FROM {schema}.rollups
                   LIMIT 1);
 
 -- name: series
--- What ended in each minute since a moment.
+-- What ended in each minute between two moments.
 SELECT minute,
        sum(completed)::bigint, sum(failed)::bigint, sum(cancelled)::bigint, sum(retried)::bigint, sum(wait), sum(run)
   FROM {schema}.rollups
  WHERE minute >= :since::text::timestamptz
+   AND minute < :until::text::timestamptz
    AND type = :type::text            --? only_type
    AND queue = :queue::text          --? only_queue
  GROUP BY minute

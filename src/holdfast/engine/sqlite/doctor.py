@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from holdfast.engine import migrate
-from holdfast.engine.backlog import walk
+from holdfast.engine.backlog import steps, walk
 from holdfast.engine.base import BaseEngine
 from holdfast.engine.sqlite.connection import JOURNAL_LIMIT, LOWEST_VERSION, translate
 from holdfast.engine.sqlite.filesystem import filesystem_of, refuse_network
@@ -116,7 +116,7 @@ class Examined(BaseEngine):
         self.open()
         try:
             with closing(self._connect()) as connection:
-                rows = list(islice(walk(_TABLE, ask), limit))
+                rows = list(islice(walk(steps(_TABLE, at_once=False), ask), limit))
         except sqlite3.Error as problem:
             raise translate(problem, self.path) from problem
         return [(queue, type, self.dialect.moment(due)) for queue, type, *_, due in rows]

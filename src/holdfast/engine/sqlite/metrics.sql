@@ -20,11 +20,12 @@ DELETE FROM holdfast_rollups
  WHERE minute = (SELECT MIN(minute) FROM holdfast_rollups WHERE minute < {now} - :kept);
 
 -- name: series
--- What ended in each minute since a moment.
+-- What ended in each minute between two moments.
 SELECT minute,
        SUM(completed), SUM(failed), SUM(cancelled), SUM(retried), SUM(wait), SUM(run)
   FROM holdfast_rollups
  WHERE minute >= :since
+   AND minute < :until
    AND type = :type                  --? only_type
    AND queue = :queue                --? only_queue
  GROUP BY minute

@@ -21,7 +21,7 @@ from holdfast.web.permissions import Identity, Permission
 from holdfast.web.problems import Refusal
 from holdfast.web.redaction import Redaction
 
-PATIENCE = 0.15  # seconds that a page is looked for where a filter matches little
+PATIENCE = 0.1  # seconds that a page is looked for where a filter matches little
 
 
 def _web(request: Request) -> Any:

@@ -4,9 +4,8 @@ from typing import Annotated
 
 from fastapi import Query
 
-from holdfast.duration import seconds
-from holdfast.errors import InvalidInput
-from holdfast.metrics import KEPT, since, whole_series
+from holdfast.metrics import since, whole_series
+from holdfast.stats import length_of
 from holdfast.web.answers import Health, Stats
 from holdfast.web.api.asking import Web, Window
 from holdfast.web.api.showing import as_json
@@ -38,11 +37,8 @@ def series(
     queue: Annotated[Name | None, Query()] = None,
 ) -> Json:
     """A point for each minute of the window."""
-    length = seconds(window, what="window")
-    if not 60 <= length <= KEPT:
-        raise InvalidInput(f"window={window!r}: give a duration from 1m to 24h")
     engine = web.app.engine
     now = engine.now()
-    start = since(now, length)
+    start = since(now, length_of(window))
     points = whole_series(engine.series(start, type=type, queue=queue), start, now)
     return Json(as_json({"series": points}))

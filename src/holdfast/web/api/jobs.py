@@ -15,7 +15,7 @@ from holdfast.errors import InvalidInput
 from holdfast.fields import FIELDS, attempt_fields
 from holdfast.filters import make_filter
 from holdfast.job import Job, Status
-from holdfast.stats import CAP
+from holdfast.standing import CAP
 from holdfast.web.api.asking import Id, JobFilter, JobQuery, Me, Web, read_page, walk
 from holdfast.web.api.showing import as_json, listed, shown
 from holdfast.web.models import (

@@ -6,11 +6,11 @@ from collections import Counter
 from fastapi import Request
 
 from holdfast.engine import Engine, Filter
-from holdfast.fleet import read_workers
 from holdfast.job import Status
 from holdfast.limits import QUEUE
 from holdfast.metrics import Figures, Point, since, whole_series
-from holdfast.stats import CAP
+from holdfast.standing import CAP, Standing
+from holdfast.stats import read_stats
 from holdfast.web.api.asking import Named, Web
 from holdfast.web.api.showing import as_json
 from holdfast.web.models import Deleted, Done, LimitNumbers, Limits, Pause, Purge, Queues
@@ -28,9 +28,10 @@ _MOST = 100  # queues that get a line of their own figures
 def list_queues(web: Web) -> Json:
     """Queues: what waits, what runs, how quick they are, and what holds them back."""
     engine: Engine = web.app.engine
-    now, stats = engine.now(), web.app.stats(window="1h")
+    standing = Standing(engine)
+    now, stats = standing.now, read_stats(standing, "1h")
     start = since(now, 3600)
-    workers = [worker for worker in read_workers(engine) if worker.alive]
+    workers = [worker for worker in standing.workers if worker.alive]
     limits = {limit.name: limit for limit in engine.limits(cap=CAP)}
     page = engine.search(Filter(status=frozenset({Status.RUNNING})), limit=1000)
     running = Counter(job.queue for job in page.jobs)

@@ -9,7 +9,10 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from holdfast.errors import HoldfastError
+from holdfast.health import read_health
 from holdfast.job import FINISHED
+from holdfast.standing import Standing
+from holdfast.stats import read_stats
 from holdfast.web import prometheus
 from holdfast.web.answers import Alive, Health, System
 from holdfast.web.api.asking import Web
@@ -103,5 +106,8 @@ def ready(web: Web) -> Json:
 @probes.get("/metrics", may=Permission.METRICS_READ, answer=None, kinds=("text/plain",))
 def metrics(web: Web) -> Response:
     """For Prometheus."""
-    text = prometheus.render(web.app.stats(window="5m"), web.app.health())
+    app, standing = web.app, Standing(web.app.engine)
+    text = prometheus.render(
+        read_stats(standing, "5m", app.tasks), read_health(standing, app.settings.health)
+    )
     return Response(text, media_type="text/plain; version=0.0.4; charset=utf-8")

@@ -1,15 +1,15 @@
 """Tasks: what can be enqueued, and how it fares."""
 
 import inspect
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
-from holdfast.engine import LimitInfo
+from holdfast.engine import Engine
 from holdfast.errors import UnknownTask
-from holdfast.fleet import WorkerView, read_workers
 from holdfast.metrics import FIRST, GROWTH, Figures, Histogram, Point, since, whole_series
 from holdfast.recurrence import in_words
-from holdfast.stats import CAP, Stats
+from holdfast.standing import CAP, Standing
+from holdfast.stats import by_task, length_of
 from holdfast.task import Task
 from holdfast.web.answers import Tasks, WholeTask
 from holdfast.web.api.asking import Named, Web, Window
@@ -26,17 +26,15 @@ _MOST = 100  # tasks that get a line of their own figures
 @routes.get("/tasks", may=Permission.JOBS_READ, answer=Tasks)
 def list_tasks(web: Web, window: Window = "1h") -> Json:
     """Every task that is registered here, known to a live worker, or has ended a run lately."""
-    stats = web.app.stats(window=window)
-    workers = [worker for worker in read_workers(web.app.engine) if worker.alive]
-    limits = {limit.name: limit for limit in web.app.engine.limits(cap=CAP)}
-    now = web.app.engine.now()
-    start = since(now, _LATELY)
+    engine: Engine = web.app.engine
+    fares = _Fares(web, window)
+    start = since(fares.now, _LATELY)
     found: list[dict[str, Any]] = []
-    for name in _names(web, stats, workers):
-        told = _told(web, name, stats, workers, limits)
+    for name in fares.names:
+        told = fares.of(name)
         points: list[Point] = []
-        if name in stats.by_task and len(found) < _MOST:
-            points = whole_series(web.app.engine.series(start, type=name), start, now)
+        if name in fares.figures and len(found) < _MOST:
+            points = whole_series(engine.series(start, type=name), start, fares.now)
         found.append(told | {"lately": [point.finished for point in points]})
     return Json(as_json({"tasks": found}))
 
@@ -44,21 +42,17 @@ def list_tasks(web: Web, window: Window = "1h") -> Json:
 @routes.get("/tasks/{name:path}", may=Permission.JOBS_READ, answer=WholeTask)
 def get_task(web: Web, name: Named, window: Window = "1h") -> Json:
     """One, minute by minute, and how its times are spread."""
-    stats = web.app.stats(window=window)
-    engine = web.app.engine
-    workers = [worker for worker in read_workers(engine) if worker.alive]
-    if name not in _names(web, stats, workers):
+    fares = _Fares(web, window)
+    if name not in fares.names:
         raise UnknownTask(f"no task {name!r} is registered, known to a worker, or ran lately")
-    limits = {limit.name: limit for limit in engine.limits(cap=CAP)}
-    now = engine.now()
-    start = since(now, stats.window)
     waits, runs = Histogram(), Histogram()
-    for total in engine.totals(start):
+    for total in fares.totals:
         if total.type == name:
             waits.merge(total.waits)
             runs.merge(total.runs)
-    told = _told(web, name, stats, workers, limits) | {
-        "series": whole_series(engine.series(start, type=name), start, now),
+    points = web.app.engine.series(fares.start, type=name)
+    told = fares.of(name) | {
+        "series": whole_series(points, fares.start, fares.now),
         "histograms": {"wait": bars(waits), "run": bars(runs)},
     }
     return Json(as_json(told))
@@ -75,32 +69,41 @@ def bars(histogram: Histogram) -> list[dict[str, Any]]:
     ]
 
 
-def _names(web: Any, stats: Stats, workers: Sequence[WorkerView]) -> list[str]:
-    known = {name for worker in workers for name in worker.tasks or ()}
-    return sorted({*web.app.tasks, *known, *stats.by_task})
+class _Fares:
+    """How tasks fare, in a window."""
+
+    def __init__(self, web: Any, window: str) -> None:
+        engine: Engine = web.app.engine
+        standing, length = Standing(engine), length_of(window)
+        self.tasks: Mapping[str, Task[Any, Any]] = web.app.tasks
+        self.now = standing.now
+        self.start = since(self.now, length)
+        self.totals = engine.totals(self.start)
+        self.figures = by_task(self.totals, self.tasks, length)
+        self.limits = {limit.name: limit for limit in engine.limits(cap=CAP)}
+        self.workers = [worker for worker in standing.workers if worker.alive]
+        known = {name for worker in self.workers for name in worker.tasks or ()}
+        self.names = sorted({*self.tasks, *known, *self.figures})
+
+    def of(self, name: str) -> dict[str, Any]:
+        limit = self.limits.get(name)
+        return {
+            "name": name,
+            "concurrency": None if limit is None else limit.concurrency,
+            "rate": None if limit is None else limit.rate,
+            "registered": name in self.tasks,
+            "workers": sum(worker.knows(name) for worker in self.workers),
+            "figures": self.figures.get(name) or Figures(),
+            **_defaults(self.tasks.get(name)),
+        }
 
 
-def _told(
-    web: Any,
-    name: str,
-    stats: Stats,
-    workers: Sequence[WorkerView],
-    limits: Mapping[str, LimitInfo],
-) -> dict[str, Any]:
-    task: Task[Any, Any] | None = web.app.tasks.get(name)
-    limit = limits.get(name)
-    told: dict[str, Any] = {
-        "name": name,
-        "concurrency": None if limit is None else limit.concurrency,
-        "rate": None if limit is None else limit.rate,
-        "registered": task is not None,
-        "workers": sum(worker.knows(name) for worker in workers),
-        "figures": stats.by_task.get(name) or Figures(),
-    }
+def _defaults(task: Task[Any, Any] | None) -> dict[str, Any]:
+    """As it is registered here; of one that is not, nothing is known."""
     if task is None:
         unknown = ("queue", "priority", "max_attempts", "timeout", "schedule", "doc", "schema")
-        return told | dict.fromkeys(unknown)
-    return told | {
+        return dict.fromkeys(unknown)
+    return {
         "queue": task.defaults.queue or "default",
         "priority": task.defaults.priority or 0,
         "max_attempts": task.defaults.max_attempts,
