@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 ROOT = Path(__file__).resolve().parent.parent
 PATIENCE = 15.0
@@ -77,6 +78,27 @@ def cpu_seconds(pid: int) -> float:
     """What a process has used so far, in user and in system mode."""
     user, system = _stat(pid)[11:13]
     return (int(user) + int(system)) / os.sysconf("SC_CLK_TCK")
+
+
+class Machine(NamedTuple):
+    """Ticks of all processors since the start, and those that a virtual machine wanted and did not
+    get, since its host served others."""
+
+    all: int
+    stolen: int
+
+    @classmethod
+    def now(cls) -> "Machine":
+        stat = Path("/proc/stat")
+        if not stat.exists():
+            return cls(0, 0)
+        ticks = [int(text) for text in stat.read_text().split("\n", 1)[0].split()[1:9]]
+        return cls(sum(ticks), ticks[7])
+
+    def ours(self, later: "Machine") -> float:
+        """The part of the time between two moments in which the machine was not taken away."""
+        ticks = later.all - self.all
+        return 1 - (later.stolen - self.stolen) / ticks if ticks else 1.0
 
 
 def resident(pid: int) -> float:
