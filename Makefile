@@ -1,6 +1,9 @@
 # Everything here works from a fresh clone: each target sets up what it needs.
 VENV := .venv
 BIN := $(VENV)/bin
+PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
+# What the demonstration needs is installed by itself: whoever looks for the first time does not wait for tools.
+RUNS := $(VENV)/.runs
 STAMP := $(VENV)/.installed
 
 # The first interpreter found that is new enough. Override: make test PYTHON=python3.13
@@ -28,20 +31,24 @@ help: ## Show this list
 
 setup: $(STAMP) $(ASSETS) ## Create .venv and install Holdfast with its tools
 
-$(STAMP): pyproject.toml
+$(RUNS): pyproject.toml
 	@test -n "$(PYTHON)" || { echo "Holdfast needs Python 3.11 or newer on the PATH." >&2; exit 1; }
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[all,dev]'
+	$(PIP) -e '.[postgres,web]'
 	@touch $@
 
-assets: $(STAMP) ## Fetch the dashboard's third-party JavaScript (npm registry, checked by hash)
+$(STAMP): $(RUNS)
+	$(PIP) -e '.[all,dev]'
+	@touch $@
+
+assets: $(RUNS) ## Fetch the dashboard's third-party JavaScript (npm registry, checked by hash)
 	$(BIN)/python tools/assets.py
 
-$(ASSETS): src/holdfast/web/assets.lock.json | $(STAMP)
+$(ASSETS): src/holdfast/web/assets.lock.json | $(RUNS)
 	$(BIN)/python tools/assets.py
 	@touch $@
 
-$(AXE): tests/browser/assets.lock.json | $(STAMP)
+$(AXE): tests/browser/assets.lock.json | $(RUNS)
 	$(BIN)/python tools/assets.py --tests
 	@touch $@
 
@@ -76,7 +83,7 @@ prove: $(STAMP) ## Run the long proofs: kills, freezes, restarts (ARGS='kills sq
 bench: $(STAMP) ## Run the benchmarks (ARGS='--help')
 	$(BIN)/python -m bench $(ARGS)
 
-demo: $(STAMP) $(ASSETS) ## Run the demonstration on SQLite, with its dashboard, until Ctrl-C
+demo: $(RUNS) $(ASSETS) ## Run the demonstration on SQLite, with its dashboard, until Ctrl-C
 	$(BIN)/holdfast demo $(ARGS)
 
 examples: $(STAMP) $(ASSETS) ## Run the five example applications, end to end (ARGS='podcasts videos')
