@@ -31,7 +31,7 @@ def answer(route: Route) -> None:
 
 @pytest.fixture(scope="module")
 def blank(chromium: Browser) -> Iterator[Page]:
-    context = chromium.new_context()
+    context = chromium.new_context(timezone_id="Asia/Kolkata")
     context.route(f"{SITE}/**", answer)
     page = context.new_page()
     page.goto(SITE)
@@ -64,6 +64,23 @@ def test_times_numbers_and_sizes_in_few_characters(call):
     assert call("format.js", f"{moments}.map((one) => m.relative(one, {now}))") == [
         *("in 3 s", "2 min ago", "in 2h 30m"),
     ]
+
+
+def test_times_are_those_of_the_reader_or_of_utc(call):
+    """A day begins when it begins on the clock that is shown."""
+    late, now = "'2026-01-01T20:15:07.250Z'", "Date.parse('2026-01-01T17:00:00Z')"
+    shown = (
+        f"[m.clock({late}, {now}), m.clock({late}, {now}, {{ millis: true }}),"
+        f" m.minute(Date.parse({late}) / 1000)]"
+    )
+    local = ["2026-01-02 01:45:07", "2026-01-02 01:45:07.250", "01:45"]
+    assert call("format.js", shown) == local
+    call("zone.js", "m.setZone('UTC')")
+    assert call("format.js", shown) == ["20:15:07", "20:15:07.250", "20:15"]
+    call("zone.js", "m.setZone('local')")
+    assert call("format.js", shown) == local
+    told = "2026-01-02 01:45:07.250 local · 2026-01-01T20:15:07.250Z"
+    assert call("format.js", f"m.fullTime({late})") == told
 
 
 def test_what_deceives_the_eye_is_shown_as_its_code(call):

@@ -1,5 +1,7 @@
 """What is around the pages: the way in and out, the palette, keys, the theme, and who may see what."""
 
+from zoneinfo import ZoneInfo
+
 import pytest
 from playwright.sync_api import Browser, Page, expect
 from starlette.applications import Starlette
@@ -95,6 +97,27 @@ def test_the_theme_is_chosen_and_kept(page: Page, site: Site):
     settled(page)
     assert page.evaluate(ground) == dark
     expect(page.get_by_role("button", name="Theme: dark")).to_be_visible()
+
+
+def test_times_are_the_readers_or_utc_and_that_is_kept(chromium: Browser, live: Site, failed: str):
+    context = chromium.new_context(base_url=live.url, viewport=WIDE, timezone_id="Asia/Kolkata")  # type: ignore[arg-type]
+    page = live.enter(context, live.token)
+    show(page, f"/jobs/{failed}")
+    [attempt] = live.app.jobs.attempts(failed)
+    assert attempt.started_at is not None
+    theirs = attempt.started_at.astimezone(ZoneInfo("Asia/Kolkata"))
+    told = page.locator(".attempt-body time")
+    expect(told).to_contain_text(f"{theirs:%H:%M:%S}")
+    page.get_by_role("button", name="Times: local").click()
+    expect(told).to_contain_text(f"{attempt.started_at:%H:%M:%S}")
+    page.reload()
+    settled(page)
+    expect(told).to_contain_text(f"{attempt.started_at:%H:%M:%S}")
+    page.keyboard.press("Control+k")
+    page.get_by_role("combobox", name="Command").fill("times local")
+    page.keyboard.press("Enter")
+    expect(told).to_contain_text(f"{theirs:%H:%M:%S}")
+    context.close()
 
 
 def test_reduced_motion_means_none(page: Page, site: Site):

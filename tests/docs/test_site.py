@@ -96,7 +96,13 @@ def test_tables_and_lists_are_drawn(built: Path, staged: Path) -> None:
 
 @pytest.mark.parametrize(
     "page",
-    [*PAGES, ROOT / "ARCHITECTURE.md", ROOT / "CONTRIBUTING.md", ROOT / "CHANGELOG.md"],
+    [
+        *PAGES,
+        *(
+            ROOT / f"{name}.md"
+            for name in ("ARCHITECTURE", "CONTRIBUTING", "CHANGELOG", "SECURITY")
+        ),
+    ],
     ids=name_of,
 )
 def test_links_of_a_source_lead_somewhere(page: Path, staged: Path) -> None:

@@ -1,4 +1,5 @@
 /** Numbers, times and sizes in few characters, and text that cannot deceive. */
+import { zone } from './zone.js';
 
 const numbers = new Intl.NumberFormat('en');
 const short = new Intl.NumberFormat('en', { notation: 'compact', maximumFractionDigits: 1 });
@@ -65,22 +66,35 @@ function coarse(seconds) {
 
 const pad = (value, width = 2) => String(value).padStart(width, '0');
 
-/** The reader's own clock; the day only if it is not today. */
+/** What a calendar and a clock show: the reader's own, or those of UTC. */
+function shown(date, where) {
+  const get = (what) => date[`get${where === 'UTC' ? 'UTC' : ''}${what}`]();
+  return {
+    day: `${get('FullYear')}-${pad(get('Month') + 1)}-${pad(get('Date'))}`,
+    minute: `${pad(get('Hours'))}:${pad(get('Minutes'))}`,
+    second: `${pad(get('Hours'))}:${pad(get('Minutes'))}:${pad(get('Seconds'))}`,
+    millis: pad(get('Milliseconds'), 3),
+  };
+}
+
+/** By the clock that was chosen; the day only if it is not today. */
 export function clock(moment, now, { millis = false } = {}) {
   const date = new Date(moment);
   if (Number.isNaN(date.getTime())) return '–';
-  const time = `${pad(date.getHours())}:${pad(date.getMinutes())}:${pad(date.getSeconds())}${millis ? `.${pad(date.getMilliseconds(), 3)}` : ''}`;
-  const today = new Date(now);
-  return date.toDateString() === today.toDateString() ? time : `${day(date)} ${time}`;
+  const { day, second, millis: rest } = shown(date, zone.value);
+  const time = millis ? `${second}.${rest}` : second;
+  return day === shown(new Date(now), zone.value).day ? time : `${day} ${time}`;
 }
 
-export const day = (date) => `${date.getFullYear()}-${pad(date.getMonth() + 1)}-${pad(date.getDate())}`;
+/** Hours and minutes of so many seconds since 1970, for charts. */
+export const minute = (seconds) => shown(new Date(seconds * 1000), zone.value).minute;
 
-/** Everything about a moment, for a tooltip. */
+/** Everything about a moment, for a tooltip: the reader's time, and that of UTC. */
 export function fullTime(moment) {
   const date = new Date(moment);
   if (Number.isNaN(date.getTime())) return String(moment);
-  return `${day(date)} ${pad(date.getHours())}:${pad(date.getMinutes())}:${pad(date.getSeconds())}.${pad(date.getMilliseconds(), 3)} local · ${moment}`;
+  const { day, second, millis } = shown(date, 'local');
+  return `${day} ${second}.${millis} local · ${moment}`;
 }
 
 export const secondsBetween = (from, to) => (from && to ? (Date.parse(to) - Date.parse(from)) / 1000 : null);

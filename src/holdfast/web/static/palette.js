@@ -5,6 +5,7 @@ import { go } from './router.js';
 import { PAGES } from './pages.js';
 import { can, logout } from './session.js';
 import { setTheme } from './theme.js';
+import { setZone } from './zone.js';
 import { togglePause } from './live.js';
 import { openNewJob } from './components/NewJob.js';
 import { openShortcuts } from './components/Shortcuts.js';
@@ -25,6 +26,8 @@ function commands() {
     { icon: 'moon', label: 'Theme: dark', run: () => setTheme('dark') },
     { icon: 'sun', label: 'Theme: light', run: () => setTheme('light') },
     { icon: 'auto', label: 'Theme: as the system', run: () => setTheme('auto') },
+    { icon: 'schedules', label: 'Times: local', run: () => setZone('local') },
+    { icon: 'schedules', label: 'Times: UTC', run: () => setZone('UTC') },
     { icon: 'pause', label: 'Pause or resume live updates', run: togglePause },
     { icon: 'keyboard', label: 'Keyboard shortcuts', hint: '?', run: openShortcuts },
     { icon: 'logout', label: 'Log out', run: logout },

@@ -4,8 +4,9 @@
  */
 import { html, loadPlot, useEffect, useRef, useState } from '../lib.js';
 import { dark, color } from '../theme.js';
+import { zone } from '../zone.js';
 import { during } from '../idle.js';
-import { count } from '../format.js';
+import { count, minute } from '../format.js';
 
 export function Chart({ times, series, label, height = 190, sync, format = count, minTop = 1 }) {
   const box = useRef();
@@ -24,7 +25,7 @@ export function Chart({ times, series, label, height = 190, sync, format = count
     const watch = new ResizeObserver(() => made.setSize({ width: place.clientWidth, height }));
     watch.observe(place);
     return () => { watch.disconnect(); made.destroy(); plot.current = null; };
-  }, [ready, dark.value, shape, height]);
+  }, [ready, dark.value, zone.value, shape, height]);
   useEffect(() => { if (plot.current) plot.current.setData(data); }, [times, ...series.map((one) => one.values)]);
 
   return html`<figure class="chart"><${Legend} series=${series} times=${times} at=${at} format=${format} />
@@ -36,7 +37,7 @@ function Legend({ series, times, at, format }) {
   return html`<figcaption class="legend">${series.map((one) => html`<span key=${one.label}>
       <i class=${`legend-mark mark-${one.kind || 'line'}`} style=${{ color: `var(--${one.token})` }}></i>${one.label}
       ${shown && html` <b class="num">${one.values[at] === null ? '–' : (one.format || format)(one.values[at])}</b>`}</span>`)}
-    <span class="legend-time num">${shown ? new Date(times[at] * 1000).toLocaleTimeString([], { hour: '2-digit', minute: '2-digit', hour12: false }) : ''}</span></figcaption>`;
+    <span class="legend-time num">${shown ? minute(times[at]) : ''}</span></figcaption>`;
 }
 
 function options(uPlot, { series, height, sync, format, minTop, width, onCursor }) {
@@ -45,6 +46,7 @@ function options(uPlot, { series, height, sync, format, minTop, width, onCursor 
   const font = '11px system-ui, sans-serif';
   return {
     width, height, legend: { show: false }, padding: [8, 8, 0, 0],
+    tzDate: (seconds) => (zone.peek() === 'UTC' ? uPlot.tzDate(new Date(seconds * 1000), 'Etc/UTC') : new Date(seconds * 1000)),
     cursor: { y: false, points: { size: 6 }, sync: sync ? { key: sync } : undefined, drag: { x: false, y: false } },
     scales: { y: { range: (_, low, high) => [0, Math.max(minTop, (high || 0) * 1.12)] } },
     axes: [

@@ -5,6 +5,7 @@ import { PAGES, GROUPS } from '../pages.js';
 import { session, logout, can } from '../session.js';
 import * as live from '../live.js';
 import { choice, nextTheme } from '../theme.js';
+import { zone, nextZone } from '../zone.js';
 import { openPalette } from '../palette.js';
 import { openShortcuts } from './Shortcuts.js';
 import { openNewJob, newJob, NewJob } from './NewJob.js';
@@ -49,6 +50,7 @@ function Tools() {
   const theme = choice.value;
   return html`<div class="tools">
     <${LiveSign} />
+    <button type="button" class="zone wide-only" onClick=${nextZone} title="Which clock the pages show: yours, or UTC" aria-label=${`Times: ${zone.value}`}>${zone.value === 'UTC' ? 'UTC' : 'Local'}</button>
     <${IconButton} icon=${{ auto: 'auto', light: 'sun', dark: 'moon' }[theme]} label=${`Theme: ${theme}`} onClick=${nextTheme} />
     <${IconButton} icon="keyboard" label="Keyboard shortcuts" onClick=${openShortcuts} class="wide-only" />
     ${['token', 'session'].includes(session.value.auth || session.value.via) && html`<${IconButton} icon="logout" label="Log out" onClick=${logout} />`}
