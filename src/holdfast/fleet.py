@@ -9,6 +9,7 @@ from typing import Any
 from holdfast.engine import Engine, WorkerInfo
 
 SILENCE = 15.0  # seconds without a sign of life, after which a worker does not count
+GONE = frozenset({"left", "dead"})  #: states of those that will not come back
 BEATS = 3  # as many may be missed, by one that was told to beat less often
 
 

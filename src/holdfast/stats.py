@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from holdfast.duration import Duration, seconds
 from holdfast.engine import QueueInfo
 from holdfast.errors import InvalidInput
+from holdfast.fleet import GONE
 from holdfast.job import Status
 from holdfast.metrics import KEPT, Figures, Point, Total, figures, since, whole_series
 from holdfast.standing import CAP, Standing
@@ -20,7 +21,7 @@ class Stats:
 
     jobs: dict[Status, int]
     queues: list[QueueInfo]
-    workers: int  #: not declared dead
+    workers: int  #: that have neither left nor been declared dead
     cap: int = CAP
     oldest_pending: float | None = None  #: seconds that the longest waiting job has been due
     waiting: dict[str, float]  #: the same for each queue in which something waits
@@ -42,7 +43,7 @@ def read_stats(standing: Standing, window: Duration, tasks: Iterable[str] = ()) 
     return Stats(
         jobs=standing.jobs,
         queues=queues,
-        workers=sum(worker.died_at is None for worker in standing.workers),
+        workers=sum(worker.state not in GONE for worker in standing.workers),
         oldest_pending=max(waiting.values(), default=None),
         waiting=waiting,
         window=length,

@@ -103,7 +103,7 @@ def test_it_stops_when_it_is_told_to(local: Command, number: signal.Signals):
         assert demo.stderr is not None
         assert demo.stderr.read() == ""
     with Holdfast(url) as app:
-        assert app.stats().workers == 0
+        assert app.stats().workers == 0, app.engine.workers()
         assert app.stats().jobs[Status.RUNNING] == 0
 
 

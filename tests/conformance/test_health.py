@@ -58,7 +58,9 @@ def test_expected_workers(scene: Scene):
     assert numbers(scene.check("workers", expected_workers=2)) == (False, 0, 2)
     scene.beat("w1", "w2")
     assert numbers(scene.check("workers", expected_workers=2)) == (True, 2, 2)
-    scene.app.engine.leave("w1")
+    assert scene.app.stats().workers == 2
+    scene.app.engine.leave("w1")  # it may still hold something, but it is no worker any more
+    assert scene.app.stats().workers == 1
     assert "1 workers live, and 2 are expected" in scene.check("workers", expected_workers=2).detail
 
 
