@@ -232,6 +232,34 @@ def test_a_thread_that_does_not_return_keeps_its_job_and_nobody_waits_for_it(
     assert "1 jobs did not end within the grace period" in caplog.text
 
 
+def test_what_ends_late_but_before_the_worker_leaves_has_ended(
+    app: Holdfast, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Otherwise the worker would be waited for by others, as one that may still do something."""
+    started, go = threading.Event(), threading.Event()
+
+    @app.task
+    def blocks(ctx: Context) -> None:
+        started.set()
+        assert go.wait(PATIENCE)
+
+    blocks.enqueue()
+    worker = app.worker(grace=0.0)
+    worker.start()
+    assert started.wait(PATIENCE)
+    close = worker._pruner.close
+
+    def meanwhile(patience: float) -> None:
+        go.set()
+        until(lambda: not worker.executions())
+        close(patience)
+
+    monkeypatch.setattr(worker._pruner, "close", meanwhile)
+    assert worker.stop() is True
+    [info] = app.engine.workers()
+    assert None not in (info.left_at, info.died_at)
+
+
 def test_a_stopped_worker_has_left_and_is_not_taken_for_dead(app: Holdfast) -> None:
     with app.worker() as worker:
         until(lambda: worker.id)

@@ -304,23 +304,22 @@ class Worker:
             for execution in left:
                 execution.stop(Stop.SHUTDOWN)
             self._wait_idle(time.monotonic() + _LAST_WORDS)
-        clean = not self._running
         self._starting.join(0.5)  # an id that it takes now must be given back
-        self._farewell(clean)
-        return clean
+        return self._farewell()
 
     def _wait_idle(self, deadline: float) -> None:
         with self._idle:
             while self._running and (left := deadline - time.monotonic()) > 0:
                 self._idle.wait(min(left, 0.1))
 
-    def _farewell(self, clean: bool) -> None:
+    def _farewell(self) -> bool:
         for part in (self._dispatcher, self._timer, self._watch, self._services, self._pruner):
             part.close(0.5)
-        clean = self._finisher.close(0.5) and clean
+        written = self._finisher.close(0.5)
         self._processes.close()
         self._heart.close(0.5)
         self._logbook.close(0.5)
+        clean = written and not self._running  # asked last: what was late has mostly ended by now
         try:
             if self.id is not None:
                 self.engine.leave(self.id)
@@ -333,6 +332,7 @@ class Worker:
         if self._own_loop is not None:
             self._own_loop.close(0.5)
         logger.info("worker %s stopped", self.id)
+        return clean
 
     def join(self, timeout: float | None = None) -> bool:
         """Wait until nothing is pending in its queues, and nothing runs; False: not in time. (What is
