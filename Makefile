@@ -67,7 +67,7 @@ format: $(STAMP) ## Format the code and apply the safe fixes
 	$(BIN)/ruff format .
 
 test: $(STAMP) $(ASSETS) $(AXE) ## Run the tests, on SQLite and on a real PostgreSQL (ARGS='-k name -x')
-	@$(BIN)/python tools/programs.py chromium ffmpeg >/dev/null || true
+	@$(BIN)/python tools/programs.py chromium ffmpeg pgbouncer haproxy faketime >/dev/null || true
 ifdef ARGS
 	$(BIN)/python -m pytest $(ARGS)
 else

@@ -12,7 +12,11 @@ import sys
 NAMES = {
     "chromium": ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable"),
     "ffmpeg": ("ffmpeg",),
+    "pgbouncer": ("pgbouncer",),
+    "haproxy": ("haproxy",),
+    "faketime": ("faketime",),
 }
+_PLACES = os.pathsep.join((os.environ.get("PATH", os.defpath), "/usr/sbin", "/usr/local/sbin"))
 
 
 def find(package: str) -> str | None:
@@ -20,7 +24,9 @@ def find(package: str) -> str | None:
     given = os.environ.get(package.upper())
     if given:
         return given
-    return next((path for name in NAMES[package] if (path := shutil.which(name))), None)
+    return next(
+        (path for name in NAMES[package] if (path := shutil.which(name, path=_PLACES))), None
+    )
 
 
 def need(package: str) -> str:

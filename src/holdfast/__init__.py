@@ -2,12 +2,14 @@
 
 from holdfast.app import Holdfast
 from holdfast.context import Context, RunEnd
+from holdfast.control import Discard, Retry, Snooze
 from holdfast.engine import LimitInfo, QueueInfo
 from holdfast.errors import (
     AppClosed,
     BodyNotLoaded,
     DatabaseBusy,
     DatabaseError,
+    DatabaseReplaced,
     DatabaseUnavailable,
     HoldfastError,
     InvalidArguments,
@@ -18,8 +20,10 @@ from holdfast.errors import (
     JobNotFound,
     KeyConflict,
     LostClaim,
+    OutcomeUnknown,
     PayloadTooLarge,
     SchemaError,
+    StorageError,
     TransactionError,
     UnknownLimit,
     UnknownTask,
@@ -32,7 +36,6 @@ from holdfast.job import Attempt, Job, LogLine, Status
 from holdfast.limits import Limit
 from holdfast.metrics import Figures
 from holdfast.middleware import Middleware
-from holdfast.outcome import Discard, Retry, Snooze
 from holdfast.retry import Backoff
 from holdfast.stats import Stats
 from holdfast.task import Task
@@ -45,6 +48,7 @@ __all__ = [
     "Context",
     "DatabaseBusy",
     "DatabaseError",
+    "DatabaseReplaced",
     "DatabaseUnavailable",
     "Discard",
     "Event",
@@ -65,6 +69,7 @@ __all__ = [
     "LogLine",
     "LostClaim",
     "Middleware",
+    "OutcomeUnknown",
     "PayloadTooLarge",
     "QueueInfo",
     "Retry",
@@ -73,6 +78,7 @@ __all__ = [
     "Snooze",
     "Stats",
     "Status",
+    "StorageError",
     "Task",
     "TransactionError",
     "UnknownLimit",

@@ -6,6 +6,7 @@ one), or awaits it on the caller's asynchronous transaction.
 """
 
 import asyncio
+import os
 import threading
 from collections.abc import Callable, Generator
 from concurrent.futures import ThreadPoolExecutor
@@ -36,6 +37,7 @@ class Runner:
         self.engine = engine
         self._lock = threading.Lock()
         self._executor: ThreadPoolExecutor | None = None
+        self._pid = 0  # of the process that has its threads
         self._at_close: list[Callable[[], object]] = []
 
     def at_close(self, work: Callable[[], object]) -> None:
@@ -84,7 +86,8 @@ class Runner:
     async def hop(self, work: Callable[[], T]) -> T:
         """Run something in a thread of ours."""
         with self._lock:
-            if self._executor is None:
+            if self._executor is None or self._pid != os.getpid():
+                self._pid = os.getpid()
                 self._executor = ThreadPoolExecutor(THREADS, thread_name_prefix="holdfast")
             executor = self._executor
         return await asyncio.get_running_loop().run_in_executor(executor, work)
@@ -93,5 +96,5 @@ class Runner:
         for work in self._at_close:
             work()
         self.engine.close()
-        if self._executor is not None:
+        if self._executor is not None and self._pid == os.getpid():
             self._executor.shutdown()

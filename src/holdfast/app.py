@@ -74,7 +74,7 @@ class Holdfast(Composing):
     >>> app = Holdfast("sqlite:///jobs.db")   # default: $HOLDFAST_URL, then sqlite:///holdfast.db
 
     Nothing is opened before the first verb. One object serves all threads and event loops of a
-    process; after a fork, make a new one.
+    process. One that has opened nothing may be forked; after that, make a new one in each child.
     """
 
     def __init__(
@@ -83,7 +83,8 @@ class Holdfast(Composing):
         *,
         schema: str = "holdfast",  #: PostgreSQL: where the tables are
         auto_migrate: bool | None = None,  #: migrate at the first use; None: only SQLite does
-        pooler: bool = False,  #: PostgreSQL: a transaction pooler, e.g. pgbouncer
+        pooler: bool | None = None,  #: PostgreSQL: pgbouncer or the like; None: find out
+        database_timeout: Duration | None = None,  #: of one call to the database, 30 s
         max_attempts: int | None = None,  #: runs in all, of a job that fails; 3 if not told
         timeout: Duration | Unset | None = UNSET,  #: of one run, 5 minutes; None: no limit
         backoff: BackoffLike | None = None,  #: waiting between runs: 5 s, twice as long each time
@@ -95,14 +96,11 @@ class Holdfast(Composing):
         health: Mapping[str, Any] | None = None,  #: thresholds of `app.health()`
         app_version: str | None = None,  #: of your code, told by workers
         archive: str | Path | None = None,  #: a folder for finished jobs, before they go
+        unreadable_for: Duration | None = None,  #: then a job that no worker can read fails; 1h
         middleware: Sequence[Middleware] = (),  #: around every enqueue and run
         clock: Clock | None = None,  #: for tests: `FakeClock()`
     ) -> None:
-        """Nothing is opened yet: that waits for the first use."""
         self.url = url or os.environ.get("HOLDFAST_URL") or DEFAULT_URL
-        self.engine: Engine = open_engine(
-            self.url, schema=schema, pooler=pooler, auto_migrate=auto_migrate, clock=clock
-        )
         self.settings = make_settings(
             max_attempts=max_attempts,
             timeout=... if timeout is UNSET else timeout,
@@ -114,10 +112,23 @@ class Holdfast(Composing):
             aging=aging,
             health=health,
             app_version=app_version,
+            database_timeout=database_timeout,
             archive=archive,
+            unreadable_for=unreadable_for,
             database=place_of(self.url, schema),
         )
+        self.engine: Engine = open_engine(
+            self.url,
+            schema=schema,
+            pooler=pooler,
+            auto_migrate=auto_migrate,
+            clock=clock,
+            timeout=self.settings.database_timeout,
+        )
         self.middleware = tuple(middleware)
+        self._make_parts()
+
+    def _make_parts(self) -> None:
         self.tasks: dict[str, Task[Any, Any]] = {}  #: by name
         self.listeners = Listeners()
         self.runner = Runner(self.engine)
@@ -244,8 +255,9 @@ class Holdfast(Composing):
             return self.engine.adopt(options.tx).run(self._inserting(jobs, options))
         made = self.engine.insert(jobs, notify=options.notify)
         if self.listeners.wants(EventKind.ENQUEUED):
-            for job in made:
-                self.listeners.tell(Event(kind=EventKind.ENQUEUED, job=job))
+            for new, job in zip(jobs, made, strict=True):
+                if not new.repeats(job):
+                    self.listeners.tell(Event(kind=EventKind.ENQUEUED, job=job))
         return made
 
     async def ainsert(self, jobs: Sequence[NewJob], options: Options) -> list[Job]:

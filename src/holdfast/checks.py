@@ -9,6 +9,8 @@ from holdfast.engine import QueueInfo
 from holdfast.fleet import WorkerView
 from holdfast.job import Status
 from holdfast.metrics import Point, Share, rate, since
+from holdfast.outcome import CRASHED_IN_A_ROW
+from holdfast.recurrence import CODE
 from holdfast.settings import Thresholds
 
 ENOUGH = 20  # jobs for each worker of a queue, before their shares say anything
@@ -35,6 +37,8 @@ class Facts:
     waiting: Sequence[tuple[str, str, float]]  #: queue, type, and seconds since it was due
     points: Sequence[Point]
     shares: Sequence[Share]
+    write_problem: str | None = None  #: why the database does not commit a write
+    disabled: Sequence[tuple[str, str, str]] = ()  #: recurring jobs: task, key, and why
 
     @property
     def alive(self) -> list[WorkerView]:
@@ -50,6 +54,7 @@ Verdict = tuple[Check, list[str]]  #: and every sentence that there is to say
 
 def run_checks(facts: Facts, limits: Thresholds) -> list[Verdict]:
     return [
+        check_writes(facts),
         check_workers(facts, limits),
         check_serving(facts),
         check_waiting(facts, limits),
@@ -57,8 +62,11 @@ def run_checks(facts: Facts, limits: Thresholds) -> list[Verdict]:
         check_failures(facts, limits),
         check_queues(facts, empty=False),
         check_queues(facts, empty=True),
+        check_schedules(facts),
         check_stuck(facts),
+        check_frozen(facts),
         check_silent(facts),
+        check_unreadable(facts),
         check_spread(facts, limits),
         check_versions(facts),
     ]
@@ -84,6 +92,26 @@ def _verdict(
         warning=warning,
     )
     return check, sentences
+
+
+STALLED = 60.0  # seconds without a write, after which a worker claims no more jobs
+
+
+def check_writes(facts: Facts) -> Verdict:
+    """The database commits what this process and the workers write."""
+    wrong = []
+    if facts.write_problem is not None:
+        wrong.append(
+            "the database can be read, and does not commit a write: no job can be added, started or "
+            f"finished. Free its disk, or let this user write: {facts.write_problem}"
+        )
+    wrong += [
+        f"worker {worker.id} could not write to the database for {worker.cannot_write_for:.0f} s, "
+        "and claims no more jobs until it can: look at the database's disk and at the worker's log"
+        for worker in facts.alive
+        if (worker.cannot_write_for or 0.0) >= STALLED
+    ]
+    return _verdict("writes", wrong, "the database commits writes", len(wrong), 0)
 
 
 def check_workers(facts: Facts, limits: Thresholds) -> Verdict:
@@ -199,6 +227,22 @@ def check_queues(facts: Facts, *, empty: bool) -> Verdict:
     return _verdict(name, wrong, f"{what} is paused", len(wrong), 0, warning=empty)
 
 
+def check_schedules(facts: Facts) -> Verdict:
+    """No recurring job was disabled because it killed its process."""
+    wrong = [
+        f"the recurring job {_words(type, key)!r} is disabled: {because}; correct it, then 'holdfast "
+        f"schedules enable {_words(type, key)}' lets it run ('disable' accepts that it does not)"
+        for type, key, because in facts.disabled
+        if because.startswith(CRASHED_IN_A_ROW)
+    ]
+    return _verdict("schedules", wrong, "no recurring job kills its process", len(wrong), 0)
+
+
+def _words(type: str, key: str) -> str:
+    """How a recurring job is named on the command line."""
+    return type if key == CODE else f"{type} {key}"
+
+
 def check_stuck(facts: Facts) -> Verdict:
     wrong = [
         f"job {job.id} ({job.type}) is past its timeout and does not return in worker "
@@ -211,6 +255,29 @@ def check_stuck(facts: Facts) -> Verdict:
     return _verdict("stuck", wrong, "no job is past its timeout", len(wrong), 0)
 
 
+def check_frozen(facts: Facts) -> Verdict:
+    """Every worker process answers its supervisor, and ends what is past its timeout."""
+    wrong = []
+    for worker in facts.alive:
+        known = {job.id for job in worker.jobs if job.stuck}  # which check_stuck names
+        late = ", ".join(id for id in worker.overdue if id not in known)
+        who = f"worker {worker.id} (process {worker.pid})"
+        if worker.silent_for is not None:
+            wrong.append(
+                f"{who} has not answered its supervisor for {worker.silent_for:.0f} s"
+                + (f", and job {late} is past its timeout" if late else "")
+                + ": a handler holds Python's interpreter lock, or the process is stopped; the "
+                "supervisor replaces it 10 s past the timeout of a job: give every task a timeout, "
+                "or run what freezes with process=True"
+            )
+        elif late:
+            wrong.append(
+                f"job {late} is past its timeout and goes on in {who}: the supervisor replaces the "
+                "process if it does not end; let the handler look at ctx.cancelled"
+            )
+    return _verdict("frozen", wrong, "every worker process answers", len(wrong), 0)
+
+
 def check_silent(facts: Facts) -> Verdict:
     """None hangs."""
     wrong = [
@@ -220,6 +287,19 @@ def check_silent(facts: Facts) -> Verdict:
         if worker.state == "silent"
     ]
     return _verdict("silent", wrong, "every worker gives signs of life", len(wrong), 0)
+
+
+def check_unreadable(facts: Facts) -> Verdict:
+    """No worker is offered payloads that its code cannot read."""
+    found = [(worker, one) for worker in facts.alive for one in worker.unreadable]
+    wrong = [
+        f"worker {worker.id} has been unable to read payloads of task {one.task!r} for "
+        f"{one.seconds:.0f} s ({one.error}): replace it by a worker with the code that enqueued them; "
+        "until then they are given back, see the guide 'Changing a task'"
+        for worker, one in found
+    ]
+    longest = max((one.seconds for _, one in found), default=0.0)
+    return _verdict("unreadable", wrong, "workers can read the payloads of their jobs", longest, 0)
 
 
 def check_spread(facts: Facts, limits: Thresholds) -> Verdict:

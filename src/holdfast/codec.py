@@ -80,7 +80,7 @@ class Arguments:
             return dict(self._shape.validator.validate_json(payload))
         except ValidationError as problem:
             raise InvalidArguments(
-                f"the stored payload no longer fits task {self.name!r}: {_describe(problem)}"
+                f"the stored payload does not fit task {self.name!r}: {_describe(problem)}"
             ) from None
 
     def json_schema(self) -> dict[str, Any]:

@@ -93,6 +93,33 @@ class DatabaseUnavailable(DatabaseError):
     """The database cannot be reached, or went away and did not come back in time."""
 
 
+class Refused(DatabaseError):
+    """A rule of the database itself refused the row: a constraint or a trigger that was added to it."""
+
+
+class StorageError(DatabaseUnavailable):
+    """The database answered that it cannot do this now: its disk is full, read-only or failing, it has
+    no memory left, or it failed inside. Nothing was written."""
+
+
+class DatabaseReplaced(DatabaseUnavailable):
+    """The SQLite file was deleted, moved or replaced while this process had it open: what it writes
+    would be lost. Open a new `Holdfast`, or restart the process."""
+
+
+class OutcomeUnknown(DatabaseUnavailable):
+    """The connection broke while jobs were written, and the database did not come back in time to tell
+    whether they are there. `ids` are the ids that they have if they are; `id` is the first."""
+
+    def __init__(self, message: str, ids: Sequence[str] = ()) -> None:
+        super().__init__(message)
+        self.ids = tuple(ids)
+
+    @property
+    def id(self) -> str | None:
+        return self.ids[0] if self.ids else None
+
+
 class UnsafeFilesystem(DatabaseError):
     """The SQLite file lies where file locks cannot be trusted."""
 

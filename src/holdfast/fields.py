@@ -10,7 +10,7 @@ FIELDS = (
     *("id", "type", "payload", "status", "priority", "queue", "key", "entity_type", "entity_id"),
     *("attempts", "max_attempts", "worker_id", "created_at", "updated_at", "run_at", "started_at"),
     *("completed_at", "result", "error", "progress", "message", "crashes", "expires_at"),
-    *("limit_key", "prune_error"),
+    *("limit_key", "prune_error", "idempotency_key", "deaths", "unreadable_since"),
 )
 LISTED = tuple(name for name in FIELDS if name not in ("payload", "result"))
 RECURRING = (  #: fields that only recurring jobs have

@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
@@ -18,6 +18,15 @@ class WorkerJob:
     id: str
     type: str
     stuck: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UnreadableTask:
+    """A task whose payloads a worker could not read in the last two minutes."""
+
+    task: str
+    error: str  #: names the field
+    seconds: float  #: since the first of them
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,10 +50,21 @@ class WorkerView:
     version: str | None = None  #: of Holdfast
     app_version: str | None = None
     memory: int | None = None  #: bytes
+    silent_for: float | None = (
+        None  #: seconds that it did not answer its supervisor, if it is too long
+    )
+    overdue: list[str] = field(default_factory=list)  #: jobs past their timeout, by its supervisor
+    unreadable: list[UnreadableTask] = field(default_factory=list)
+    cannot_write_for: float | None = None  #: seconds that the database has refused its writes
 
     @property
     def alive(self) -> bool:
         return self.state in ("live", "draining")
+
+    @property
+    def stuck(self) -> list[str]:
+        """Jobs past their timeout that do not end, by its own word or its supervisor's."""
+        return [*(job.id for job in self.jobs if job.stuck), *self.overdue]
 
     def serves(self, queue: str) -> bool:
         return self.state == "live" and (not self.queues or queue in self.queues)
@@ -78,6 +98,13 @@ def view(worker: WorkerInfo, now: datetime) -> WorkerView:
         version=told.get("version"),
         app_version=told.get("app_version"),
         memory=told.get("memory"),
+        silent_for=told.get("silent_for"),
+        overdue=list(told.get("overdue", [])),
+        unreadable=[
+            UnreadableTask(task=one["task"], error=one["error"], seconds=one["seconds"])
+            for one in told.get("unreadable", [])
+        ],
+        cannot_write_for=told.get("cannot_write_for"),
     )
 
 

@@ -169,10 +169,11 @@ def make_node(
         raise InvalidInput(f"a workflow was given {task!r}: give a task, or task.using(...)")
     using = task.using() if isinstance(task, Task) else task
     options = using.options
-    if options.key is not None or options.tx is not None:
+    unique = options.key is not None or options.idempotency_key is not None
+    if unique or options.tx is not None:
         raise InvalidInput(
-            "a job of a workflow takes no key= and no tx=: it is always a new one, and the whole "
-            "workflow is inserted at once: app.workflow(tx=...)"
+            "a job of a workflow takes no key=, no idempotency_key= and no tx=: it is always a new "
+            "one, and the whole workflow is inserted at once: app.workflow(tx=...)"
         )
     plain = using.using(**{name: getattr(_PLAIN, name) for name in FLOW})
     job = plain.new_job(args, kwargs, heir_of=heir_of)

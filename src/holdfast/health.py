@@ -16,6 +16,7 @@ from holdfast.errors import DatabaseError
 from holdfast.fleet import WorkerView, read_workers
 from holdfast.job import Job, Status
 from holdfast.metrics import since
+from holdfast.outcome import SHARED
 from holdfast.settings import Thresholds
 from holdfast.standing import Standing
 
@@ -75,6 +76,8 @@ def _facts(standing: Standing, limits: Thresholds) -> Facts:
         waiting=standing.waiting,
         points=engine.series(since(now, longest)),
         shares=engine.shares(since(now, limits.window)),
+        write_problem=standing.write_problem,
+        disabled=engine.disabled_schedules(),
     )
 
 
@@ -94,26 +97,37 @@ def judge(facts: Facts, limits: Thresholds) -> Health:
         oldest_pending=max((age for *_, age in facts.waiting), default=None),
         unknown_types=sorted({type for type, _ in unknown if type is not None}),
         paused_queues=[queue.name for queue in facts.queues if queue.paused_at is not None],
-        stuck_jobs=[job.id for worker in facts.alive for job in worker.jobs if job.stuck],
+        stuck_jobs=list(dict.fromkeys(id for worker in facts.alive for id in worker.stuck)),
         silent_workers=[worker.id for worker in facts.workers if worker.state == "silent"],
     )
 
 
 def why_it_waits(engine: Engine, job: Job) -> list[str]:
     """Why a job is not finished yet, in sentences; nothing for a finished one."""
+    reasons = _why(engine, job)
+    if reasons and job.unreadable_since is not None:
+        since = f"{job.unreadable_since:%Y-%m-%d %H:%M:%S} UTC"
+        reasons.append(f"no worker could read its payload since {since}: {job.error}")
+    return reasons
+
+
+def _why(engine: Engine, job: Job) -> list[str]:
     now = engine.now()
     match job.status:
         case Status.BLOCKED:
-            return [_held_back(engine, job) or "it waits for another job"]
+            pauses = _pauses(job, engine.queues(cap=1))
+            return [*pauses, _held_back(engine, job) or "it waits for another job"]
         case Status.SCHEDULED | Status.RETRYING:
             reasons = [_due(job, now)]
             if job.status is Status.RETRYING:
                 reasons.append(f"its last run failed; {_attempts_left(job)}")
             return reasons
         case Status.PENDING:
-            reasons = _why_pending(job, engine.queues(cap=1), read_workers(engine))
+            pauses = _pauses(job, engine.queues(cap=1))
             limit = _held_back(engine, job)
-            return reasons if limit is None else [*reasons[:-1], limit]
+            if limit is not None:
+                return [*pauses, limit]
+            return _why_pending(job, pauses, read_workers(engine))
         case Status.RUNNING:
             return list(_why_running(job, read_workers(engine)))
         case _:
@@ -139,24 +153,42 @@ def _attempts_left(job: Job) -> str:
     return f"{max(0, job.max_attempts - job.attempts)} of {job.max_attempts} attempts are left"
 
 
-def _why_pending(job: Job, queues: Iterable[QueueInfo], workers: Sequence[WorkerView]) -> list[str]:
-    reasons = [
-        f"queue {queue.name!r} is paused since {queue.paused_at:%Y-%m-%d %H:%M} UTC: 'holdfast "
-        f"queues resume {queue.name}' lets it go on"
+def _pauses(job: Job, queues: Iterable[QueueInfo]) -> list[str]:
+    """The pause of its queue, if it is paused, and when that ends by itself."""
+    return [
+        f"queue {queue.name!r} is paused since {queue.paused_at:%Y-%m-%d %H:%M} UTC{_resumes(queue)}: "
+        f"'holdfast queues resume {queue.name}' lets it go on"
         for queue in queues
         if queue.name == job.queue and queue.paused_at is not None
     ]
+
+
+def _resumes(queue: QueueInfo) -> str:
+    at = queue.resume_at
+    return "" if at is None else f" and resumes by itself at {at:%Y-%m-%d %H:%M:%S} UTC"
+
+
+def _why_pending(job: Job, pauses: list[str], workers: Sequence[WorkerView]) -> list[str]:
     if not any(worker.alive for worker in workers):
-        return [*reasons, "no worker lives: start one with 'holdfast worker MODULE:APP'"]
+        return [*pauses, "no worker lives: start one with 'holdfast worker MODULE:APP'"]
     if nobody := [text for _, text in unserved([(job.queue, job.type, 0.0)], workers)]:
-        return [*reasons, *nobody]
-    if reasons:
-        return reasons
+        return [*pauses, *nobody]
+    if pauses:
+        return pauses
     able = [worker for worker in workers if worker.serves(job.queue) and worker.knows(job.type)]
     running = sum(worker.running or 0 for worker in able)
     slots = sum(worker.slots or 0 for worker in able)
-    alone = "; its process died under it before, so it runs alone" if job.crashes else ""
-    return [f"it waits for a free slot: {running} of {slots} are taken where it can run{alone}"]
+    if job.deaths:
+        return [_company(job.deaths)]
+    return [f"it waits for a free slot: {running} of {slots} are taken where it can run"]
+
+
+def _company(deaths: int) -> str:
+    """Why a job waits whose process died under it (decision 0021)."""
+    others = SHARED[min(deaths, max(SHARED))] - 1
+    company = f"with at most {others} others of which that is true" if others else "alone"
+    times = "once" if deaths == 1 else f"{deaths} times"
+    return f"its process died under it {times}: it waits for a process in which it runs {company}"
 
 
 def _why_running(job: Job, workers: Iterable[WorkerView]) -> Iterator[str]:
@@ -170,5 +202,5 @@ def _why_running(job: Job, workers: Iterable[WorkerView]) -> Iterator[str]:
             f"its worker {job.worker_id} is {state}{silence}: another worker gives the job back "
             "within seconds, if one lives"
         )
-    elif any(one.id == job.id and one.stuck for one in holder.jobs):
+    elif job.id in holder.stuck:
         yield f"it is past its timeout and does not return in worker {holder.id}"

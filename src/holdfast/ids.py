@@ -16,9 +16,18 @@ from holdfast.errors import InvalidInput
 
 # Seeded by the system, in each process anew: ids must be unique, not secret, and this is quicker.
 _random = random.Random()  # noqa: S311
-os.register_at_fork(after_in_child=_random.seed)
 _lock = threading.Lock()
 _last = 0  # the 60-bit sequence (48 bits of milliseconds, 12 of counter) given out last
+
+
+def _forked() -> None:
+    """In a child: other ids than the parent's, and a lock that no thread of the parent holds."""
+    global _lock
+    _lock = threading.Lock()
+    _random.seed()
+
+
+os.register_at_fork(after_in_child=_forked)
 
 
 def new_id() -> str:

@@ -49,13 +49,14 @@ TRANSITIONS: Mapping[str, Transition] = {
     "claim": Transition(frozenset({Status.PENDING}), Status.RUNNING),
     "rescue": Transition(frozenset({Status.RUNNING}), Status.PENDING),
     "prune": Transition(FINISHED, None),
-    # by the worker that holds the claim: the eight ways to finish a run
+    # by the worker that holds the claim: the nine ways to finish a run
     "completed": Transition(frozenset({Status.RUNNING}), Status.COMPLETED),
     "retry_later": Transition(frozenset({Status.RUNNING}), Status.RETRYING),
     "snoozed": Transition(frozenset({Status.RUNNING}), Status.SCHEDULED),
     "failed": Transition(frozenset({Status.RUNNING}), Status.FAILED),
     "stopped": Transition(frozenset({Status.RUNNING}), Status.CANCELLED),
     "released": Transition(frozenset({Status.RUNNING}), Status.PENDING),
+    "unreadable": Transition(frozenset({Status.RUNNING}), Status.SCHEDULED),
     "crashed": Transition(frozenset({Status.RUNNING}), Status.RETRYING),
     "recurred": Transition(frozenset({Status.RUNNING}), Status.SCHEDULED),
     # by workers, where a limit with keys is full
@@ -90,7 +91,7 @@ class EventKind(StrEnum):
     FAILED = "failed"  #: for good
     CANCELLED = "cancelled"  #: it was cancelled, or a run of it
     SNOOZED = "snoozed"  #: it comes back later, by its own word
-    RELEASED = "released"  #: given back by a worker that stops
+    RELEASED = "released"  #: given back by a worker that stops, or cannot read its payload
     RESCUED = "rescued"  #: given back by a worker that died
 
 
@@ -114,9 +115,9 @@ class Job:
     key: str | None  #: unique among the unfinished jobs of its task
     entity_type: str | None
     entity_id: Json  #: what the job is about, with its JSON type kept
-    attempts: int  #: runs so far; snooze, release and rescue give one back
+    attempts: int  #: runs so far; snooze, release, rescue and unreadable payloads give one back
     max_attempts: int
-    crashes: int  #: times its process died under it, with no other job in it
+    crashes: int  #: times it alone ran in a process that died by its own doing
     claim_no: int  #: bumped by every claim, never reused: the fence against stale workers
     worker_id: str | None
     timeout: float | None  #: of one attempt, in seconds; None: its task's; 0: none
@@ -144,8 +145,11 @@ class Job:
     workflow_id: str | None = None
     node: str | None = None  #: its name in the workflow
     prune_error: str | None = None  #: why it could not be let go, though its time is over
+    idempotency_key: str | None = None  #: at most one job of its task has this value
+    deaths: int = 0  #: processes that died while it ran there, since it last ended by itself
+    unreadable_since: datetime | None = None  #: when a worker first could not read its payload
     body: Body | None = None  #: absent in lists
-    created: bool = False  #: told to the enqueuer: True: inserted; False: the key was live already
+    created: bool = False  #: told to the enqueuer: True: inserted; False: one was there already
 
     @property
     def payload(self) -> dict[str, Json]:
@@ -213,6 +217,7 @@ class NewJob:
     workflow_id: str | None = None
     node: str | None = None  #: its name in the workflow
     after: tuple[Edge, ...] = ()  #: whom it waits for
+    idempotency_key: str | None = None  #: at most one job of its task has this value
 
     @property
     def special(self) -> bool:
@@ -222,6 +227,7 @@ class NewJob:
             and self.expires is None
             and self.aging is None
             and self.workflow_id is None
+            and self.idempotency_key is None
         )
 
     @property
@@ -248,7 +254,18 @@ class NewJob:
             schedule=self.schedule,
             expires=self.expires,
             aging=self.aging,
+            idempotency_key=self.idempotency_key,
         )
+
+    @property
+    def unique(self) -> bool:
+        """Its insert may find another job that is there already."""
+        return self.key is not None or self.idempotency_key is not None
+
+    def repeats(self, job: Job) -> bool:
+        """Its insert added nothing, and found this job, which has its idempotency key."""
+        known = self.idempotency_key
+        return known is not None and not job.created and job.idempotency_key == known
 
 
 @value

@@ -7,9 +7,9 @@ key: jobs of a key that is full are parked, so that nobody has to walk past them
 
 import json
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Generic, NamedTuple, TypeVar
+from typing import Any, NamedTuple
 
 from pydantic_core import from_json
 
@@ -22,8 +22,6 @@ QUEUE = "queue:"  #: in front of a queue's name: the limit of that queue
 _SLICES = 100  # of a period: as exactly is it remembered when jobs started
 _LONGEST_KEY = 200
 _RATE = re.compile(r"\s*(\d+)\s*/\s*(.+?)\s*")
-
-T = TypeVar("T")
 
 
 class Rate(NamedTuple):
@@ -104,6 +102,7 @@ class Rule:
     slots: str | None = None  #: the one of them that counts what runs
     keyed: str | None = None
     key_of: KeyOf | None = None
+    calls_function: bool = False  #: key_of calls a function of the application
     fair: bool = False
 
 
@@ -141,6 +140,7 @@ def make_rule(
         slots=slots,
         keyed=row.name,
         key_of=_key_of(task, row.name, limit.per, arguments, decode),
+        calls_function=callable(limit.per),
         fair=limit.fair,
     )
 
@@ -209,7 +209,6 @@ def _key(name: str, value: Any) -> str:
 # Rates: a window that slides in slices. Each start is remembered until a whole period after the end of
 # its slice, so that no window of that length ever holds more than the rate allows.
 
-_MANY = 2**31
 Starts = list[list[int]]  #: [a slice's begin in microseconds, starts in it], the oldest first
 
 
@@ -246,146 +245,3 @@ def spent(rate: Rate, starts: Starts, now: int, count: int) -> Starts:
 
 def _slice(rate: Rate) -> int:
     return max(1000, round(rate.period * MICRO) // _SLICES)
-
-
-class Room:
-    """What one key has left, while a claim goes through its candidates."""
-
-    __slots__ = (
-        "_tokens",
-        "in_line",
-        "key",
-        "left",
-        "most",
-        "now",
-        "rate",
-        "running",
-        "slots",
-        "started",
-        "starts",
-    )
-
-    def __init__(
-        self,
-        key: str,
-        slots: int | None,
-        rate: Rate | None,
-        starts: Starts,
-        now: int,
-        *,
-        in_line: bool = False,
-    ) -> None:
-        """`slots`: how many more may run; None: any number."""
-        found = None if rate is None else tokens(rate, starts, now)
-        self.key = key
-        self.slots = slots
-        self.rate = rate
-        self.now = now
-        self.in_line = in_line  #: where keys take turns: one of its jobs is in line
-        self.started = 0
-        self.most: int | None = slots
-        self.running = 0
-        self.starts = starts if found is None else found.starts
-        self._tokens = _MANY if found is None else found.left
-        self.left = max(0, min(_MANY if slots is None else slots, self._tokens))  #: may start now
-
-    @property
-    def is_full(self) -> bool:
-        """An end of one that runs will make room."""
-        return self.slots is not None and self.slots <= self.started
-
-    @property
-    def waits_for_rate(self) -> bool:
-        """Nothing but time will make room."""
-        return self._tokens <= self.started and not self.is_full
-
-    def until_next(self) -> float:
-        """Seconds until one more may start, as far as the rate is concerned."""
-        return 0.0 if self.rate is None else tokens(self.rate, self.after(), self.now).wait
-
-    def take(self) -> None:
-        self.started += 1
-        self.left -= 1
-
-    def after(self) -> Starts:
-        """The starts to remember."""
-        if self.rate is None or not self.started:
-            return self.starts
-        return spent(self.rate, self.starts, self.now, self.started)
-
-
-class Candidate(NamedTuple, Generic[T]):
-    row: T
-    rule: Rule | None
-    key: str | None  #: of its limit with a key
-    has_turn: bool = False  #: it was parked before: where keys take turns, it is now its key's
-
-
-class Admitted(NamedTuple, Generic[T]):
-    take: list[Candidate[T]]
-    park: list[Candidate[T]]
-    out: list[str]  #: where keys take turns: those that have no job in line any more
-    turned: list[str]  #: those of which the next job may stand in line
-
-
-def admit(
-    candidates: Iterable[Candidate[T]],
-    free: int,
-    whole: Mapping[str, Room],
-    queue: Room | None,
-    keyed: Mapping[str, Room],
-) -> Admitted[T]:
-    """Who runs, in their order, and who is parked. A candidate whose key nobody could look at, and one
-    for whom a whole limit has no room, stays where it is.
-
-    Where keys take turns, a key has one job in line. Others of it are parked as they come; the next one
-    is put at the end of the line when that one is taken."""
-    result: Admitted[T] = Admitted([], [], [], [])
-    seen: set[str] = set()
-    for candidate in candidates:
-        rule, key = candidate.rule, candidate.key
-        if rule is None and queue is None:  # the others must not pay for those with limits
-            if len(result.take) < free:
-                result.take.append(candidate)
-            continue
-        room = None if key is None else keyed.get(key)
-        if key is not None and room is None:
-            continue
-        fair = rule is not None and rule.fair and room is not None
-        if room is not None and key is not None:
-            waits = fair and (key in seen or (room.in_line and not candidate.has_turn))
-            seen.add(key)
-            if waits or not room.left:
-                result.park.append(candidate)
-                if fair and candidate.has_turn:
-                    result.out.append(key)
-                continue
-        rooms = _rooms(rule, whole, queue, room)
-        if len(result.take) >= free or rooms is None:
-            continue
-        for other in rooms:
-            other.take()
-        result.take.append(candidate)
-        if fair and room is not None and key is not None:
-            result.out.append(key)
-            if room.left:
-                result.turned.append(key)
-    return result
-
-
-def _rooms(
-    rule: Rule | None, whole: Mapping[str, Room], queue: Room | None, keyed: Room | None
-) -> list[Room] | None:
-    """Those that a candidate takes a place of; None if one has none left, or nobody could look at it:
-    that is not taken for no limit."""
-    rooms = [] if keyed is None else [keyed]
-    if queue is not None:
-        rooms.append(queue)
-    for name in rule.whole if rule else ():
-        if name not in whole:
-            return None
-        rooms.append(whole[name])
-    for room in rooms:
-        if not room.left:
-            return None
-    return rooms

@@ -4,6 +4,7 @@ JSON for machines. Both forms show what a job's own logger adds to a record.
 
 import json
 import logging
+import re
 import sys
 import traceback
 from collections.abc import Callable, Mapping, MutableMapping
@@ -17,6 +18,8 @@ LEVELS = ("debug", "info", "warning", "error", "critical")
 FORMATS = ("text", "json")
 EXTRAS = ("job_id", "task", "attempt")
 MAX_LINE = 4000  # characters, of a line that is kept with its job
+# C0 without tab and line feed, DEL and C1; and what Unicode has for directions and line ends.
+_CONTROLS = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]")
 
 
 def configure(level: str = "info", format: str = "text") -> None:
@@ -28,6 +31,22 @@ def configure(level: str = "info", format: str = "text") -> None:
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(JsonLines() if format == "json" else Text())
     logging.basicConfig(level=level.upper(), handlers=[handler], force=True)
+
+
+def escaped(text: str) -> str:
+    """A text with its control characters escaped: it cannot move a terminal's cursor, colour or clear
+    it, set its title, or turn the direction of writing. Line feeds and tabs stay."""
+    return _CONTROLS.sub(_escape, text)
+
+
+def escaped_json(text: str) -> str:
+    """JSON text, the same value, without characters that a terminal acts upon."""
+    return _CONTROLS.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
+
+
+def _escape(found: re.Match[str]) -> str:
+    code = ord(found[0])
+    return f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}"
 
 
 def _extras(record: logging.LogRecord) -> dict[str, object]:
@@ -50,7 +69,7 @@ class Text(logging.Formatter):
             lines.append(self.formatException(record.exc_info))
         if record.stack_info:
             lines.append(self.formatStack(record.stack_info))
-        return "\n".join(lines)
+        return escaped("\n".join(lines))
 
 
 class JsonLines(logging.Formatter):
@@ -69,7 +88,7 @@ class JsonLines(logging.Formatter):
             line["trace"] = self.formatException(record.exc_info)
         if record.stack_info:
             line["stack"] = self.formatStack(record.stack_info)
-        return json.dumps(line, ensure_ascii=False, default=str)
+        return escaped_json(json.dumps(line, ensure_ascii=False, default=str))
 
 
 class RunLog(logging.LoggerAdapter[logging.Logger]):

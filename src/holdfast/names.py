@@ -10,7 +10,7 @@ from holdfast.codec import encode_json
 from holdfast.errors import InvalidInput
 
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.:/-]{0,127}")
-_LONGEST_KEY = 500
+LONGEST_KEY = 500  # with a task's name it fits into an entry of PostgreSQL's index
 _BIGINT = 2**63 - 1
 
 
@@ -24,10 +24,11 @@ def name(value: object, what: str) -> str:
     return str(value)
 
 
-def key(value: object) -> str:
-    if not isinstance(value, str) or not 0 < len(value) <= _LONGEST_KEY or not _is_text(value):
+def key(value: object, what: str = "key") -> str:
+    """A key, or an idempotency key."""
+    if not isinstance(value, str) or not 0 < len(value) <= LONGEST_KEY or not _is_text(value):
         raise InvalidInput(
-            f"key={str(value)[:80]!r}: a key is a string of 1 to {_LONGEST_KEY} characters, without "
+            f"{what}={str(value)[:80]!r}: a key is a string of 1 to {LONGEST_KEY} characters, without "
             "NUL or lone surrogates"
         )
     return value

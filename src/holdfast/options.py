@@ -33,6 +33,7 @@ class Options:
     run_at: datetime | None = None  #: not before this moment, which has a timezone
     key: str | None = None  #: at most one unfinished job of the task has it
     on_conflict: OnConflict = "existing"  #: if the key is live: existing, replace, debounce, raise
+    idempotency_key: str | None = None  #: at most one job of the task ever has it, finished or not
     entity: tuple[str, Any] | None = None  #: what it is about: a type and an id
     max_attempts: int | None = None  #: runs in all
     timeout: Duration | Unset | None = UNSET  #: None: no timeout
@@ -92,6 +93,7 @@ class Options:
             priority=names.integer(priority or 0, "priority"),
             key=None if self.key is None else names.key(self.key),
             on_conflict=self.on_conflict,
+            idempotency_key=_idempotency(self.idempotency_key),
             entity_type=entity_type,
             entity_id=entity_id,
             max_attempts=names.integer(3 if tries is None else tries, "max_attempts", 1, 2**31 - 1),
@@ -105,6 +107,10 @@ class Options:
 
 RECURRING = ("every", "cron", "timezone", "start", "missed", "jitter", "backoff")
 _PLAIN = Options()
+
+
+def _idempotency(value: str | None) -> str | None:
+    return None if value is None else names.key(value, "idempotency_key")
 
 
 def _expires(value: Duration | None) -> float | None:

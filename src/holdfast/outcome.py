@@ -13,8 +13,9 @@ from typing import Any, NamedTuple, assert_never
 
 from holdfast import recurrence
 from holdfast.codec import encode_error
-from holdfast.duration import Duration, seconds
+from holdfast.control import Discard, Retry, Snooze
 from holdfast.job import EventKind, Job, NewJob, Status
+from holdfast.retry import await_reader
 from holdfast.value import value
 
 WEEK = (
@@ -31,6 +32,7 @@ class Outcome(StrEnum):
     FAILED = "failed"
     STOPPED = "stopped"
     RELEASED = "released"
+    UNREADABLE = "unreadable"
     CRASHED = "crashed"
     RECURRED = "recurred"
 
@@ -39,9 +41,14 @@ class Recur(NamedTuple):
     """What follows the run of a recurring job."""
 
     run_at: datetime  #: its next run
-    due_at: datetime  #: the moment of the schedule that it stands for
+    due_at: (
+        datetime | None
+    )  #: the moment of the schedule that it stands for; None: the run chose it
     ran: bool = True  #: False: it was left out, being late
     stopped: bool = False  #: it was cancelled: neither a success nor a failure
+    died: bool = False  #: its own process died under it
+    because: str | None = None  #: it is disabled from now on, for this reason
+    told_at: datetime | None = None  #: the worker's now, if `run_at` was counted from it
 
 
 @value
@@ -63,6 +70,7 @@ class Finish:
     recur: Recur | None = None
     limit_key: str | None = None  #: that has room for another then
     workflow_id: str | None = None  #: whose other jobs may have waited for this one
+    own: bool = True  #: of a process that died: by its own doing, which counts as a crash
 
     @property
     def is_run_of_recurring(self) -> bool:
@@ -77,6 +85,7 @@ _KINDS = {
     Outcome.STOPPED: EventKind.CANCELLED,
     Outcome.SNOOZED: EventKind.SNOOZED,
     Outcome.RELEASED: EventKind.RELEASED,
+    Outcome.UNREADABLE: EventKind.RELEASED,
 }
 
 
@@ -96,6 +105,7 @@ class Applied(StrEnum):
     APPLIED = "applied"
     LOST = "lost"  #: the claim is somebody else's by now, or the row is gone: nothing changed
     BUSY = "busy"  #: somebody's transaction holds the row: nothing changed yet, send it again
+    UNWRITTEN = "unwritten"  #: the database could not store it: nothing changed yet, send it again
 
 
 def _finish(job: Job, outcome: Outcome, **fields: Any) -> Finish:
@@ -156,32 +166,15 @@ def released(job: Job) -> Finish:
     return _finish(job, Outcome.RELEASED)
 
 
-def crashed(job: Job, error: str, *, delay: float) -> Finish:
-    """Its own process died under it; the attempt is given back, the crash is counted."""
-    return _finish(job, Outcome.CRASHED, error=error, delay=delay)
+def unreadable(job: Job, error: str, *, delay: float) -> Finish:
+    """This worker's code cannot read its payload: another worker may; the attempt is given back."""
+    return _finish(job, Outcome.UNREADABLE, error=error, delay=delay)
 
 
-# What a handler may raise to say what shall follow.
-
-
-class Discard(Exception):
-    """Fail for good: trying again would not help."""
-
-
-class Retry(Exception):
-    """Fail, and be tried again after the given time (if an attempt is left)."""
-
-    def __init__(self, message: str = "", *, after: Duration) -> None:
-        super().__init__(message)
-        self.after = seconds(after, what="Retry(after=)")
-
-
-class Snooze(Exception):
-    """Come back later, without spending an attempt."""
-
-    def __init__(self, delay: Duration) -> None:
-        super().__init__(f"for {delay}")
-        self.delay = seconds(delay, what="Snooze(delay)")
+def crashed(job: Job, error: str, *, delay: float, own: bool = True) -> Finish:
+    """Its own process died under it; the attempt is given back. `own`: by its own doing: a crash is
+    counted."""
+    return _finish(job, Outcome.CRASHED, error=error, delay=delay, own=own)
 
 
 # How a run ended.
@@ -221,10 +214,22 @@ class Late(NamedTuple):
 class Died(NamedTuple):
     """Its own process died under it."""
 
-    how: str
+    how: str  #: "SIGSEGV", "exit code 9"
+    own: bool = True  #: by its own doing, and not by an operator's signal
 
 
-Ended = Returned | Raised | Snoozed | Stopped | GivenBack | Late | Died
+class Unreadable(NamedTuple):
+    """The handler was not called: the payload does not fit this worker's code."""
+
+    error: str  #: names the field
+
+    def failed(self, patience: float = 0.0) -> Raised:
+        """The failure for good, after `patience` seconds in which no worker could read it."""
+        waited = f"; no worker could read it for {patience:g} s" if patience else ""
+        return Raised(f"{self.error}{waited}", None, permanent=True)
+
+
+Ended = Returned | Raised | Snoozed | Stopped | GivenBack | Late | Died | Unreadable
 
 
 @value
@@ -236,9 +241,12 @@ class Policy:
     keep: Mapping[Status, float]  #: seconds that a finished job is kept
     discard_on: tuple[type[BaseException], ...] = ()
     retry_on: tuple[type[BaseException], ...] | None = None  #: None: everything
+    unreadable_for: float = 3600.0  #: seconds until a job that no worker can read fails
 
 
-CRASHES = 3  #: as often may a job's process die under it, alone, until it is given up
+SHARED: Mapping[int, int] = {1: 17, 2: 5, 3: 1}  #: by deaths on record: as many share a process
+CRASHES = 3  #: as often may a job's process die by its own doing, with no other job in it
+DIED = "its process died: "  #: begins the error of a job whose process died; how follows
 
 
 def judge(error: BaseException, policy: Policy) -> Raised | Snoozed:
@@ -254,8 +262,15 @@ def judge(error: BaseException, policy: Policy) -> Raised | Snoozed:
 
 
 def decide(job: Job, ended: Ended, policy: Policy, now: datetime | None = None) -> Finish:
-    """What follows from how a run ended. `now`, by the database's clock, matters to recurring jobs."""
+    """What follows from how a run ended. `now`, by the database's clock, matters to recurring jobs and
+    to payloads that cannot be read."""
     keep = policy.keep
+    if type(ended) is Unreadable:
+        moment = now or job.started_at or job.run_at
+        given_back = await_reader(job.unreadable_since or moment, moment, policy.unreadable_for)
+        if given_back is not None:
+            return unreadable(job, f"{ended.error}{given_back.text}", delay=given_back.delay)
+        ended = ended.failed(policy.unreadable_for)
     if job.schedule is not None and not isinstance(ended, Snoozed | GivenBack):
         return _recurred(job, ended, policy, now or job.started_at or job.run_at)
     if type(ended) is Returned:  # by far the most frequent, and a `match` takes its time
@@ -276,10 +291,12 @@ def decide(job: Job, ended: Ended, policy: Policy, now: datetime | None = None) 
             return released(job)
         case Late(error):
             return stopped(job, error, keep=keep[Status.CANCELLED])
-        case Died(how) if job.crashes + 1 >= CRASHES:
+        case Died(how, own) if own and job.crashes + 1 >= CRASHES:
             return failed(job, quarantined(job.crashes + 1, how), keep=keep[Status.FAILED])
-        case Died(how):
-            return crashed(job, how, delay=policy.backoff(job.crashes + 1))
+        case Unreadable():
+            raise AssertionError("handled above")
+        case Died(how, own):
+            return crashed(job, DIED + how, delay=policy.backoff(job.crashes + 1), own=own)
         case _:
             assert_never(ended)
 
@@ -298,7 +315,8 @@ def _recurred(job: Job, ended: Ended, policy: Policy, now: datetime) -> Finish:
     except Exception as problem:  # an unknown zone on this machine: recorded, and tried again
         error = f"its schedule cannot be followed: {problem}"
         at = now + timedelta(seconds=policy.backoff(job.consecutive_failures + 1))
-        return _finish(job, Outcome.RECURRED, error=error, recur=Recur(at, job.due_at or at))
+        recur = Recur(at, job.due_at or at, told_at=now)
+        return _finish(job, Outcome.RECURRED, error=error, recur=recur)
 
 
 def _next_run(
@@ -323,26 +341,49 @@ def _next_run(
             asked = now + timedelta(seconds=asked)
         following = regular if asked is None else recurrence.Next(asked, asked)
         if following is not None:
-            recur = Recur(*following)
+            recur = _recur(schedule, following, now)
+            if isinstance(ended.next_run, datetime):
+                recur = Recur(ended.next_run, None)
             return _finish(
                 job, Outcome.RECURRED, result=ended.result, enqueue=ended.enqueue, recur=recur
             )
         ended = Raised(SILENT, None)
     if isinstance(ended, Stopped | Late):
-        recur = Recur(
-            *(regular or after_failure()), isinstance(ended, Stopped), isinstance(ended, Stopped)
-        )
+        stopped = isinstance(ended, Stopped)
+        recur = _recur(schedule, regular or after_failure(), now)
+        recur = recur._replace(ran=stopped, stopped=stopped)
         return _finish(job, Outcome.RECURRED, recur=recur)
+    died, own = isinstance(ended, Died), isinstance(ended, Died) and ended.own
     if isinstance(ended, Died):
-        ended = Raised(f"its process died: {ended.how}", None)
+        ended = Raised(DIED + ended.how, None)
     if not isinstance(ended, Raised):
         raise AssertionError(f"not the end of a run: {ended!r}")
     later = None if ended.after is None else now + timedelta(seconds=ended.after)
-    recur = Recur(*(after_failure() if later is None else (later, due)))
-    return _finish(job, Outcome.RECURRED, error=ended.error, trace=ended.trace, recur=recur)
+    because = None
+    if job.crashes + own >= CRASHES:  # a run by itself sets them to zero: they were in a row
+        because = f"{CRASHED_IN_A_ROW}: {_how(ended.error if died else job.error)}"
+    following = after_failure() if later is None else recurrence.Next(later, due)
+    recur = _recur(schedule, following, now)._replace(died=died, because=because)
+    error = f"Quarantined: {because}" if because is not None else ended.error
+    return _finish(job, Outcome.RECURRED, error=error, trace=ended.trace, recur=recur, own=own)
 
 
-def quarantined(crashes: int, how: str) -> str:
+def _recur(schedule: recurrence.Schedule, following: recurrence.Next, now: datetime) -> Recur:
+    """A moment that cron names is one of the clock; everything else is counted from now."""
+    is_named = schedule.cron is not None and following.due_at > now
+    return Recur(*following, told_at=None if is_named else now)
+
+
+CRASHED_IN_A_ROW = "its process died three times in a row"  #: why a recurring job was disabled
+
+
+def quarantined(crashes: int, how: str | None) -> str:
+    """The error of a job that is given up. `how`: it died, or the error that says so."""
     return (
-        f"Quarantined: its process died {crashes} times under it, with no other job in it ({how})"
+        f"Quarantined: its process died {crashes} times under it, with no other job in it"
+        f" ({_how(how)})"
     )
+
+
+def _how(error: str | None) -> str:
+    return error.removeprefix(DIED) if error else "see its worker's log"

@@ -233,10 +233,11 @@ def regular(schedule: Schedule, due: datetime, now: datetime) -> datetime | None
 
     With `missed="all"` it is the next one after `due`, be it long past. Otherwise it is the first that
     is after `due` and after `now`. Intervals are counted from `due`, so they never drift. If the clock
-    went back (`now` before `due`), a moment that has had its run does not come again: the next is one
-    period after `due`. A run ahead of its time is not told apart from that; who runs a job now, and
-    wants the moments ahead to stay, gives `now` as its `due`.
+    went back (`now` before `due`), an interval is counted from `now`: the next run is at most one
+    interval away; a moment of cron that has had its run does not come again. A run ahead of its time
+    is not told apart from that: to run a job now and keep the moments ahead, give `now` as its `due`.
     """
+    due = due if schedule.every is None else min(due, now)
     after = due if schedule.missed == "all" else max(due, now)
     return _following(schedule, due, after)
 
@@ -278,7 +279,8 @@ def after_failure(
     retry = Next(now + timedelta(seconds=delay), due)
     if exact or schedule.backoff:
         return retry
-    upcoming = _following(schedule, due, max(due, now))
+    begin = due if schedule.every is None else min(due, now)
+    upcoming = _following(schedule, begin, max(begin, now))
     if upcoming is None or retry.run_at < upcoming:
         return retry
     planned = spread(schedule, upcoming, random)

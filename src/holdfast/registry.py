@@ -128,6 +128,7 @@ def _conduct(
             keep=keep_times(options.get("retention", {}), settings.retention),
             discard_on=_errors(name, "discard_on", options) or (),
             retry_on=_errors(name, "retry_on", options),
+            unreadable_for=settings.unreadable_for,
         ),
         kind=_kind(name, handler, bool(options.get("process", False))),
         takes_context=takes_context(handler),

@@ -4,7 +4,8 @@ import math
 import random
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from datetime import datetime, timedelta
+from typing import Any, NamedTuple
 
 from holdfast.duration import Duration, seconds
 from holdfast.errors import InvalidInput
@@ -66,6 +67,30 @@ class _Checked:
     def __call__(self, attempts: int) -> float:
         try:
             delay = seconds(self._function(attempts), what="backoff")
-        except Exception:
+        except (Exception, SystemExit):
             return DEFAULT.after(attempts)
         return min(delay, _LONGEST) if math.isfinite(delay) else DEFAULT.after(attempts)
+
+
+FAILS_AT = "; it fails at "  #: in the error of a job that waits for a worker that can read it
+
+
+class GiveBack(NamedTuple):
+    """How to give back a job whose payload could not be read."""
+
+    delay: float  #: seconds
+    text: str  #: what to add to its error
+
+
+def await_reader(since: datetime, now: datetime, patience: float) -> GiveBack | None:
+    """How long to wait for a worker that can read a payload which none could read since `since`; None:
+    longer than `patience` seconds. The delay is as long as the wait so far, from 0.5 s to 30 s. Its
+    jitter keeps a worker of the older version from being the first to take the job each time."""
+    fails_at = since + timedelta(seconds=patience)
+    if now >= fails_at:
+        return None
+    waited = min(max((now - since).total_seconds(), 0.5), 30.0)
+    return GiveBack(
+        waited * (0.75 + 0.5 * random.random()),  # noqa: S311
+        f"{FAILS_AT}{fails_at:%Y-%m-%d %H:%M:%S} UTC unless a worker that can read it takes it first",
+    )

@@ -5,6 +5,7 @@ import asyncio
 import builtins
 from collections.abc import Callable, Iterator
 from datetime import datetime
+from functools import partial
 from typing import Any
 
 from holdfast import names
@@ -13,11 +14,12 @@ from holdfast.duration import Duration, seconds
 from holdfast.engine import scheduling
 from holdfast.engine.scheduling import Condition
 from holdfast.engine.script import Script
-from holdfast.errors import InvalidInput
+from holdfast.errors import DatabaseBusy, InvalidInput
 from holdfast.job import Job, NewJob
 from holdfast.recurrence import CODE
 
 PAGE = 500
+_TRIES = 20
 
 
 class Schedules:
@@ -100,21 +102,37 @@ class Schedules:
 
     def sync(self, type: str, key: str = CODE, *, enabled: Condition, tx: Any = None) -> Job:
         """Enabled exactly when `enabled` holds: a function, or a pair of SQL and its parameters, looked
-        at after the row is locked."""
-        return self._runner.go(self._step(scheduling.sync, type, key, _checked(enabled)), tx)
+        at after the row is locked. Without a `tx`, a function is called outside of any transaction:
+        before the change and again after it was committed, until both answers agree."""
+        return self._runner.go(self._sync(type, key, _checked(enabled), tx), tx)
 
     async def async_(
         self, type: str, key: str = CODE, *, enabled: Condition, tx: Any = None
     ) -> Job:
         """The same; with a `tx`, the function may be asynchronous."""
         if not asyncio.iscoroutinefunction(enabled):
-            step = self._step(scheduling.sync, type, key, _checked(enabled))
-            return await self._runner.ago(step, tx)
+            return await self._runner.ago(self._sync(type, key, _checked(enabled), tx), tx)
         if tx is None:
             raise InvalidInput("sync: an asynchronous function needs the tx= that holds the row")
         await self.aget(type, key, tx=tx)  # held until the transaction ends
         answer = bool(await enabled())
         return await self._runner.ago(self._step(scheduling.sync, type, key, lambda: answer), tx)
+
+    def _sync(self, type: str, key: str, enabled: Condition, tx: Any) -> Steps[Job]:
+        """The application's code must not run while our own transaction keeps others from writing.
+        Instead its answer is checked again after the commit: of two that change what it depends on,
+        whoever writes last has seen what the other did."""
+        if tx is not None or not callable(enabled):
+            return (yield from self._step(scheduling.sync, type, key, enabled))
+        answer = scheduling.ask(enabled)
+        for _ in range(_TRIES):
+            job = yield from self._step(scheduling.sync, type, key, partial(bool, answer))
+            before, answer = answer, scheduling.ask(enabled)
+            if answer == before:
+                return job
+        raise DatabaseBusy(
+            f"sync of {type!r} ({key!r}): the answer of enabled= changes all the time"
+        )
 
     def list(self) -> Iterator[Job]:
         """All of them, by task and key, read page by page."""

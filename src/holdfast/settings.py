@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from hashlib import sha256
 from pathlib import Path
 from typing import Any, TypeVar
-from urllib.parse import urlsplit
+from urllib.parse import parse_qsl, urlsplit
 
 from holdfast import names
 from holdfast.duration import Duration, seconds
@@ -18,6 +18,7 @@ from holdfast.retry import Backoff, BackoffLike, backoff
 from holdfast.value import value
 
 T = TypeVar("T")
+TIMEOUT = 30.0  # seconds for one call to the database
 RETENTION: Mapping[str, Duration] = {"completed": "7d", "failed": "30d", "cancelled": "7d"}
 HEALTH: Mapping[str, Any] = {
     "max_age": "1h",
@@ -53,7 +54,9 @@ class Settings:
     aging: float | None  #: seconds of waiting that count as much as one step of priority
     health: Thresholds
     app_version: str | None  #: of the application's code, as its author counts
+    database_timeout: float  #: seconds that a call waits for the database
     archive: Path | None  #: a folder for finished jobs, before they are deleted
+    unreadable_for: float  #: seconds until a job that no worker can read fails; 0: at once
 
 
 def make_settings(
@@ -68,7 +71,9 @@ def make_settings(
     aging: Duration | None = None,
     health: Mapping[str, Any] | None = None,
     app_version: str | None = None,
+    database_timeout: Duration | None = None,
     archive: str | Path | None = None,
+    unreadable_for: Duration | None = None,
     database: str = "",
 ) -> Settings:
     """`database`: what tells it from others, since those may have the same `workdir`."""
@@ -84,16 +89,35 @@ def make_settings(
         aging=_aging(aging),
         health=thresholds(health or {}),
         app_version=app_version or _given("app_version"),
+        database_timeout=_positive("database_timeout", database_timeout, TIMEOUT),
         archive=_folder(archive or _given("archive")),
+        unreadable_for=_unreadable_for(unreadable_for),
     )
 
 
 def place_of(url: str, schema: str) -> str:
     """What tells a database from others, whoever connects to it, and however."""
+    hosts, path = _several(url)
+    if hosts:
+        return f"{hosts}{path}#{schema}"
     parts = urlsplit(url)
     if parts.scheme == "sqlite":
         return str(Path(parts.path[1:]).absolute())
-    return f"{parts.hostname}:{parts.port}{parts.path}#{schema}"
+    try:
+        return f"{parts.hostname}:{parts.port}{parts.path}#{schema}"
+    except ValueError:  # not a port: the engine refuses it, with the reason
+        return f"{parts.netloc}{parts.path}#{schema}"
+
+
+def _several(url: str) -> tuple[str, str]:
+    """The hosts and the path of a libpq URL that names more than one, which no other URL may do."""
+    address, _, query = url.partition("://")[2].partition("?")
+    server, slash, path = address.partition("/")
+    hosts, asked = server.rpartition("@")[2], dict(parse_qsl(query))
+    if "," in asked.get("host", ""):
+        hosts = f"{asked['host']}:{asked.get('port')}"
+    several = url.startswith("postgres") and "," in hosts
+    return (hosts.lower(), slash + path) if several else ("", "")
 
 
 def _workdir(given: str | Path | None) -> Path:
@@ -158,6 +182,11 @@ def _part(given: Any, name: str) -> float:
 def _aging(given: Duration | None) -> float | None:
     told = _given("aging") if given is None else given
     return None if told is None else _positive("aging", told, 0.0)
+
+
+def _unreadable_for(given: Duration | None) -> float:
+    told = _given("unreadable_for") or "1h" if given is None else given
+    return seconds(_number(told), what="unreadable_for")
 
 
 def _given(name: str) -> str | None:

@@ -7,6 +7,7 @@ from functools import cached_property
 from holdfast.engine import Engine, QueueInfo
 from holdfast.fleet import WorkerView, view
 from holdfast.job import Status
+from holdfast.write_probe import write_problem
 
 CAP = 10_000  #: jobs are counted up to this
 
@@ -40,6 +41,11 @@ class Standing:
         overdue = self.engine.overdue()
         due = [*self.engine.backlog(), *([] if overdue is None else [overdue])]
         return [(queue, type, max(0.0, (self.now - at).total_seconds())) for queue, type, at in due]
+
+    @cached_property
+    def write_problem(self) -> str | None:
+        """Why the database does not commit a write; None if it does."""
+        return write_problem(self.engine)
 
     @property
     def longest(self) -> dict[str, float]:

@@ -75,18 +75,24 @@ class Using(Recurring, Generic[P]):
         return Using(self.task, self._host, _changed(self.options, options))
 
     def enqueue(self, *args: P.args, **kwargs: P.kwargs) -> Job:
-        """Add a job; `job.created` is False when a live job of this key was found instead."""
+        """Add a job; `job.created` is False when a live job of this key, or one with this idempotency
+        key, was found instead."""
         return self._host.insert([self.new_job(args, kwargs)], self.options)[0]
 
     async def aenqueue(self, *args: P.args, **kwargs: P.kwargs) -> Job:
         return (await self._host.ainsert([self.new_job(args, kwargs)], self.options))[0]
 
-    def enqueue_many(self, calls: Iterable[Mapping[str, Any]]) -> list[Job]:
-        """Add a job for each mapping of arguments: all of them, or none."""
-        return self._host.insert(self._jobs(calls), self.options)
+    def enqueue_many(
+        self, calls: Iterable[Mapping[str, Any]], *, idempotency_keys: Iterable[str] | None = None
+    ) -> list[Job]:
+        """Add a job for each mapping of arguments: all of them, or none. `idempotency_keys`: one for
+        each; a job that is there already is returned with `created=False`."""
+        return self._host.insert(self._jobs(calls, idempotency_keys), self.options)
 
-    async def aenqueue_many(self, calls: Iterable[Mapping[str, Any]]) -> list[Job]:
-        return await self._host.ainsert(self._jobs(calls), self.options)
+    async def aenqueue_many(
+        self, calls: Iterable[Mapping[str, Any]], *, idempotency_keys: Iterable[str] | None = None
+    ) -> list[Job]:
+        return await self._host.ainsert(self._jobs(calls, idempotency_keys), self.options)
 
     # recurring jobs
 
@@ -113,6 +119,11 @@ class Using(Recurring, Generic[P]):
         if options.delay is not None or options.run_at is not None or options.expires is not None:
             raise InvalidInput(
                 "schedule() takes start= for the first run, no delay, run_at, expires"
+            )
+        if options.idempotency_key is not None:
+            raise InvalidInput(
+                "schedule() takes no idempotency_key=: key= names the one recurring job, and calling "
+                "schedule() again changes it"
             )
         own = self.task.schedule
         changed = dataclasses.replace(options, start=None).recurs
@@ -178,10 +189,17 @@ class Using(Recurring, Generic[P]):
             )
         return self.options.new_job(self.task.name, "", self.task.defaults, "")
 
-    def _jobs(self, calls: Iterable[Mapping[str, Any]]) -> list[NewJob]:
+    def _jobs(
+        self, calls: Iterable[Mapping[str, Any]], idempotency_keys: Iterable[str] | None
+    ) -> list[NewJob]:
         if self.options.key is not None:
             raise InvalidInput(
                 "key= and enqueue_many: one key cannot serve many jobs; enqueue each"
+            )
+        if self.options.idempotency_key is not None:
+            raise InvalidInput(
+                "idempotency_key= and enqueue_many: one cannot serve many jobs; give one for each: "
+                "enqueue_many(calls, idempotency_keys=[...])"
             )
         jobs = []
         for number, call in enumerate(calls):
@@ -190,7 +208,7 @@ class Using(Recurring, Generic[P]):
                     f"enqueue_many: element {number} is {call!r}: give a mapping of arguments"
                 )
             jobs.append(self.new_job((), call))
-        return jobs
+        return jobs if idempotency_keys is None else _identified(jobs, idempotency_keys)
 
 
 class Call(NamedTuple):
@@ -274,10 +292,9 @@ class Task(Generic[P, R]):
         return f"<Task {self.name}{self.arguments.signature}>"
 
     def using(self, **options: Any) -> Using[P]:
-        """This task with options: queue, priority, delay, run_at, key, on_conflict, entity,
-        max_attempts, timeout, expires, tx, notify; in a workflow after,
-        on_parent_failure, node; for `schedule()` every, cron, timezone, start,
-        missed, jitter, backoff."""
+        """This task with options: queue, priority, delay, run_at, key, on_conflict, idempotency_key,
+        entity, max_attempts, timeout, expires, tx, notify; in a workflow after, on_parent_failure,
+        node; for `schedule()` every, cron, timezone, start, missed, jitter, backoff."""
         return self._using.using(**options)
 
     def enqueue(self, *args: P.args, **kwargs: P.kwargs) -> Job:
@@ -287,12 +304,30 @@ class Task(Generic[P, R]):
     async def aenqueue(self, *args: P.args, **kwargs: P.kwargs) -> Job:
         return await self._using.aenqueue(*args, **kwargs)
 
-    def enqueue_many(self, calls: Iterable[Mapping[str, Any]]) -> list[Job]:
-        """Add a job for each mapping of arguments: all of them, or none."""
-        return self._using.enqueue_many(calls)
+    def enqueue_many(
+        self, calls: Iterable[Mapping[str, Any]], *, idempotency_keys: Iterable[str] | None = None
+    ) -> list[Job]:
+        """Add a job for each mapping of arguments: all of them, or none. `idempotency_keys`: one for
+        each; a job that is there already is returned with `created=False`."""
+        return self._using.enqueue_many(calls, idempotency_keys=idempotency_keys)
 
-    async def aenqueue_many(self, calls: Iterable[Mapping[str, Any]]) -> list[Job]:
-        return await self._using.aenqueue_many(calls)
+    async def aenqueue_many(
+        self, calls: Iterable[Mapping[str, Any]], *, idempotency_keys: Iterable[str] | None = None
+    ) -> list[Job]:
+        return await self._using.aenqueue_many(calls, idempotency_keys=idempotency_keys)
+
+
+def _identified(jobs: list[NewJob], keys: Iterable[str]) -> list[NewJob]:
+    """Each job with its own idempotency key."""
+    given = [] if isinstance(keys, str) else list(keys)
+    if len(given) != len(jobs):
+        raise InvalidInput(
+            f"idempotency_keys has {len(given)} elements for {len(jobs)} jobs: give one string for each"
+        )
+    return [
+        dataclasses.replace(job, idempotency_key=names.key(key, f"idempotency_keys[{number}]"))
+        for number, (job, key) in enumerate(zip(jobs, given, strict=True))
+    ]
 
 
 def _following(

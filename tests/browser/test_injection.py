@@ -110,7 +110,7 @@ def test_in_one_job(guarded: Guarded, live: Site):
     value: dict[str, Any] = {one: one for one in ALL}
     value["__proto__"] = {"polluted": "1"}
     tree = {"value": {"flat": value, "list": list(ALL)}}
-    done = live.app.enqueue("echo", tree, key=ALL[9])
+    done = live.app.enqueue("echo", tree, key=ALL[9], idempotency_key=new() + ALL[9])
     failed = live.app.enqueue("crash", {"reason": "\n".join(ALL)})
     running = [
         live.app.enqueue("render", {"title": " ".join(ALL[n : n + 8]), "gate": gate})

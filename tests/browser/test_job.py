@@ -116,6 +116,15 @@ def test_a_job_of_later_is_edited_and_run_now(page: Page, live: Site):
     expect(page.locator(".job-head")).to_contain_text("completed")
 
 
+def test_its_idempotency_key_is_a_fact(page: Page, live: Site):
+    value = f"order {new()}"
+    job = live.app.enqueue("add", {"a": 1}, idempotency_key=value)
+    show(page, f"/jobs/{job.id}")
+    facts = page.get_by_role("region", name="Facts")
+    expect(facts.get_by_text("Idempotency key", exact=True)).to_be_visible()
+    expect(facts.get_by_text(value, exact=True)).to_be_visible()
+
+
 def test_a_job_is_duplicated_with_changes_and_deleted(page: Page, live: Site):
     job = live.app.enqueue("add", {"a": 40})
     finish(live, job)

@@ -109,6 +109,18 @@ def test_a_live_key(command: Command):
     assert refused.code == 1
 
 
+def test_an_idempotency_key(command: Command, now: Engine):
+    first = command("enqueue", "send", "--idempotency-key", "order-7")
+    now.cancel([first.out.strip()], keep=3600.0)
+    again = command("enqueue", "send", "--idempotency-key", "order-7", "--on-conflict", "existing")
+    assert (again.code, again.out) == (0, first.out)
+    assert "this job (cancelled) has the idempotency key 'order-7'" in again.err
+    told = command("enqueue", "send", "--idempotency-key", "order-7", "--json").json
+    assert (told["created"], told["idempotency_key"]) == (False, "order-7")
+    shown = command("jobs", "show", first.out.strip())
+    assert "idempotency_key: order-7" in shown.out
+
+
 @pytest.mark.parametrize(
     "words",
     [
@@ -121,6 +133,7 @@ def test_a_live_key(command: Command):
         ["send", "--entity", "movie"],
         ["send", "--delay", "soon"],
         ["send", "--priority", "high"],
+        ["send", "--idempotency-key", ""],
         ["a b"],
         [],
     ],

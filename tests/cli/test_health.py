@@ -223,7 +223,7 @@ def test_the_command(command: Command, now: Engine):
         *("unknown_types", "paused_queues", "stuck_jobs", "silent_workers"),
     ]
     names = ["name", "ok", "detail", "measured", "threshold", "warning"]
-    assert [list(check) for check in told["checks"]] == [names] * 12
+    assert [list(check) for check in told["checks"]] == [names] * 16
     assert [check["name"] for check in told["checks"] if not check["ok"]] == ["workers"]
     assert (told["ok"], told["jobs"]["pending"], len(told["problems"])) == (False, 1, 1)
     assert command("health").out.startswith("problem  no worker lives")

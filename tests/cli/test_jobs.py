@@ -40,6 +40,9 @@ FIELDS = [
     "expires_at",
     "limit_key",
     "prune_error",
+    "idempotency_key",
+    "deaths",
+    "unreadable_since",
 ]
 
 

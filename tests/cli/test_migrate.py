@@ -11,7 +11,10 @@ def test_by_url(bare_database: Database, tmp_path: Path) -> None:
     first = holdfast(
         "migrate", "--url", bare_database.url, "--schema", bare_database.schema, cwd=tmp_path
     )
-    assert (first.returncode, first.stdout) == (0, "applied 0001_initial\n")
+    assert (first.returncode, first.stdout) == (
+        0,
+        "applied 0001_initial\napplied 0002_idempotency_and_deaths\n",
+    )
     again = holdfast(
         "migrate",
         cwd=tmp_path,
@@ -27,7 +30,10 @@ def test_by_application(bare_database: Database, tmp_path: Path) -> None:
         f"app = Holdfast({bare_database.url!r}, schema={bare_database.schema!r})\n"
     )
     done = holdfast("migrate", "shop:app", cwd=tmp_path)
-    assert (done.returncode, done.stdout) == (0, "applied 0001_initial\n")
+    assert (done.returncode, done.stdout) == (
+        0,
+        "applied 0001_initial\napplied 0002_idempotency_and_deaths\n",
+    )
 
 
 def test_sql_is_printed_and_nothing_applied(tmp_path: Path) -> None:

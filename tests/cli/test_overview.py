@@ -93,7 +93,7 @@ def test_workers(command: Command, now: Engine):
     assert list(told) == [
         *("id", "state", "host", "pid", "queues", "tasks", "slots", "running", "jobs"),
         *("started_at", "beat_at", "beat_age", "left_at", "died_at", "version", "app_version"),
-        "memory",
+        *("memory", "silent_for", "overdue", "unreadable", "cannot_write_for"),
     ]
     assert (told["id"], told["state"], told["host"], told["pid"]) == (
         *("alpha-42-x", "live", "alpha", 42),

@@ -9,7 +9,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -390,6 +390,20 @@ def test_the_access_log_leaves_out_probes_and_queries(small: Path):
         web.stop()
     assert "/ready" not in web.text
     assert "secret" not in web.text
+
+
+def test_the_limits_of_connections_can_be_set(small: Path):
+    words = ("web", "shopfront:app", "--port", "0", "--max-connections-per-address", "1")
+    with running(small, *words, HOLDFAST_WEB_MAX_CONNECTIONS="20") as web:
+        host, port = web.address.removeprefix("http://").strip("/").split(":")
+        with socket.create_connection((host, int(port))) as first:
+            first.sendall(b"GET /ready HTTP/1.1\r\n")
+            assert httpx.get(f"{web.address}ready", timeout=30).json() == {"ok": True}
+            first.settimeout(30)
+            with suppress(ConnectionError):
+                assert first.recv(1) == b""
+        web.wait_for("closed a connection from 127.0.0.1 without a complete request")
+    assert finished(small, *words, HOLDFAST_WEB_MAX_CONNECTIONS="0")[0] == 2
 
 
 # beside a worker

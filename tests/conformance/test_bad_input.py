@@ -310,7 +310,8 @@ def test_after_a_fork(app: Holdfast) -> None:
     answers = context.Queue()
     child = context.Process(target=_child, args=(app, answers))
     child.start()
-    assert "is used after a fork by" in answers.get(timeout=20)
+    answer = answers.get(timeout=20)
+    assert f"opened before a fork, by process {os.getpid()} (enqueue() at {__file__}:" in answer
     child.join(20)
     answers.close()
     answers.join_thread()

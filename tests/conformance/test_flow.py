@@ -149,6 +149,28 @@ def test_why_a_job_waits_for_a_limit(app: Holdfast):
     assert app.jobs.why(other.id) == ["limit queue:default: 3 of 1 running, 1st in line"]
 
 
+@pytest.mark.parametrize("limit", [Limit(1), Limit(1, per="n")], ids=["pending", "blocked"])
+def test_why_names_the_pause_and_when_it_ends(app: Holdfast, clock: FakeClock, limit: Limit):
+    task = noop(app, "limited", concurrency=limit)
+    _, second = task.enqueue(n=1), task.enqueue(n=1)
+    app.engine.beat(WORKER, '{"tasks": ["limited"], "queues": ["default"]}')
+    rules = {"limited": task.rule}
+    for _ in range(2):
+        app.engine.fetch("default", 10, worker=WORKER, types=["limited"], rules=rules)
+    [held] = app.jobs.why(second.id)
+    assert "1 of 1 running, 1st in line" in held
+    app.queues.pause("default", resume_in="10m")
+    ends = clock.now() + timedelta(minutes=10)
+    pause = f"queue 'default' is paused since {clock.now():%Y-%m-%d %H:%M} UTC"
+    resume = "'holdfast queues resume default' lets it go on"
+    by_itself = f" and resumes by itself at {ends:%Y-%m-%d %H:%M:%S} UTC"
+    assert app.jobs.why(second.id) == [f"{pause}{by_itself}: {resume}", held]
+    app.queues.pause("default")
+    assert app.jobs.why(second.id) == [f"{pause}: {resume}", held]
+    app.queues.resume("default")
+    assert app.jobs.why(second.id) == [held]
+
+
 # what a worker makes known when it starts
 
 

@@ -9,7 +9,7 @@ import pytest
 from holdfast import DatabaseBusy, outcome
 from holdfast.engine import Engine, Seen, inspection, verbs
 from holdfast.engine.script import Script
-from holdfast.engine.sqlite import engine as sqlite_engine
+from holdfast.engine.sqlite import writer
 from tests.conftest import Database
 from tests.support.jobs import WORKER, claim, insert, new, running
 
@@ -115,5 +115,5 @@ def test_without_begin_immediate_a_write_is_refused(
     database: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     engine = database.engine()
-    monkeypatch.setattr(sqlite_engine, "BEGIN", "BEGIN DEFERRED")
+    monkeypatch.setattr(writer, "BEGIN", "BEGIN DEFERRED")
     assert not reads_then_writes(engine, stranger(database))

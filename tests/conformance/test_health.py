@@ -143,6 +143,22 @@ def test_hung_workers(scene: Scene):
     assert scene.check("stuck").ok
 
 
+def test_a_worker_that_does_not_answer_its_supervisor(scene: Scene):
+    scene.beat("w1", "w2")
+    assert scene.check("frozen").ok
+    scene.beat("w1", pid=42, silent_for=7.2, overdue=["07"])
+    frozen = scene.check("frozen")
+    assert numbers(frozen) == (False, 1, 0)
+    for part in ("worker w1 (process 42)", "for 7 s", "job 07 is past", "process=True"):
+        assert part in frozen.detail
+    assert scene.app.health().stuck_jobs == ["07"]
+    scene.beat("w1", pid=42, overdue=["07"])
+    assert "job 07 is past its timeout and goes on in worker w1" in scene.check("frozen").detail
+    scene.beat("w1", pid=42, overdue=["08"], jobs=[{"id": "08", "type": "send", "stuck": True}])
+    assert not scene.check("stuck").ok  # and names it: "frozen" need not
+    assert scene.app.health().stuck_jobs == ["08"]
+
+
 def test_an_even_spread(scene: Scene):
     scene.beat("w1", "w2")
     scene.clock.advance(HOUR)

@@ -7,10 +7,11 @@ from typing import Any
 import pytest
 
 from holdfast import Holdfast, InvalidInput, Limit, outcome
+from holdfast.admission import Candidate, admit
 from holdfast.clock import FakeClock
 from holdfast.engine import Engine, Seen
 from holdfast.job import Job, Status
-from holdfast.limits import Candidate, Rule, admit
+from holdfast.limits import Rule
 from tests.support.jobs import WORKER, new
 
 

@@ -48,7 +48,7 @@ VERBS = [
 ]
 FINISHES = [
     *["completed", "completed", "retry", "failed"],
-    *["snoozed", "stopped", "released", "crashed"],
+    *["snoozed", "stopped", "released", "crashed", "unreadable"],
 ]
 
 numbers = st.integers(0, 10**6)
@@ -117,6 +117,8 @@ class Lockstep(RuleBasedStateMachine):
             if pick.random() < 0.5:
                 fields["key"] = pick.choice(["a", "b"])
                 fields["on_conflict"] = pick.choice(["existing", "replace", "raise", "debounce"])
+            if pick.random() < 0.2:
+                fields["idempotency_key"] = pick.choice(["x", "y"])
             job = new(**fields)
             self.ids.append(job.id)
             self.all_agree(
@@ -152,8 +154,12 @@ class Lockstep(RuleBasedStateMachine):
         """The name of one, which has mostly said hello."""
         name = f"{pick.choice(WORKERS)}-{self.graves}"
         if number % 8:
-            alive = [engine.beat(name, "{}").alive for engine in self.engines]
+            supervised = name.startswith(WORKERS[0])
+            info = '{"supervised": true}' if supervised else "{}"
+            alive = [engine.beat(name, info).alive for engine in self.engines]
             self.all_agree(alive, self.model.beat(name))
+            if supervised:
+                self.model.supervised.add(name)
         return name
 
     def holders(self) -> list[str]:
@@ -181,10 +187,12 @@ class Lockstep(RuleBasedStateMachine):
         name = self.worker(number, pick)
         queues = pick.choice([QUEUES, QUEUES, QUEUES[:1]])
         types = pick.choice([TYPES, TYPES, TYPES, TYPES[:1], ["other"]])
-        taken = [engine.claim_suspect(queues, worker=name, types=types) for engine in self.engines]
+        level, limit = pick.choice([None, None, 1, 2, 3]), pick.choice([1, 1, 2, 5])
+        options: dict[str, Any] = {"level": level, "worker": name, "types": types}
+        taken = [engine.claim_suspects(queues, limit, **options) for engine in self.engines]
         self.all_agree(
             [[job.id for job in jobs] for jobs in taken],
-            self.model.claim_suspect(queues, name, types),
+            self.model.claim_suspects(queues, limit, level, name, types),
         )
         self.claims += taken[0]
 
@@ -230,10 +238,27 @@ class Lockstep(RuleBasedStateMachine):
             for engine in self.engines:
                 engine.leave(name)
             self.model.leave(name)
+        rows = self.model.rows.items()
+        held = [id for id, row in rows if (row.worker, row.status) == (name, "running")]
+        begun = pick.choice([None, None, held, held[:1], held[1:]])
+        crash = pick.choice([None, "its process died: SIGSEGV"])
+        silent = pick.random() < 0.3
         for engine in self.engines:
-            engine.sweep([Seen(name, None)], limit=1000)
-        self.model.bury(name)
+            engine.sweep([self.seen(engine, name, begun, crash, silent=silent)], limit=1000)
+        if silent:
+            begun = crash = None
+        self.model.bury(name, None if begun is None else set(begun), crash, silent=silent)
         self.graves += number % 4 > 0  # the dead try again now and then
+
+    def seen(
+        self, engine: Engine, name: str, begun: list[str] | None, crash: str | None, *, silent: bool
+    ) -> Seen:
+        """Silent: as it was last heard; else its process was waited for."""
+        if silent:
+            beats = [worker.beat_no for worker in engine.workers() if worker.id == name]
+            return Seen(name, beats[0] if beats else 0)
+        claims = None if begun is None else tuple(job.claim for job in engine.get(begun))
+        return Seen(name, None, claims, crash)
 
     def cancel(self, number: int, pick: Random) -> None:
         if (id := self.pick(number, pick)) is not None:
@@ -358,7 +383,9 @@ def _finish(job: Job, kind: str, delay: float, children: tuple[Any, ...]) -> Fin
         case "stopped":
             return outcome.stopped(job, keep=20.0)
         case "crashed":
-            return outcome.crashed(job, f"E: {job.claim_no}", delay=delay)
+            return outcome.crashed(job, f"E: {job.claim_no}", delay=delay, own=delay > 0)
+        case "unreadable":
+            return outcome.unreadable(job, f"E: {job.claim_no}", delay=delay)
         case _:
             return outcome.released(job)
 
@@ -379,7 +406,9 @@ def _rows(engine: Engine, ids: list[str]) -> dict[str, tuple[object, ...]]:
             job.keep_until,
             job.cancel_requested,
             job.crashes,
+            job.deaths,
             job.verdict,
+            job.unreadable_since,
             job.progress,
             job.message,
         )

@@ -1,21 +1,48 @@
-"""Jobs whose worker died with them: they run alone from then on, and crashes are counted."""
+"""Jobs whose process died under them: deaths and crashes are counted, and claims tell them apart."""
 
+from collections.abc import Sequence
+from dataclasses import replace
 from datetime import timedelta
 
 import pytest
 
-from holdfast import Status, outcome
+from holdfast import Limit, Status, outcome
 from holdfast.clock import FakeClock
 from holdfast.engine import Engine, Seen
 from holdfast.job import Job
+from tests.conformance.test_limits import rule
 from tests.conftest import Database
 from tests.support.jobs import WORKER, claim, claim_suspect, execute, insert, new, running
 from tests.support.threads import in_threads
 
+CRASH = "its process died: SIGSEGV"
 
-def bury(engine: Engine, worker: str = WORKER) -> list[str]:
+
+def bury(
+    engine: Engine,
+    worker: str = WORKER,
+    *,
+    begun: Sequence[Job] | None = None,
+    crash: str | None = CRASH,
+) -> list[str]:
     """Its process was waited for; the ids of the jobs that it gave back."""
-    return [job.id for job in engine.sweep([Seen(worker, None)], limit=100).rescued]
+    claims = None if begun is None else tuple(job.claim for job in begun)
+    swept = engine.sweep([Seen(worker, None, claims, crash)], limit=100)
+    return [job.id for job in swept.rescued]
+
+
+def record(engine: Engine, *jobs: Job) -> list[tuple[int, int, bool]]:
+    """Deaths, crashes, and whether a claim passes over it, of each."""
+    found = engine.get([job.id for job in jobs])
+    return [(job.deaths, job.crashes, is_suspect(engine, job)) for job in found]
+
+
+def with_deaths(engine: Engine, deaths: int, **fields: object) -> Job:
+    """A pending job with so many deaths on record."""
+    job = suspect(engine, **fields)
+    sql = "UPDATE {jobs} SET deaths = :deaths, crashes = 0 WHERE id = :id"
+    execute(engine, sql, deaths=deaths, id=job.id)
+    return job
 
 
 def suspect(engine: Engine, **fields: object) -> Job:
@@ -54,7 +81,7 @@ def test_a_suspect_is_claimed_whole(engine: Engine, clock: FakeClock) -> None:
     clock.advance(3)
     [job] = claim_suspect(engine, worker="w")
     assert (job.id, job.status, job.worker_id) == (made.id, "running", "w")
-    assert (job.attempts, job.claim_no, job.crashes) == (1, 2, 1)
+    assert (job.attempts, job.claim_no, job.crashes, job.deaths) == (1, 2, 1, 1)
     assert (job.started_at, job.payload) == (clock.now(), {"a": [1, 2]})
     assert job == engine.get([job.id])[0]
     assert engine.held("w") == [(job.id, 2, False)]
@@ -67,6 +94,51 @@ def test_suspects_come_one_at_a_time_in_the_order_of_running(engine: Engine) -> 
     taken = [claim_suspect(engine, worker="w") for _ in range(4)]
     assert [len(jobs) for jobs in taken] == [1, 1, 1, 0]
     assert [job.id for jobs in taken for job in jobs] == [job.id for job in held]
+
+
+def test_several_are_claimed_in_one_go_in_the_order_of_running(engine: Engine) -> None:
+    engine.insert([new(priority=priority, queue=queue) for priority in (0, 5) for queue in "ab"])
+    for queue in "ab":
+        claim(engine, 2, queue=queue)
+    bury(engine)
+    taken = claim_suspect(engine, worker="w", queues=["a", "b"], limit=3)
+    assert [(job.priority, job.queue) for job in taken] == [(5, "a"), (5, "b"), (0, "a")]
+    assert [job.priority for job in claim_suspect(engine, worker="w", queues="ab", limit=3)] == [0]
+    assert claim_suspect(engine, worker="w", queues="ab", limit=0) == []
+
+
+def test_a_claim_takes_those_of_its_level_only(engine: Engine) -> None:
+    """One that a worker of the version before left behind has no deaths on record: the first level."""
+    jobs = {deaths: with_deaths(engine, deaths) for deaths in (0, 1, 2, 3, 7)}
+    levels = {
+        level: [job.id for job in claim_suspect(engine, worker="w", level=level, limit=9)]
+        for level in (3, 2, 1)
+    }
+    assert levels == {
+        3: [jobs[3].id, jobs[7].id],
+        2: [jobs[2].id],
+        1: [jobs[0].id, jobs[1].id],
+    }
+
+
+def test_limits_hold_for_all_that_are_claimed_in_one_go(engine: Engine) -> None:
+    rules = {"send": rule("send", Limit(2)), "keyed": rule("keyed", Limit(1, per="tenant"))}
+    engine.insert([new() for _ in range(4)])
+    engine.insert([new("keyed", payload=f'{{"tenant": "{one}"}}') for one in "aab"])
+    held = claim(engine, 9, types=["send", "keyed"])
+    bury(engine)
+    engine.beat("w", "{}")
+    options = {"worker": "w", "types": ["send", "keyed"], "rules": rules}
+    taken = engine.claim_suspects(["default"], 9, **options)
+    assert sorted(job.type for job in taken) == ["keyed", "keyed", "send", "send"]
+    assert {job.payload["tenant"] for job in taken if job.type == "keyed"} == {"a", "b"}
+    assert engine.claim_suspects(["default"], 9, **options) == []
+    [status] = {job.status for job in engine.get([job.id for job in held]) if job not in taken} - {
+        Status.RUNNING
+    }
+    assert status is Status.PENDING, "one that a limit holds back is not parked"
+    engine.finish([outcome.completed(job, keep=60.0) for job in taken])
+    assert len(engine.claim_suspects(["default"], 9, **options)) == 3
 
 
 def test_what_is_not_suspect_is_not_claimed_as_one(engine: Engine) -> None:
@@ -103,10 +175,10 @@ def test_a_paused_queue_gives_no_suspects_and_hides_none_of_others(engine: Engin
 
 def test_a_worker_that_is_unknown_or_dead_gets_no_suspect(engine: Engine) -> None:
     suspect(engine)
-    assert engine.claim_suspect(["default"], worker="nobody", types=["send"]) == []
+    assert engine.claim_suspects(["default"], 1, worker="nobody", types=["send"]) == []
     engine.beat("w", "{}")
     bury(engine, "w")
-    assert engine.claim_suspect(["default"], worker="w", types=["send"]) == []
+    assert engine.claim_suspects(["default"], 1, worker="w", types=["send"]) == []
     assert len(claim_suspect(engine, worker="other")) == 1
 
 
@@ -118,7 +190,7 @@ def test_racing_workers_never_share_a_suspect(database: Database) -> None:
 
     def work(number: int) -> list[str]:
         taken: list[str] = []
-        while jobs := claim_suspect(engine, worker=f"w{number}"):
+        while jobs := claim_suspect(engine, worker=f"w{number}", limit=1 + number % 3):
             taken += [job.id for job in jobs]
         return taken
 
@@ -128,16 +200,27 @@ def test_racing_workers_never_share_a_suspect(database: Database) -> None:
     assert sorted(taken) == made
 
 
-def test_the_queues_and_types_of_suspects_are_told(engine: Engine) -> None:
+def test_how_many_wait_is_told_by_queue_type_and_level(engine: Engine) -> None:
     assert engine.suspects() == []
-    for queue, type in [("a", "x"), ("a", "y"), ("b", "x"), ("a", "x")]:
-        suspect(engine, type=type, queue=queue)
+    for queue, type, deaths in [("a", "x", 1), ("a", "y", 2), ("b", "x", 5), ("a", "x", 1)]:
+        with_deaths(engine, deaths, type=type, queue=queue)
     insert(engine, "innocent")
-    assert sorted(engine.suspects()) == [("a", "x"), ("a", "y"), ("b", "x")]
+    told = [("a", "x", 1, 2), ("a", "y", 2, 1), ("b", "x", 3, 1)]
+    assert sorted(engine.suspects()) == told
     [held] = claim_suspect(engine, worker="w", queues=["b"], types=["x"])
-    assert sorted(engine.suspects()) == [("a", "x"), ("a", "y")]
-    engine.finish([outcome.released(held)])
-    assert ("b", "x") not in engine.suspects()
+    assert sorted(engine.suspects()) == told[:2]
+    engine.finish([outcome.completed(held, keep=60.0)])
+    assert sorted(engine.suspects()) == told[:2]
+
+
+def test_those_of_a_paused_queue_are_not_told_of(engine: Engine) -> None:
+    """Processes would be started for them, that find nothing to do."""
+    suspect(engine)
+    suspect(engine, queue="media")
+    engine.pause("default", True)
+    assert [one.queue for one in engine.suspects()] == ["media"]
+    engine.pause("default", False)
+    assert len(engine.suspects()) == 2
 
 
 # suspicion
@@ -165,7 +248,7 @@ def test_workers_buried_together_are_judged_apart(engine: Engine) -> None:
     engine.insert([new() for _ in range(3)])
     [alone] = claim(engine, 1, worker="w1")
     two = claim(engine, 2, worker="w2")
-    engine.sweep([Seen("w1", None), Seen("w2", None)], limit=10)
+    engine.sweep([Seen(name, None, None, CRASH) for name in ("w1", "w2")], limit=10)
     assert engine.get([alone.id])[0].crashes == 1
     assert [job.crashes for job in engine.get([job.id for job in two])] == [0, 0]
 
@@ -187,7 +270,8 @@ def test_two_sweeps_do_not_count_twice(engine: Engine) -> None:
     assert engine.get([job.id])[0].crashes == 1
     engine.insert([new(), new()])
     held = claim(engine, 2, worker="w")
-    sizes = [len(engine.sweep([Seen("w", None)], limit=1).rescued) for _ in range(3)]
+    dead = [Seen("w", None, None, CRASH)]
+    sizes = [len(engine.sweep(dead, limit=1).rescued) for _ in range(3)]
     assert sizes == [1, 1, 0]
     assert [job.crashes for job in engine.get([job.id for job in held])] == [0, 0]
 
@@ -229,16 +313,77 @@ def test_one_that_leaves_and_one_that_crashes(engine: Engine) -> None:
     [left] = claim(engine, worker="leaves")
     [lost] = claim(engine, worker="crashes")
     engine.leave("leaves")
-    engine.sweep([Seen("leaves", None), Seen("crashes", None)], limit=10)
+    engine.sweep([Seen(name, None, None, CRASH) for name in ("leaves", "crashes")], limit=10)
     assert [is_suspect(engine, job) for job in (left, lost)] == [False, True]
     assert [job.crashes for job in engine.get([left.id, lost.id])] == [0, 1]
 
 
-def test_silence_is_a_crash_too(engine: Engine) -> None:
+def test_only_what_had_begun_is_a_victim(engine: Engine) -> None:
+    """The others are given back, and run among the ordinary ones."""
+    engine.insert([new() for _ in range(4)])
+    one, two, three, four = claim(engine, 4)
+    assert len(bury(engine, begun=[one, three])) == 4
+    begun, waiting = (1, 0, True), (0, 0, False)
+    assert record(engine, one, two, three, four) == [begun, waiting, begun, waiting]
+    assert {job.id for job in claim(engine, 9, worker="w")} == {two.id, four.id}
+    told = [engine.attempts(job.id)[0].error for job in (one, two)]
+    lost = "the worker was lost"
+    assert told == [f"{lost} while it ran this", f"{lost} before this had begun"]
+
+
+def test_the_only_one_that_had_begun_has_a_crash_on_record(engine: Engine) -> None:
+    engine.insert([new() for _ in range(3)])
+    one, two, three = claim(engine, 3)
+    bury(engine, begun=[two])
+    assert record(engine, one, two, three) == [(0, 0, False), (1, 1, True), (0, 0, False)]
+    assert engine.get([two.id])[0].error == CRASH
+
+
+def test_a_claim_that_holds_no_more_had_not_begun(engine: Engine) -> None:
+    job = running(engine)
+    bury(engine, begun=[replace(job, claim_no=job.claim_no + 1)])
+    assert record(engine, job) == [(0, 0, False)]
+
+
+def test_a_crash_with_nothing_begun_may_be_of_anything_that_was_held(engine: Engine) -> None:
+    """A hook may have done it, which runs after the handler has ended."""
+    job = running(engine)
+    bury(engine, begun=[])
+    assert record(engine, job) == [(1, 1, True)]
+    [again] = claim_suspect(engine, worker="w")
+    bury(engine, "w", begun=[], crash=None)
+    assert record(engine, again) == [(1, 1, True)]
+
+
+def test_a_kill_by_somebody_else_is_a_death_and_no_crash(engine: Engine) -> None:
+    job = running(engine)
+    for deaths in range(1, 6):
+        bury(engine, engine.get([job.id])[0].worker_id or "", crash=None)
+        assert record(engine, job) == [(deaths, 0, True)]
+        assert engine.get([job.id])[0].attempts == 0
+        claim_suspect(engine, worker=f"w{deaths}", level=min(deaths, 3))
+
+
+def test_the_silence_of_an_embedded_worker_is_a_death_and_no_crash(engine: Engine) -> None:
     job = running(engine)
     [seen] = engine.workers()
     engine.sweep([Seen(seen.id, seen.beat_no)], limit=10)
-    assert is_suspect(engine, job)
+    assert record(engine, job) == [(1, 0, True)]
+
+
+@pytest.mark.parametrize("info", ['{"supervised": true}', "{}", "[]", "no JSON"])
+def test_the_silence_of_a_supervised_worker_is_neither(engine: Engine, info: str) -> None:
+    """Its supervisor is silent, too: the machine is gone, or somebody has killed the whole tree."""
+    engine.insert([new() for _ in range(3)])
+    jobs = claim(engine, 3)
+    engine.beat(WORKER, info)
+    [seen] = engine.workers()
+    engine.sweep([Seen(seen.id, seen.beat_no)], limit=10)
+    if "true" not in info:
+        assert record(engine, *jobs) == [(1, 0, True)] * 3
+        return
+    assert record(engine, *jobs) == [(0, 0, False)] * 3
+    assert len(claim(engine, 9, worker="w")) == 3
 
 
 def test_a_worker_that_lives_makes_no_suspects(engine: Engine) -> None:
@@ -270,19 +415,28 @@ FINISHES = {
     "stopped": lambda job: outcome.stopped(job, keep=60.0),
     "released": outcome.released,
     "crashed": lambda job: outcome.crashed(job, "E: gone", delay=0.0),
+    "killed": lambda job: outcome.crashed(job, "E: gone", delay=0.0, own=False),
 }
 
 
+NO_END_OF_ITS_OWN = {"released", "crashed", "killed"}
+
+
 @pytest.mark.parametrize("kind", sorted(FINISHES))
-def test_any_end_of_its_run_clears_the_suspicion(engine: Engine, kind: str) -> None:
-    suspect(engine)
+def test_any_end_of_its_own_clears_the_suspicion(engine: Engine, kind: str) -> None:
+    with_deaths(engine, 2)
     [job] = claim_suspect(engine)
     engine.finish([FINISHES[kind](job)])
-    assert not is_suspect(engine, job)
     engine.promote(10)
     after = engine.get([job.id])[0]
-    assert after.crashes == (2 if kind == "crashed" else 1)
-    assert [taken.id for taken in claim(engine)] == [job.id] * (after.status == "pending")
+    taken = [taken.id for taken in claim(engine)]
+    if kind in NO_END_OF_ITS_OWN:  # the worker stopped it, or yet another process died
+        deaths = {"released": 2}.get(kind, 3)
+        assert record(engine, job) == [(deaths, int(kind == "crashed"), True)]
+        assert taken == []
+    else:
+        assert record(engine, job) == [(0, 0, False)]
+        assert taken == [job.id] * (after.status == "pending")
 
 
 def test_an_operators_retry_begins_with_a_clean_record(engine: Engine) -> None:
@@ -292,7 +446,8 @@ def test_an_operators_retry_begins_with_a_clean_record(engine: Engine) -> None:
     execute(engine, "UPDATE {jobs} SET verdict = 'E: late'")
     assert engine.retry([job.id]) == [job.id]
     after = engine.get([job.id])[0]
-    assert (after.status, after.crashes, after.verdict) == ("pending", 0, None)
+    assert (after.status, after.crashes, after.deaths) == ("pending", 0, 0)
+    assert after.verdict is None
     assert [taken.id for taken in claim(engine)] == [job.id]
 
 
@@ -325,7 +480,8 @@ def test_a_crash_gives_the_attempt_back_and_is_counted(engine: Engine, clock: Fa
     clock.advance(2)
     engine.finish([outcome.crashed(job, "its process died: signal 9", delay=5.0)])
     after = engine.get([job.id])[0]
-    assert (after.status, after.attempts, after.crashes) == ("retrying", 0, 1)
+    assert (after.status, after.attempts) == ("retrying", 0)
+    assert record(engine, job) == [(1, 1, False)], "it has a process of its own already"
     assert (after.error, after.run_at) == (
         "its process died: signal 9",
         clock.now() + timedelta(seconds=5),
@@ -338,6 +494,8 @@ def test_a_crash_gives_the_attempt_back_and_is_counted(engine: Engine, clock: Fa
     assert engine.promote(10).moved == 1
     [again] = claim(engine)
     assert (again.id, again.attempts, again.crashes, again.claim_no) == (job.id, 1, 1, 2)
+    engine.finish([outcome.completed(again, keep=60.0)])
+    assert record(engine, job) == [(0, 1, False)]
 
 
 def test_a_crash_sent_again_is_counted_once(engine: Engine) -> None:
@@ -423,3 +581,23 @@ def test_a_newer_request_for_a_waiting_job_takes_the_verdict_off(engine: Engine)
     insert(engine, key="k", payload='{"n":2}', on_conflict="replace")
     [again] = claim(engine, worker="w")
     assert (again.id, again.payload, again.verdict) == (job.id, {"n": 2}, None)
+
+
+# why it waits
+
+
+@pytest.mark.parametrize(
+    ("deaths", "words"),
+    [
+        (1, "died under it once: it waits for a process in which it runs with at most 16 others"),
+        (2, "died under it 2 times: it waits for a process in which it runs with at most 4 others"),
+        (3, "died under it 3 times: it waits for a process in which it runs alone"),
+        (9, "died under it 9 times: it waits for a process in which it runs alone"),
+    ],
+)
+def test_why_it_waits(database: Database, deaths: int, words: str) -> None:
+    app = database.app()
+    job = with_deaths(app.engine, deaths)
+    app.engine.beat("w", '{"queues": ["default"], "tasks": ["send"], "slots": 10}')
+    [reason] = app.jobs.why(job.id)
+    assert words in reason

@@ -27,6 +27,7 @@ FINISHES = {
     Outcome.FAILED: lambda job: outcome.failed(job, "E: no", keep=60.0),
     Outcome.STOPPED: lambda job: outcome.stopped(job, keep=60.0),
     Outcome.RELEASED: outcome.released,
+    Outcome.UNREADABLE: lambda job: outcome.unreadable(job, "E: no", delay=60.0),
     Outcome.CRASHED: lambda job: outcome.crashed(job, "E: gone", delay=60.0),
     Outcome.RECURRED: lambda job: outcome.decide(
         replace(job, schedule=HOURLY), outcome.Returned(None), POLICY, job.run_at

@@ -28,12 +28,14 @@ NAMES = (
     "writers",
     "terms",
     "pills",
+    "isolation",
     "stuck",
     "points",
     "limits",
     "recurring",
     "chains",
     "followers",
+    "migrations",
 )
 
 
@@ -62,7 +64,7 @@ def run(name: str, engine: str, options: dict[str, Any]) -> tuple[Proof, float]:
 def show(name: str, engine: str, proof: Proof, seconds: float) -> None:
     verdict = "FAILED" if proof.problems else "holds"
     figures = ", ".join(f"{key} {value}" for key, value in proof.figures.items())
-    print(f"{name:9} {engine:9} {verdict:7} {seconds:5.0f} s  {figures}", flush=True)
+    print(f"{name:10} {engine:9} {verdict:7} {seconds:5.0f} s  {figures}", flush=True)
     for problem in proof.problems:
         print(f"    {problem}", flush=True)
 

@@ -51,6 +51,7 @@ class Fleet:
         queues: str = "default=10",
         heartbeat: float | None = None,
         grace: float = 30.0,
+        source: Path | None = None,  #: the code of another release
     ) -> None:
         self._scene = scene
         self._log = scene.folder / f"{name}.log"
@@ -60,6 +61,8 @@ class Fleet:
             *("--queues", queues, "--processes", str(processes), "--grace", str(grace)),
         ]
         self._environment = environment(scene, heartbeat)
+        if source is not None:
+            self._environment["PYTHONPATH"] = str(source)
         self.supervisors: list[subprocess.Popen[bytes]] = []
         self._gone: set[subprocess.Popen[bytes]] = set()
         self._keeper = subprocess.Popen(

@@ -22,7 +22,7 @@ def prove(
     killed = 0
     ids: list[str] = []
     with scene.app() as app, fleet(scene, processes=2, heartbeat=heartbeat) as workers:
-        workers.start(2)
+        workers.start(2).until_ready()
         for number in range(kills):
             share = jobs * (number + 1) // kills - jobs * number // kills
             before = chance.randrange(share)  # in the midst of the work

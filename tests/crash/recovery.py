@@ -6,7 +6,7 @@ from tests.crash.fleet import Fleet, fleet
 from tests.crash.scene import Proof, Scene, until
 from tests.support.witness import check
 
-LONG = {"rounds": 10, "heartbeat": 5.0, "all_dead": 20.0, "child_dead": 1.0}
+LONG = {"rounds": 10, "heartbeat": 5.0, "all_dead": 20.0, "child_dead": 2.0}
 ENGINES = ("sqlite", "postgres")
 
 

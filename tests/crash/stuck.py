@@ -18,7 +18,7 @@ def prove(scene: Scene, *, rounds: int, beside: float) -> Proof:
         workers.start().until_ready()
         replaced = [_round(scene, app, proof, beside) for _ in range(rounds)]
         log = workers.log()
-    proof.expect("to run alone" not in log, "jobs were suspected")
+    proof.expect("whose process died" not in log, "jobs were suspected")
     times = ", ".join(f"{seconds:.1f} s" for seconds in replaced)
     proof.figures |= {"rounds": rounds, "replaced after its deadline": times}
     return proof

@@ -124,7 +124,7 @@ def test_without_a_pooler_statements_are_prepared_and_bounded(database: Database
         row = connection.execute("SELECT count(*) FROM pg_prepared_statements").fetchone()
         assert row is not None
         assert row[0] > 0
-        for name, value in [("lock_timeout", "2s"), ("statement_timeout", "30s")]:
+        for name, value in [("lock_timeout", "2s"), ("statement_timeout", "21s")]:
             assert connection.execute(f"SHOW {name}").fetchone() == (value,)
 
 

@@ -35,7 +35,8 @@ def test_every_connection_is_durable_and_never_checkpoints_by_itself(database: D
     insert(engine)
     engine.counts()
     assert isinstance(engine, SqliteEngine)
-    connections = [engine._writer, engine._checkpoints.connection, *engine._readers]
+    writer = engine._open()
+    connections = [writer.connection, writer.checkpoints.connection, *engine._readers]
     assert len(connections) == 3
     for connection in connections:
         assert connection is not None
@@ -71,7 +72,7 @@ def test_synchronous_normal_must_be_asked_for(database: Database) -> None:
         )
     ) as engine:
         insert(engine)
-        assert pragma(engine._open(), "synchronous") == 1
+        assert pragma(engine._open().connection, "synchronous") == 1
 
 
 def test_a_file_that_cannot_be_written_is_told_with_what_to_do(database: Database) -> None:
@@ -87,7 +88,7 @@ def test_a_file_that_cannot_be_written_is_told_with_what_to_do(database: Databas
         reader.execute("DELETE FROM holdfast_jobs")
     told = translate(raised.value, engine.path)
     assert isinstance(told, DatabaseUnavailable)
-    assert "not write to it" in str(told)
+    assert "let this user write to the file" in str(told)
     assert str(engine.path) in str(told)
 
 
@@ -125,8 +126,9 @@ def test_checkpoints_run_while_the_writer_holds_the_lock(
         def close(self) -> None:
             real.close()
 
-    real = engine._checkpoints.connection
-    engine._checkpoints.connection = Watched()  # type: ignore[assignment]
+    checkpoints = engine._open().checkpoints
+    real = checkpoints.connection
+    checkpoints.connection = Watched()  # type: ignore[assignment]
     insert(engine)
     assert seen == ["PRAGMA wal_checkpoint(PASSIVE)"]
 

@@ -30,7 +30,7 @@ def test_the_engines_have_the_same_migrations() -> None:
 
 def test_migrate_tells_what_it_did_and_can_be_repeated(bare_database: Database) -> None:
     engine = bare_database.engine(auto_migrate=False)
-    assert engine.migrate() == ["0001_initial"]
+    assert engine.migrate() == ["0001_initial", "0002_idempotency_and_deaths"]
     assert engine.migrate() == []
     assert bare_database.engine(auto_migrate=False).migrate() == []
     assert insert(engine).created
@@ -80,7 +80,7 @@ def test_ten_processes_start_at_once(bare_database: Database) -> None:
     results = [process.communicate(timeout=60) for process in processes]
     assert [out for out, _ in results] == ["ok\n"] * 10, [err for _, err in results]
     assert bare_database.engine().counts()["pending"] == 10
-    assert execute(bare_database.engine(), "SELECT number FROM {migrations}") == [(1,)]
+    assert execute(bare_database.engine(), "SELECT number FROM {migrations}") == [(1,), (2,)]
 
 
 @pytest.mark.parametrize("breaking", [True, False])
@@ -122,12 +122,18 @@ def test_who_applies_the_printed_sql_has_migrated(bare_database: Database) -> No
         with closing(sqlite3.connect(bare_database.url.removeprefix("sqlite:///"))) as mine:
             mine.executescript(text)
     else:
-        with psycopg.connect(bare_database.url) as connection:
-            connection.execute(text.encode())
+        assert "psql -v ON_ERROR_STOP=1 -f FILE" in text
+        # As psql does: an index cannot be built CONCURRENTLY in a transaction.
+        with psycopg.connect(bare_database.url, autocommit=True) as connection:
+            for command in migrate.commands(text):
+                connection.execute(command.encode())
     engine = bare_database.engine(auto_migrate=False)
     assert insert(engine).created
     assert engine.migrate() == []
-    assert [name for name, _ in engine.measure().migrations] == ["0001_initial"]
+    assert [name for name, _ in engine.measure().migrations] == [
+        "0001_initial",
+        "0002_idempotency_and_deaths",
+    ]
 
 
 def test_a_migration_must_say_whether_it_breaks() -> None:

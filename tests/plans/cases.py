@@ -16,6 +16,7 @@ from holdfast.engine import (
     Retention,
     Seen,
     claims,
+    clock_steps,
     inspection,
     limiting,
     retention,
@@ -24,6 +25,7 @@ from holdfast.engine import (
     waiting,
 )
 from holdfast.engine.inspection import FIRST_ID, LAST_ID
+from holdfast.engine.script import Run, Script
 from holdfast.engine.values import Edit, Wanted
 from holdfast.errors import KeyConflict
 from holdfast.failures import read_errors
@@ -58,15 +60,16 @@ INDEXES: dict[str, set[str]] = {
     "wake": set(),
     "present": {"id"},
     "holder": {"key"},
+    "first_by_idempotency_key": {"idempotency"},
     "replace": {"id"},
     "claim": {"claim", "id"},
     "claim_types": {"claim", "id"},
     "look": {"claim", "id"},
     "take": {"id"},
-    "look_suspect": {"suspect", "id"},
+    "look_suspects": {"suspect", "id"},
     "take_limited": {"id"},
     "lock_keys": set(),
-    "rooms+keyed": {"keyed"},
+    "rooms+keyed": {"keyed", "id"},
     "rooms+whole": {"slots", "crowd"},
     "add_keys": set(),
     "spend": set(),
@@ -77,6 +80,7 @@ INDEXES: dict[str, set[str]] = {
     "turn": set(),
     "due_keys": set(),
     "waiting_keys": {"parked"},
+    "busy": {"claim", "held", "parked"},
     "declare_limit": set(),
     "set_limit": set(),
     "drop_limit": set(),
@@ -93,6 +97,12 @@ INDEXES: dict[str, set[str]] = {
     "enable_schedule": {"id"},
     "move_schedule": {"id"},
     "schedules": {"recurring"},
+    "disabled_schedules": {"disabled"},
+    "clock": set(),
+    "ahead": {"due", "attempts"},
+    "ahead_edge": {"due"},
+    "pull_in": {"id"},
+    "wake_early": set(),
     "recurring_types": {"recurring"},
     "roll_up": set(),
     "prune_rollups": set(),
@@ -100,6 +110,7 @@ INDEXES: dict[str, set[str]] = {
     "totals": set(),
     "shares": set(),
     "overdue": {"due"},
+    "probe": set(),
     "suspects": {"suspect"},
     "complete": {"id"},
     "finish": {"id"},
@@ -283,6 +294,13 @@ def _key_raise(engine: Engine, world: World) -> None:
         raise AssertionError("the key was not live")
 
 
+@case("insert present first_by_idempotency_key get")
+def _idempotency_key(engine: Engine, world: World) -> None:
+    number = -(-world.first("completed") // 20) * 20
+    again = [_new(idempotency_key=f"i{number + 20 * n}") for n in range(3)]
+    assert not any(job.created for job in engine.insert(again, notify=False))
+
+
 @case("insert present holder replace get")
 def _key_replace(engine: Engine, world: World) -> None:
     for status in ("running", "retrying"):
@@ -322,22 +340,25 @@ def _claim_when_not_allowed(engine: Engine, world: World) -> None:
         assert engine.claim("default", LIMIT, worker=DEAD[0], types=types) == []
 
 
-@case("look_suspect take_limited", rows=2 * len(QUEUES) * len(TYPES) + 200, needs="suspect id")
-def _claim_suspect(engine: Engine, world: World) -> None:
+@case("look_suspects take_limited", rows=2 * len(QUEUES) * len(TYPES) + 400, needs="suspect id")
+def _claim_suspects(engine: Engine, world: World) -> None:
     for types in (TYPES, TYPES[2:3]):  # of one type: past those of the others
-        for _ in range(2):
-            assert len(engine.claim_suspect(QUEUES, worker=LIVE[0], types=types)) == 1
+        for level in (None, 1):
+            options = {"level": level, "worker": LIVE[0], "types": types}
+            assert len(engine.claim_suspects(QUEUES, 5, **options)) == 5
 
 
-@case("look_suspect", rows=10, needs="suspect")
-def _claim_suspect_when_not_allowed(engine: Engine, world: World) -> None:
-    assert engine.claim_suspect(QUEUES, worker=DEAD[0], types=TYPES) == []
+@case("look_suspects", rows=10, needs="suspect")
+def _claim_suspects_when_not_allowed(engine: Engine, world: World) -> None:
+    assert engine.claim_suspects(QUEUES, 5, worker=DEAD[0], types=TYPES) == []
 
 
 @case("suspects", rows=SUSPECTS_SEEN, needs="suspect")
 def _suspects(engine: Engine, world: World) -> None:
-    expected = sorted((queue, type) for queue in QUEUES for type in TYPES)
-    assert sorted(engine.suspects()) == expected
+    expected = sorted((queue, type, 1) for queue in QUEUES for type in TYPES)
+    found = engine.suspects()
+    assert sorted(one[:3] for one in found) == expected
+    assert sum(one.waiting for one in found) == SUSPECTS_SEEN
 
 
 def _held(world: World, worker: int, count: int) -> list[Finish]:
@@ -406,9 +427,11 @@ def _promote_nothing(engine: Engine, world: World) -> None:
         engine.dialect._clock = kept  # type: ignore[attr-defined]
 
 
-@case("bury suspect fallen rescue record_attempts", rows=4 * RUNNING, needs="held id")
+@case("bury held suspect fallen rescue record_attempts", rows=4 * RUNNING, needs="held id")
 def _sweep(engine: Engine, world: World) -> None:
-    swept = engine.sweep([Seen(SILENT[0], 1), Seen(LIVE[0], 99)], limit=LIMIT)
+    crash = "its process died: SIGSEGV"
+    seen = [Seen(SILENT[0], 1, None, crash), Seen(LIVE[0], 99)]
+    swept = engine.sweep(seen, limit=LIMIT)
     assert swept.buried == [*SILENT]
     assert len(swept.rescued) == LIMIT
 
@@ -551,6 +574,15 @@ def _repair(engine: Engine, world: World) -> None:
     assert engine.repair(LIMIT) > 0
 
 
+@case("busy", needs="claim parked held")
+def _is_busy(engine: Engine, world: World) -> None:
+    served = {
+        f"nowhere-{number}" for number in range(LIMIT)
+    }  # so that it looks at everything it may
+    for queues in (served, set(QUEUES)):
+        engine.run(lambda queues=queues: limiting.is_busy(queues, "nobody", LIMIT), write=False)  # type: ignore[misc]
+
+
 @case("set_limit wake_keys due_keys unpark", rows=KEYS, needs="parked")
 def _change_limit(engine: Engine, world: World) -> None:
     assert engine.run(lambda: limiting.change(engine.dialect, "lim", 2, None), write=True)
@@ -615,6 +647,11 @@ def _schedules(engine: Engine, world: World) -> None:
     assert len(page) == len(again) == LIMIT
 
 
+@case("disabled_schedules", rows=10, needs="disabled")
+def _disabled_schedules(engine: Engine, world: World) -> None:
+    assert engine.disabled_schedules() == []
+
+
 @case("recurring_types", rows=10 * len(TYPES), needs="recurring")
 def _recurring_types(engine: Engine, world: World) -> None:
     assert engine.run(scheduling.types, write=False) == sorted(TYPES)
@@ -626,6 +663,47 @@ def _recur(engine: Engine, world: World) -> None:
     finish.recur = Recur(world.now, world.now)  # type: ignore[misc]
     finish.outcome = Outcome.RECURRED  # type: ignore[misc]
     engine.finish([finish])
+
+
+# after a step back of the clock
+
+
+@case("clock ahead ahead_edge", needs="due")
+def _look_ahead(engine: Engine, world: World) -> None:
+    after: clock_steps.Cursor | None = None
+    for _ in range(2):
+        found = engine.run(
+            lambda after=after: clock_steps.pull_in(engine.dialect, after, LIMIT),  # type: ignore[misc]
+            write=True,
+        )
+        after = found.after
+        assert after is not None
+
+
+@case("pull_in", needs="id")
+def _pull_in(engine: Engine, world: World) -> None:
+    dialect = engine.dialect
+    jobs = engine.get(world.ids("retrying", LIMIT))
+    rows = [
+        {
+            "now": dialect.now(),
+            "id": job.id,
+            "run_at": dialect.time(world.now),
+            "due_at": None,
+            "written": dialect.time(job.updated_at),
+        }
+        for job in jobs
+    ]
+
+    def script() -> Script[int]:
+        return len((yield Run("pull_in", {"now": dialect.now()}, rows)).rows)
+
+    assert engine.run(script, write=True) == LIMIT
+
+
+@case("keys_edge wake_early", rows=40 * LIMIT)
+def _wake_early(engine: Engine, world: World) -> None:
+    engine.run(lambda: clock_steps.wake_early(engine.dialect, "", LIMIT), write=True)
 
 
 # figures
@@ -654,6 +732,11 @@ def _figures(engine: Engine, world: World) -> None:
 @case("overdue", rows=10, needs="due")
 def _overdue(engine: Engine, world: World) -> None:
     assert engine.overdue() is not None
+
+
+@case("probe", rows=1)
+def _probe(engine: Engine, world: World) -> None:
+    engine.probe()
 
 
 # applications and operators

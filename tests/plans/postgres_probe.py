@@ -50,7 +50,7 @@ class PostgresProbe(PostgresEngine):
         self.explained: list[Explained] = []
         self.connection = connection
 
-    def _on_connection(self, work: Callable[[Any], T]) -> T:
+    def _on_connection(self, work: Callable[[Any], T], deadline: float | None = None) -> T:
         return work(self.connection)
 
     def now(self) -> datetime:
@@ -98,7 +98,9 @@ class ProbeConnection(postgres.Connection):
     @classmethod
     def open(cls, url: str, *, library: bool) -> "ProbeConnection":
         """With the library's session settings, or the server's own, as a pooler would give it."""
-        settings = connection_settings(pooler=not library) | {"prepare_threshold": None}
+        settings = connection_settings(pooler=not library, timeout=30.0) | {
+            "prepare_threshold": None
+        }
         connection = cls.connect(url, row_factory=tuple_row, **settings)
         connection.cursor_factory = _Cursor
         return connection

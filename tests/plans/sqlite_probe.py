@@ -6,7 +6,8 @@ from pathlib import Path
 from typing import Any, Self
 
 from holdfast.clock import SystemClock
-from holdfast.engine.sqlite.engine import BEGIN, PACKAGE, WORDS, SqliteEngine
+from holdfast.engine.sqlite.engine import PACKAGE, WORDS, SqliteEngine
+from holdfast.engine.sqlite.writer import BEGIN
 from tests.plans.cases import Case
 from tests.plans.explained import Explained, Spied
 from tests.plans.world import World
@@ -34,7 +35,9 @@ SORTS = {
     "shares": "the roll-ups of a window, by worker",
 }
 # Walked from their first entry: the first is due next, or to be run alone; what runs is little.
-SCANNED = ("holdfast_jobs_due", "holdfast_jobs_held", "holdfast_jobs_suspect")
+SCANNED = (
+    *("holdfast_jobs_due", "holdfast_jobs_held", "holdfast_jobs_suspect", "holdfast_jobs_disabled"),
+)
 # The jobs, and their other names in statements.sql.
 JOBS = ("holdfast_jobs", "jobs", "head", "held", "live", "beside")
 EDGES = ("holdfast_edges", "edges")

@@ -45,3 +45,14 @@ def test_every_option_is_asked_for_by_somebody(engine: str):
     options = set(re.findall(r"--\? (\w+)$", text(engine), re.MULTILINE))
     assert {"listed", "running", "entity"} <= options
     assert [word for word in sorted(options) if f'"{word}"' not in PYTHON] == []
+
+
+def test_no_parameter_of_postgres_has_a_type_that_callers_have_codecs_for():
+    """They come as text: asyncpg would ask the caller's codec for json, uuid and times."""
+    wanted = r"(?<!:):[a-z_]+::(?!text\b|bigint\b|int\b|integer\b|boolean\b|double precision\b)\w+"
+    assert re.findall(wanted, text("postgres")) == []
+    assert re.findall(r"(?<![:\w]):[a-z_]+\b(?!::)", _without_strings(text("postgres"))) == []
+
+
+def _without_strings(sql: str) -> str:
+    return re.sub(r"--.*$|'[^']*'", "", sql, flags=re.MULTILINE)

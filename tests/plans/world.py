@@ -35,7 +35,8 @@ KEYS = 20_000  # of one limit; jobs wait for some of them
 _COLUMNS = (
     "id, type, queue, status, priority, rank, key, entity_type, entity_id, attempts, max_attempts,"
     " claim_no, finish_no, worker_id, created_at, updated_at, run_at, started_at, completed_at,"
-    " keep_until, error, suspect, limit_name, limit_key, schedule, workflow_id, node, seen"
+    " keep_until, error, suspect, limit_name, limit_key, schedule, workflow_id, node, seen,"
+    " idempotency_key"
 )
 _ENDED = "'k' || (i % 1000)"  # the keys of finished jobs return again and again
 
@@ -176,6 +177,7 @@ def _insert(section: Section, base: int, words: _Words, *, payload: bool) -> str
         *(section.limit_key.replace("START", str(section.start)), section.schedule),
         re.sub(r"\bi\b", f"(i - i % {FLOW})", words.id) if section.flows else "NULL",
         *(("'n'", f"'{section.status}'") if section.flows else ("NULL", "NULL")),
+        "CASE WHEN i % 20 = 0 THEN 'i' || i END",
     ]
     last = section.start + section.count - 1
     more, body = (", payload", ", '{{\"n\": 1}}'") if payload else ("", "")

@@ -38,10 +38,12 @@ def claim_suspect(
     worker: str = WORKER,
     queues: Sequence[str] = ("default",),
     types: Sequence[str] = ("send",),
+    limit: int = 1,
+    level: int | None = None,
 ) -> list[Job]:
-    """Claim one that must run alone, as a worker that has said hello."""
+    """Claim one with deaths on record, as a worker that has said hello."""
     engine.beat(worker, "{}")
-    return engine.claim_suspect(queues, worker=worker, types=types)
+    return engine.claim_suspects(queues, limit, level=level, worker=worker, types=types)
 
 
 def running(engine: Engine, **fields: Any) -> Job:
@@ -97,6 +99,7 @@ def execute(engine: Engine, sql: str, **params: Any) -> list[tuple[Any, ...]]:
         "jobs",
         "workers",
         "queues",
+        "keys",
         "attempts",
         "migrations",
         "payloads",

@@ -3,6 +3,7 @@
 No index, no lock, no transaction: only the rules. Where this and the engines differ, one is wrong.
 """
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
@@ -10,6 +11,8 @@ from datetime import datetime, timedelta
 from holdfast.clock import FakeClock
 from holdfast.job import FINISHED, TRANSITIONS, NewJob, Status
 from holdfast.outcome import WEEK, Applied, Finish, Outcome
+
+GIVEN_BACK = (Outcome.SNOOZED, Outcome.RELEASED, Outcome.UNREADABLE, Outcome.CRASHED)
 
 
 @dataclass
@@ -30,11 +33,18 @@ class Row:
     rerun_at: datetime | None = None
     cancel_requested: bool = False
     crashes: int = 0
+    deaths: int = 0
     suspect: bool = False
     verdict: str | None = None
+    unreadable_since: datetime | None = None
     progress: float | None = None
     message: str | None = None
     failures: list[str] = field(default_factory=list)
+
+    @property
+    def level(self) -> int:
+        """With how many others it may share a process: 0: any."""
+        return min(max(self.deaths, 1), 3) if self.suspect else 0
 
     def seen(self) -> tuple[object, ...]:
         """What a reader can see of it."""
@@ -52,7 +62,9 @@ class Row:
             self.keep_until,
             self.cancel_requested,
             self.crashes,
+            self.deaths,
             self.verdict,
+            self.unreadable_since,
             self.progress,
             self.message,
         )
@@ -65,6 +77,7 @@ class Model:
         self.dead: set[str] = set()
         self.alive: set[str] = set()
         self.left: set[str] = set()
+        self.supervised: set[str] = set()  # by somebody who would see their death
         self.paused: set[str] = set()
         self.edges: dict[tuple[str, str], tuple[str, str | None]] = {}  # policy and outcome
         self.flows: dict[str, str] = {}  # the status of each workflow
@@ -84,6 +97,10 @@ class Model:
 
     def insert(self, job: NewJob) -> tuple[str, bool] | None:
         """The job's id and whether it was created; None: refused."""
+        for id, row in self.rows.items():
+            same = (row.new.type, row.new.idempotency_key) == (job.type, job.idempotency_key)
+            if job.idempotency_key is not None and same:
+                return id, False
         held = self._holder(job)
         if held is None:
             due = self._due(job)
@@ -104,7 +121,7 @@ class Model:
         if row.status is Status.RUNNING:
             row.rerun_at = self._due(job) if moves else self.clock.now()
             return
-        row.attempts, row.verdict = 0, None
+        row.attempts, row.verdict, row.unreadable_since = 0, None, None
         if moves:
             row.run_at = self._due(job)
             row.status = self._waiting_status(row.run_at)
@@ -115,20 +132,34 @@ class Model:
         return worker not in self.dead
 
     def claim(self, queue: str, limit: int, worker: str, types: Sequence[str]) -> list[str]:
-        return self._claim([queue], limit, worker, types, suspect=False)
+        return self._claim([queue], limit, worker, types, {0})
 
-    def claim_suspect(self, queues: Sequence[str], worker: str, types: Sequence[str]) -> list[str]:
-        return self._claim(queues, 1, worker, types, suspect=True)
+    def claim_suspects(
+        self,
+        queues: Sequence[str],
+        limit: int,
+        level: int | None,
+        worker: str,
+        types: Sequence[str],
+    ) -> list[str]:
+        levels = {1, 2, 3} if level is None else {level}
+        return self._claim(queues, limit, worker, types, levels)
 
     def _claim(
-        self, queues: Sequence[str], limit: int, worker: str, types: Sequence[str], *, suspect: bool
+        self,
+        queues: Sequence[str],
+        limit: int,
+        worker: str,
+        types: Sequence[str],
+        levels: set[int],
     ) -> list[str]:
         if worker not in self.alive or worker in self.dead:
             return []
         fit = [
             (-row.priority, row.run_at, id)
             for id, row in self.rows.items()
-            if (row.status, row.suspect) == (Status.PENDING, suspect)
+            if row.status is Status.PENDING
+            and row.level in levels
             and row.new.queue in set(queues) - self.paused
             and row.new.type in types
         ]
@@ -141,12 +172,13 @@ class Model:
             row.progress = row.message = None
         return taken
 
-    def suspects(self) -> set[tuple[str, str]]:
-        return {
-            (row.new.queue, row.new.type)
+    def suspects(self) -> set[tuple[str, str, int, int]]:
+        found = Counter(
+            (row.new.queue, row.new.type, row.level)
             for row in self.rows.values()
-            if row.suspect and row.status is Status.PENDING
-        }
+            if row.suspect and row.status is Status.PENDING and row.new.queue not in self.paused
+        )
+        return {(*group, number) for group, number in found.items()}
 
     def held(self, id: str, claim_no: int) -> Row | None:
         """The row, while this claim holds."""
@@ -160,11 +192,18 @@ class Model:
             return Applied.LOST
         if row.status is not Status.RUNNING or row.claim_no != finish.claim_no:
             return Applied.APPLIED if row.finish_no == finish.claim_no else Applied.LOST
-        if finish.error is not None:
+        if finish.error is not None and finish.outcome is not Outcome.UNREADABLE:
             row.failures.append(finish.error)
         row.finish_no = row.claim_no
-        row.suspect, row.verdict = False, None
-        row.crashes += finish.outcome is Outcome.CRASHED
+        since = row.unreadable_since or self.clock.now()
+        unread = finish.outcome is Outcome.UNREADABLE and row.rerun_at is None
+        row.unreadable_since = since if unread else None
+        row.verdict = None
+        row.crashes += finish.outcome is Outcome.CRASHED and finish.own
+        row.deaths += finish.outcome is Outcome.CRASHED
+        others = (Outcome.CRASHED, Outcome.RELEASED, Outcome.UNREADABLE)
+        if finish.outcome not in others:  # it ended by itself
+            row.suspect, row.deaths = False, 0
         target = TRANSITIONS[finish.outcome].target
         assert target is not None
         self._end(row, finish, target)
@@ -177,7 +216,7 @@ class Model:
         row.error = None if target is Status.COMPLETED else finish.error or row.error
         if self._rerun(row):
             return
-        if finish.outcome in (Outcome.SNOOZED, Outcome.RELEASED, Outcome.CRASHED):
+        if finish.outcome in GIVEN_BACK:
             row.attempts -= 1
         if target in (Status.RETRYING, Status.SCHEDULED):
             row.run_at = now + timedelta(seconds=finish.delay)
@@ -210,18 +249,18 @@ class Model:
             self.rows[id].status = Status.PENDING
         return len(due)
 
-    def bury(self, worker: str) -> None:
+    def bury(self, worker: str, begun: set[str] | None, crash: str | None, *, silent: bool) -> None:
+        """`begun`: the ids of what had begun. `silent`: nobody has seen the end of its process."""
         if worker in self.alive - self.dead:
             self.dead.add(worker)
-            if worker not in self.left:
-                self._suspect([row for row in self.rows.values() if row.worker == worker])
+            if worker not in self.left and not (silent and worker in self.supervised):
+                self._suspect(worker, begun, crash)
         now = self.clock.now()
-        for row in self.rows.values():
+        for id, row in self.rows.items():
             if row.status is Status.RUNNING and row.worker in self.dead:
                 if row.verdict is None:
-                    left = row.worker in self.left
-                    how = "left before this had ended" if left else "was lost while it ran this"
-                    row.failures.append(f"the worker {how}")
+                    row.failures.append(self._lost(id, row, worker, begun))
+                row.unreadable_since = None
                 if self._rerun(row):
                     row.verdict = None
                     continue
@@ -231,11 +270,25 @@ class Model:
                 if row.cancel_requested:
                     row.completed_at, row.keep_until = now, now + timedelta(seconds=WEEK)
 
-    def _suspect(self, rows: list[Row]) -> None:
-        held = [row for row in rows if row.status is Status.RUNNING]
-        for row in held:
+    def _lost(self, id: str, row: Row, worker: str, begun: set[str] | None) -> str:
+        if row.worker in self.left:
+            return "the worker left before this had ended"
+        if row.worker == worker and begun is not None and id not in begun:
+            return "the worker was lost before this had begun"
+        return "the worker was lost while it ran this"
+
+    def _suspect(self, worker: str, begun: set[str] | None, crash: str | None) -> None:
+        rows = self.rows.items()
+        held = {id for id, row in rows if (row.worker, row.status) == (worker, Status.RUNNING)}
+        if begun is None or (crash is not None and not begun):
+            begun = held
+        for id in held & begun:
+            row = self.rows[id]
             row.suspect = True
-            row.crashes += len(held) == 1
+            row.deaths += 1
+            if crash is not None and len(begun) == 1:
+                row.crashes += 1
+                row.error = crash
 
     def leave(self, worker: str) -> None:
         if worker in self.alive - self.dead:
@@ -262,7 +315,9 @@ class Model:
         row.status, row.attempts, row.run_at = Status.PENDING, 0, self.clock.now()
         row.error = row.result = row.worker = row.completed_at = row.keep_until = None
         row.cancel_requested = row.suspect = False
+        row.deaths = 0
         row.crashes, row.verdict, row.progress, row.message = 0, None, None, None
+        row.unreadable_since = None
         return True
 
     def prune(self) -> int:
@@ -367,10 +422,10 @@ class Model:
         for id, row in again:
             waits = str(row.new.node).startswith("@") or any(one == id for one, _ in self.edges)
             row.status = Status.BLOCKED if waits else Status.PENDING
-            row.attempts = row.crashes = 0
+            row.attempts = row.crashes = row.deaths = 0
             row.error = row.worker = row.completed_at = row.keep_until = row.rerun_at = None
             row.suspect = row.cancel_requested = False
-            row.verdict = row.progress = row.message = None
+            row.verdict = row.progress = row.message = row.unreadable_since = None
             for edge, (policy, _) in self.edges.items():
                 if edge[1] == id:
                     self.edges[edge] = policy, None

@@ -17,7 +17,7 @@ import sys
 import tempfile
 import time
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, Self
 from urllib.parse import urlsplit
 
 import psycopg
@@ -49,14 +49,19 @@ shutil.rmtree(home, ignore_errors=True)
 
 
 class PostgresServer:
-    """One server: `start()` it, take databases from it, `stop()` it. Or use it in a `with`."""
+    """One server: `start()` it, take databases from it, `stop()` it. Or use it in a `with`.
 
-    def __init__(self) -> None:
+    `own`: a server of ours even if HOLDFAST_TEST_POSTGRES_URL names one, to be halted at will.
+    `settings`: of PostgreSQL's configuration, beside ours.
+    """
+
+    def __init__(self, *, own: bool = False, **settings: object) -> None:
+        self._settings = settings
         choice = os.environ.get("HOLDFAST_TEST_POSTGRES", "")
         if choice not in ("", "local", "pypi"):
             raise ValueError(f"HOLDFAST_TEST_POSTGRES is {choice!r}, neither 'local' nor 'pypi'")
         self._choice = choice
-        self._external = "" if choice else os.environ.get("HOLDFAST_TEST_POSTGRES_URL", "")
+        self._external = "" if choice or own else os.environ.get("HOLDFAST_TEST_POSTGRES_URL", "")
         self._account = unprivileged_account()
         self._port = 0
         self._process: subprocess.Popen[bytes] | None = None
@@ -123,6 +128,7 @@ class PostgresServer:
             "unix_socket_directories": self._home,
             "shared_buffers": "128MB",
             "max_connections": 200,
+            **self._settings,
         }  # fsync stays on: what the tests claim about durability has to be true here too
         options = [word for key, value in settings.items() for word in ("-c", f"{key}={value}")]
         with self._log.open("ab") as log:
@@ -155,7 +161,7 @@ class PostgresServer:
         self._administer(statement.format(sql.Identifier(name)))
         self._databases.remove(name)
 
-    def __enter__(self) -> "PostgresServer":
+    def __enter__(self) -> Self:
         self.start()
         return self
 
@@ -183,14 +189,19 @@ class PostgresServer:
             os.chown(self._home, self._account.pw_uid, self._account.pw_gid)
         self._bin = self._reachable(find_programs(self._choice))
         self._port = free_port()
+        self._fill_cluster()
+
+    def _fill_cluster(self) -> None:
+        """Make the data folder; a standby copies its primary's instead."""
         command: list[str | Path] = [self._bin / "initdb", "-D", self._home / "data"]
         command += ["--username=postgres", "--auth=trust", "--encoding=UTF8", "--locale=C"]
-        process = self._popen(
-            [*command, "--no-sync"], stdout=subprocess.PIPE, stderr=subprocess.STDOUT
-        )
+        self._run([*command, "--no-sync"])
+
+    def _run(self, command: list[str | Path]) -> None:
+        process = self._popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
         output, _ = process.communicate()
         if process.returncode:
-            raise RuntimeError(f"initdb failed\n{output.decode(errors='replace')}")
+            raise RuntimeError(f"{command[0]} failed\n{output.decode(errors='replace')}")
 
     def _reachable(self, programs: Path) -> Path:
         """The programs, copied if the unprivileged account cannot enter the folder they are in.

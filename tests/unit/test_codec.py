@@ -112,7 +112,7 @@ def test_a_parameter_may_be_skipped() -> None:
 @pytest.mark.parametrize(
     ("payload", "words"),
     [
-        ('{"a":"x"}', "no longer fits task 't': a: Input should be a valid integer"),
+        ('{"a":"x"}', "does not fit task 't': a: Input should be a valid integer"),
         ("{}", "a: is missing"),
         ('{"a":1,"z":2}', "z: there is no such argument"),
         ("[1]", "the payload"),

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from holdfast.engine.group import GroupCommit, Request
+from holdfast.errors import DatabaseBusy, OutcomeUnknown
 
 
 class Gate:
@@ -126,7 +127,7 @@ def test_an_interrupt_while_waiting_leaves_a_leader() -> None:
     gate.entered.acquire(timeout=10)
 
     class Interrupted(Request[int, int]):
-        def wait(self) -> None:
+        def wait(self, timeout: float) -> None:
             raise KeyboardInterrupt
 
     interrupted = Interrupted(2)
@@ -135,7 +136,49 @@ def test_an_interrupt_while_waiting_leaves_a_leader() -> None:
     rest = submit_in_threads(group, [3])
     until_waiting(group, 2)
     with pytest.raises(KeyboardInterrupt):
-        group._wait(interrupted)
+        group._wait(interrupted, 1.0)
     gate.open.set()
     assert joined(first) + joined(rest) == [2, 6]
     assert group.submit(4) == 8
+
+
+def test_who_waits_too_long_for_its_turn_has_written_nothing() -> None:
+    gate = Gate()
+    group: GroupCommit[int, int] = GroupCommit(gate.write, largest=256)
+    first = submit_in_threads(group, [1])
+    gate.entered.acquire(timeout=10)
+    with pytest.raises(DatabaseBusy, match="was not begun"):
+        group.submit(2, timeout=0.05)
+    rest = submit_in_threads(group, [3])
+    until_waiting(group, 1)
+    gate.open.set()
+    assert joined(first) + joined(rest) == [2, 6]
+    assert gate.groups == [[1], [3]]
+
+
+def test_who_is_being_written_too_long_cannot_know() -> None:
+    gate = Gate()
+    group: GroupCommit[int, int] = GroupCommit(gate.write, largest=256)
+    first = submit_in_threads(group, [1])
+    gate.entered.acquire(timeout=10)
+    raised: list[BaseException] = []
+
+    def follow() -> None:
+        try:
+            group.submit(3, timeout=0.5)
+        except OutcomeUnknown as problem:
+            raised.append(problem)
+
+    leader = submit_in_threads(group, [2])
+    until_waiting(group, 1)
+    follower = threading.Thread(target=follow)
+    follower.start()
+    until_waiting(group, 2)
+    held, gate.open = gate.open, threading.Event()
+    held.set()  # the second group, of 2 and 3, is held in its turn
+    gate.entered.acquire(timeout=10)
+    follower.join(10)
+    assert len(raised) == 1
+    gate.open.set()
+    assert joined(first) + joined(leader) == [2, 4]
+    assert group.submit(5) == 10

@@ -1,7 +1,7 @@
 """What follows from how a run ended: the whole table of `judge` and `decide`."""
 
 import dataclasses
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
@@ -23,6 +23,7 @@ from holdfast.outcome import (
     Returned,
     Snoozed,
     Stopped,
+    Unreadable,
     decide,
     judge,
 )
@@ -32,16 +33,20 @@ KEEP = {Status.COMPLETED: 1.0, Status.FAILED: 2.0, Status.CANCELLED: 3.0}
 POLICY = Policy(backoff=lambda attempts: 100.0 + attempts, keep=KEEP)
 
 
+START = datetime(2030, 1, 1, tzinfo=UTC)
+
+
 def job(**fields: Any) -> Job:
     """One that runs: the second of three attempts, of the third claim, unless told otherwise."""
     made = new_to_job(SqliteDialect(FakeClock()), new(), Status.RUNNING, 0, None)
     held = {"attempts": 2, "max_attempts": 3, "claim_no": 3, "worker_id": "w"}
-    started = datetime(2030, 1, 1, tzinfo=UTC)
-    return dataclasses.replace(made, started_at=started, **(held | fields))
+    return dataclasses.replace(made, started_at=START, **(held | fields))
 
 
 CHILD = new("child")
 LAST: dict[str, Any] = {"attempts": 3}
+UNREAD = Unreadable("E: no")
+FAILS = "; it fails at 2030-01-01 01:00:00 UTC unless a worker that can read it takes it first"
 DIED_BEFORE: dict[str, Any] = {"crashes": CRASHES - 1}
 
 # How it ended, of what job; what follows, with what in the finish.
@@ -98,14 +103,23 @@ TABLE: dict[str, tuple[Ended, dict[str, Any], Outcome, dict[str, Any]]] = {
         *(Returned("1"), {"schedule": '{"every":60.0}'}, Outcome.RECURRED),
         {"result": "1", "error": None},
     ),
-    "died": (Died("signal 9"), {}, Outcome.CRASHED, {"error": "signal 9", "delay": 101.0}),
+    "died": (
+        Died("signal 9"),
+        {},
+        Outcome.CRASHED,
+        {"error": "its process died: signal 9", "delay": 101.0},
+    ),
+    "killed by somebody": (  # for ever: no crash is counted
+        *(Died("SIGKILL", own=False), {"crashes": 7}, Outcome.CRASHED),
+        {"error": "its process died: SIGKILL", "own": False},
+    ),
     "died in the last attempt": (  # which is given back
         *(Died("signal 9"), LAST, Outcome.CRASHED),
-        {"error": "signal 9"},
+        {"error": "its process died: signal 9"},
     ),
     "died again": (
         *(Died("signal 9"), {"crashes": 1}, Outcome.CRASHED),
-        {"error": "signal 9", "delay": 102.0},
+        {"error": "its process died: signal 9", "delay": 102.0},
     ),
     "died for the third time": (
         *(Died("signal 9"), DIED_BEFORE, Outcome.FAILED),
@@ -116,6 +130,20 @@ TABLE: dict[str, tuple[Ended, dict[str, Any], Outcome, dict[str, Any]]] = {
         },
     ),
     "died more often": (Died("signal 9"), {"crashes": 7}, Outcome.FAILED, {"keep": 2.0}),
+    "unreadable": (UNREAD, {}, Outcome.UNREADABLE, {"error": f"E: no{FAILS}"}),
+    "unreadable in the last attempt": (UNREAD, LAST, Outcome.UNREADABLE, {"trace": None}),
+    "unreadable, of a recurring job": (
+        *(UNREAD, {"schedule": '{"every":60.0}'}, Outcome.UNREADABLE),
+        {"recur": None},
+    ),
+    "unreadable for an hour": (
+        *(UNREAD, {"unreadable_since": START - timedelta(hours=1)}, Outcome.FAILED),
+        {"error": "E: no; no worker could read it for 3600 s", "keep": 2.0},
+    ),
+    "unreadable for an hour, of a recurring job": (
+        *(UNREAD, {"unreadable_since": START - timedelta(hours=1), "schedule": '{"every":60.0}'}),
+        *(Outcome.RECURRED, {"error": "E: no; no worker could read it for 3600 s"}),
+    ),
     "returned after crashes": (Returned("1"), DIED_BEFORE, Outcome.COMPLETED, {"result": "1"}),
     "raised after crashes": (Raised("E: no", None), DIED_BEFORE, Outcome.RETRY_LATER, {}),
 }
@@ -135,7 +163,7 @@ def test_what_follows(case: str) -> None:
 def test_the_table_is_whole() -> None:
     """Every way to end, with attempts left and without; every outcome that there is."""
     ends = {(type(ended), fields.get("attempts", 2) >= 3) for ended, fields, _, _ in TABLE.values()}
-    kinds = (Returned, Raised, Snoozed, Stopped, GivenBack, Late, Died)
+    kinds = (Returned, Raised, Snoozed, Stopped, GivenBack, Late, Died, Unreadable)
     assert ends == {(kind, last) for kind in kinds for last in (False, True)}
     assert {outcome for _, _, outcome, _ in TABLE.values()} == set(Outcome)
 
@@ -148,6 +176,41 @@ def test_every_outcome_is_a_way_out_of_running() -> None:
 def test_a_quarantined_job_would_have_been_the_third_crash() -> None:
     ends = [decide(job(crashes=n), Died("x"), POLICY).outcome for n in range(4)]
     assert ends == ["crashed", "crashed", "failed", "failed"]
+
+
+# recurring jobs that kill their process
+
+RECURS: dict[str, Any] = {"schedule": '{"every":60.0}'}
+BECAUSE = "its process died three times in a row: SIGSEGV"
+
+
+def test_a_recurring_job_is_disabled_by_the_third_crash_in_a_row() -> None:
+    for crashes, because in [(0, None), (1, None), (2, BECAUSE)]:
+        finish = decide(job(crashes=crashes, **RECURS), Died("SIGSEGV"), POLICY)
+        assert finish.recur is not None
+        assert (finish.recur.died, finish.recur.because, finish.own) == (True, because, True)
+    assert finish.error == f"Quarantined: {BECAUSE}"
+
+
+def test_a_recurring_job_whose_process_others_killed_goes_on() -> None:
+    finish = decide(job(crashes=2, **RECURS), Died("SIGKILL", own=False), POLICY)
+    assert finish.recur is not None
+    assert (finish.recur.died, finish.recur.because, finish.own) == (True, None, False)
+    assert finish.error == "its process died: SIGKILL"
+
+
+def test_a_recurring_job_that_killed_its_workers_is_disabled_with_how_they_died() -> None:
+    held = job(crashes=3, error="its process died: SIGSEGV", **RECURS)
+    finish = decide(held, Raised("Quarantined: ...", None, permanent=True), POLICY)
+    assert finish.recur is not None
+    assert (finish.recur.died, finish.recur.because) == (False, BECAUSE)
+
+
+def test_other_ends_of_a_recurring_job_disable_nothing() -> None:
+    for ended in (Returned("1"), Raised("E: no", None), Stopped(), Late(None)):
+        finish = decide(job(crashes=2, **RECURS), ended, POLICY)
+        assert finish.recur is not None
+        assert (finish.recur.died, finish.recur.because) == (False, None)
 
 
 # what an exception means
@@ -230,3 +293,29 @@ def test_from_an_exception_to_a_finish() -> None:
     assert after(Retry(after=5), **LAST) == (Outcome.FAILED, 0.0)
     assert after(Discard(), attempts=1) == (Outcome.FAILED, 0.0)
     assert after(Snooze(60), **LAST) == (Outcome.SNOOZED, 60.0)
+
+
+# payloads that cannot be read
+
+
+@pytest.mark.parametrize(("waited", "least", "most"), [(0, 0.5, 0.5), (3, 3, 3), (1800, 30, 30)])
+def test_a_payload_that_cannot_be_read_is_offered_again_after_as_long_again(
+    waited: float, least: float, most: float
+) -> None:
+    since = START - timedelta(seconds=waited)
+    held = job(unreadable_since=since if waited else None)
+    delays = [decide(held, UNREAD, POLICY, START).delay for _ in range(200)]
+    assert 0.75 * least <= min(delays) < max(delays) <= 1.25 * most
+
+
+@pytest.mark.parametrize(
+    ("patience", "outcome"), [(0.0, "failed"), (10.0, "failed"), (11, "unreadable")]
+)
+def test_how_long_a_payload_may_be_unreadable(patience: float, outcome: str) -> None:
+    held = job(unreadable_since=START - timedelta(seconds=10))
+    assert decide(held, UNREAD, policy(unreadable_for=patience), START).outcome == outcome
+
+
+def test_without_patience_it_fails_at_once_with_the_error_alone() -> None:
+    finish = decide(job(), UNREAD, policy(unreadable_for=0.0), START)
+    assert (finish.outcome, finish.error) == (Outcome.FAILED, "E: no")

@@ -91,6 +91,47 @@ def test_a_live_key_is_found_instead(admin: Caller):
     assert "once" in problem(answer)["detail"]
 
 
+@pytest.mark.parametrize("policy", ["existing", "replace", "debounce", "raise"])
+def test_the_key_of_a_recurring_job_is_refused(app: Holdfast, admin: Caller, policy: str):
+    row = app.tasks["add"].using(key="daily", every="1d").schedule(1)
+    body = {"type": "add", "payload": {"a": 2}, "key": "daily", "on_conflict": policy}
+    answer = admin.post("/jobs", body)
+    assert answer.status_code == 409
+    assert f"the recurring job {row.id}" in problem(answer)["detail"]
+    assert app.schedules.get("add", "daily").payload["a"] == 1
+
+
+def test_an_idempotency_key_makes_one_job_whatever_has_become_of_it(app: Holdfast, admin: Caller):
+    once = {"headers": {"Idempotency-Key": "order-7"}}
+    first = admin.post("/jobs", {"type": "add", "payload": {"a": 1}}, **once)
+    assert first.status_code == 201
+    assert (first.json()["created"], first.json()["idempotency_key"]) == (True, "order-7")
+    run_all(app, first.json()["id"])
+    again = admin.post("/jobs", {"type": "add", "payload": {"a": 2}}, **once)
+    assert again.status_code == 200
+    assert again.json() == admin.get(f"/jobs/{first.json()['id']}").json() | {"created": False}
+    assert again.json()["status"] == "completed"
+    assert app.jobs.count() == 1
+    assert make(admin)["idempotency_key"] is None
+
+
+@pytest.mark.parametrize("value", ["", "x" * 501, "caf\u00e9", "a\tb"])
+def test_an_idempotency_key_that_is_refused(app: Holdfast, admin: Caller, value: str):
+    headers = {"Idempotency-Key": value.encode()}
+    answer = admin.post("/jobs", {"type": "add", "payload": {"a": 1}}, headers=headers)
+    assert answer.status_code == 422
+    assert problem(answer)["errors"][0]["field"] == "header.Idempotency-Key"
+    assert app.jobs.count() == 0
+
+
+def test_the_description_tells_of_the_idempotency_key(admin: Caller):
+    described = admin.get("/openapi.json").json()["paths"]["/api/v1/jobs"]["post"]
+    [header] = [one for one in described["parameters"] if one["in"] == "header"]
+    assert (header["name"], header["required"]) == ("Idempotency-Key", False)
+    assert "200 instead of 201" in header["description"]
+    assert {"200", "201", "422"} <= set(described["responses"])
+
+
 def test_an_unknown_task_is_refused(admin: Caller):
     answer = admin.post("/jobs", {"type": "os.system", "payload": {}})
     assert answer.status_code == 404

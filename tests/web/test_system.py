@@ -113,6 +113,8 @@ def test_the_system(site: Site, app: Holdfast, admin: Caller):
         "postgresql://db.example/jobs?user=ann&password=s3cr3t",
         "postgresql://ann:s3c@r3t@db.example/jobs",
         "postgres://:s3cr3t@/jobs?host=/tmp&passfile=/s3cr3t",
+        "postgresql://ann:s3cr3t@h1:5432,[::1],h2:5433/jobs",
+        "postgresql://ann:?#s3cr3t@db.example/jobs",
     ],
 )
 def test_no_password_is_shown(site: Site, app: Holdfast, admin: Caller, url: str):

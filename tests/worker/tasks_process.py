@@ -1,7 +1,9 @@
 """Tasks with a process of their own. Workers and their child processes import this module; the
 environment says where the database is."""
 
+import asyncio
 import os
+import signal
 import sqlite3
 import subprocess
 import sys
@@ -152,6 +154,31 @@ def stubborn(ctx: Context) -> None:
             time.sleep(600)
 
 
+@app.task(process=True, max_attempts=1)
+def closes_descriptors(then: str) -> None:
+    """Among them its connection to the worker."""
+    os.closerange(3, 4096)
+    if then == "raise":
+        raise ValueError("after that")
+    if then == "reopen":  # files get the numbers that are free
+        for _ in range(20):
+            os.open(FOLDER / "any", os.O_RDWR | os.O_CREAT)
+    while then == "go on":
+        time.sleep(600)
+
+
+@app.task(process=True, max_attempts=1)
+def dies_with_a_survivor() -> None:
+    """A process that it forked, outside of its group, keeps its connection open."""
+    if os.fork() == 0:
+        os.setsid()
+        with (FOLDER / "survivors").open("a") as file:
+            file.write(f"{os.getpid()}\n")
+        time.sleep(600)
+        os._exit(0)
+    os._exit(3)
+
+
 def _tell(name: str, text: str) -> None:
     """To the test: all of it, or nothing yet."""
     (FOLDER / "draft").write_text(text)
@@ -173,3 +200,40 @@ def completes(ctx: Context, commits_at: int, linger: float = 0.0) -> str:
     mine.close()
     time.sleep(linger)
     return "ignored"
+
+
+# Tasks without a process of their own, which get one when their workers have died.
+
+
+@app.task
+def plain(n: int) -> int:
+    return os.getpid()
+
+
+@app.task
+async def asynchronous(n: int) -> int:
+    await asyncio.sleep(0)
+    return os.getpid()
+
+
+@app.task
+def plain_pill(n: int) -> None:
+    os.kill(os.getpid(), signal.SIGSEGV)
+
+
+@app.task
+async def asynchronous_pill(n: int) -> None:
+    os.kill(os.getpid(), signal.SIGSEGV)
+
+
+@app.task
+async def asynchronous_sleep(n: int) -> None:
+    await asyncio.sleep(600)
+
+
+@app.task(process=True)
+def patient(ctx: Context) -> None:
+    """Says that it has begun, and waits."""
+    (FOLDER / f"pid-{ctx.job.claim_no}").touch()
+    while not (FOLDER / "go").exists():
+        time.sleep(0.02)

@@ -16,7 +16,9 @@ import pytest
 from pydantic import BaseModel
 
 from holdfast import Context, Holdfast, InvalidInput
+from tests.conftest import Database
 from tests.support.jobs import execute
+from tests.worker.conftest import quick
 from tests.worker.moments import finished, lives, until
 
 
@@ -221,9 +223,11 @@ def test_a_process_handler_that_exits_fails_the_run(processes: ModuleType) -> No
 
 
 @pytest.mark.parametrize("kind", ["async", "def"])
-def test_a_payload_that_no_longer_fits_fails_for_good_and_calls_the_hook(
-    app: Holdfast, kind: str
+def test_a_payload_that_does_not_fit_fails_for_good_and_calls_the_hook(
+    database: Database, tmp_path: Path, kind: str
 ) -> None:
+    """Where the application does not want to wait for other code (see test_unreadable.py)."""
+    app = quick(database, tmp_path, unreadable_for=0)
     ends: list[Any] = []
     calls: list[int] = []
 
@@ -243,7 +247,7 @@ def test_a_payload_that_no_longer_fits_fails_for_good_and_calls_the_hook(
     with app.worker():
         done = finished(app, job)
     assert (done.status, done.attempts, calls) == ("failed", 1, [])
-    assert "no longer fits" in str(done.error)
+    assert "does not fit" in str(done.error)
     assert "n: Input should be a valid integer" in str(done.error)
     assert [(end.job.id, end.final, end.error) for end in ends] == [(job.id, True, done.error)]
 

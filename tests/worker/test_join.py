@@ -2,7 +2,6 @@
 
 import threading
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -31,21 +30,21 @@ def test_what_an_end_enqueues_is_waited_for(
     with app.worker() as worker:
         job = parent.enqueue()
         until(worker.executions, "the start of the first job")
-        queues = app.engine.queues
+        has_nothing = worker._has_nothing
 
-        def look(**options: Any) -> Any:
-            found = queues(**options)
+        def look() -> bool:
+            found = has_nothing()
             first.set()
             until(lambda: app.jobs.get(job.id).status == "completed", "the end of the first job")
             until(lambda: all(x.job.id != job.id for x in worker.executions()), "its slot")
             return found
 
-        monkeypatch.setattr(app.engine, "queues", look)
+        monkeypatch.setattr(worker, "_has_nothing", look)
         threading.Timer(0.5, first.set).start()  # for a join that does not look while jobs run
         try:
             assert not worker.join(1.5)
         finally:
-            monkeypatch.setattr(app.engine, "queues", queues)
+            monkeypatch.setattr(worker, "_has_nothing", has_nothing)
             second.set()
         assert worker.join(PATIENCE)
     assert {one.status for one in app.jobs.search()} == {"completed"}

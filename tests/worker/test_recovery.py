@@ -1,6 +1,8 @@
 """Claims that were lost, jobs that killed their process, workers that were declared dead."""
 
 import asyncio
+import os
+import signal
 import threading
 from pathlib import Path
 from types import ModuleType
@@ -10,7 +12,7 @@ import pytest
 
 from holdfast import Context, Holdfast, Job
 from holdfast.engine import Seen
-from holdfast.worker import dispatcher, watch
+from holdfast.worker import isolation, watch
 from tests.conftest import Database
 from tests.support.jobs import insert
 from tests.worker.conftest import LOOK, quick
@@ -19,8 +21,8 @@ from tests.worker.moments import PATIENCE, finished, until
 
 @pytest.fixture(autouse=True)
 def quick_looks(monkeypatch: pytest.MonkeyPatch) -> None:
-    """For jobs that must run alone a worker looks every two seconds."""
-    monkeypatch.setattr(dispatcher, "_SUSPECTS", 0.2)
+    """For jobs with deaths on record an embedded worker looks every two seconds."""
+    monkeypatch.setattr(isolation, "_EMBEDDED_LOOK", 0.2)
 
 
 def test_a_claim_whose_reply_was_lost_is_given_back(
@@ -47,66 +49,239 @@ def test_a_claim_whose_reply_was_lost_is_given_back(
     assert (done.status, done.attempts, done.claim_no) == ("completed", 1, 2)
 
 
-def make_suspect(app: Holdfast, **fields: Any) -> Job:
-    """A job whose worker died. Its task is not registered yet: nobody can have taken it meanwhile."""
-    job = insert(app.engine, "suspect", **fields)
-    app.engine.beat("w", "{}")
-    app.engine.claim(job.queue, 1, worker="w", types=["suspect"])
-    app.engine.sweep([Seen("w", None)], limit=10)
-    assert app.engine.suspects() == [(job.queue, "suspect")]
+def make_suspect(app: Holdfast, type: str = "suspect", *, deaths: int = 1, **fields: Any) -> Job:
+    """A job whose workers died. If its task is not registered yet, nobody can take it meanwhile."""
+    job = insert(app.engine, type, **fields)
+    for number in range(deaths):
+        name = f"{job.id}-{number}"
+        app.engine.beat(name, "{}")
+        options: dict[str, Any] = {"worker": name, "types": [type]}
+        taken = app.engine.claim(job.queue, 1, **options)
+        assert taken or app.engine.claim_suspects([job.queue], 1, level=number, **options)
+        app.engine.sweep([Seen(name, None)], limit=10)
+    assert (job.queue, type, min(deaths, 3)) in [one[:3] for one in app.engine.suspects()]
     return job
 
 
-def count_calls(app: Holdfast, verb: str, monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """Grows by one with each call of an engine's verb."""
-    calls: list[int] = []
-    real = getattr(app.engine, verb)
-
-    def counted() -> Any:
-        calls.append(1)
-        return real()
-
-    monkeypatch.setattr(app.engine, verb, counted)
-    return calls
-
-
-def test_a_suspect_runs_alone(app: Holdfast, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It waits until what runs has ended, and nothing begins beside it."""
-    looks = count_calls(app, "next_due", monkeypatch)  # one for each look around
-    started, go = threading.Event(), threading.Event()
-    told: list[tuple[str, str]] = []
-    app.on("started", "completed")(lambda event: told.append((event.job.type, event.kind)))
+def test_a_victim_of_one_death_runs_beside_the_others(app: Holdfast) -> None:
+    """All of them at the same time, and nothing waits for them."""
+    go = threading.Event()
+    jobs = [make_suspect(app) for _ in range(5)]
 
     @app.task
-    def before() -> None:
-        started.set()
+    def suspect(ctx: Context, n: int) -> None:
         assert go.wait(PATIENCE)
+
+    @app.task
+    def quick() -> None: ...
+
+    with app.worker():
+        until(lambda: app.jobs.count(type="suspect", status="running") == 5)
+        for _ in range(3):
+            finished(app, quick.enqueue())
+        go.set()
+        done = [finished(app, job) for job in jobs]
+    assert [(job.status, job.deaths, job.attempts) for job in done] == [("completed", 0, 1)] * 5
+    assert app.engine.suspects() == []
+
+
+def test_at_most_seventeen_victims_of_one_death_share_an_embedded_worker(app: Holdfast) -> None:
+    go = asyncio.Event()
+    jobs = [make_suspect(app) for _ in range(20)]
+    most: list[int] = []
+
+    @app.task
+    async def suspect(n: int) -> None:
+        most.append(app.jobs.count(status="running"))
+        while not go.is_set():
+            await asyncio.sleep(0.01)
+
+    with app.worker():
+        until(lambda: len(most) == 17)
+        assert app.jobs.count(type="suspect", status="pending") == 3
+        go.set()
+        for job in jobs:
+            assert finished(app, job).status == "completed"
+    assert max(most) <= 17
+
+
+def test_a_busy_lane_gives_its_next_slot_to_a_victim(app: Holdfast) -> None:
+    """Ordinary jobs that wait in numbers must not take every slot that becomes free."""
+
+    @app.task
+    async def steady() -> None:
+        await asyncio.sleep(0.5)
+
+    with app.worker(queues="default=1"):
+        steady.enqueue_many([{}] * 100)
+        until(lambda: app.jobs.count(type="steady", status="running") == 1)
+        job = make_suspect(app)
+
+        @app.task
+        def suspect(n: int) -> None: ...
+
+        assert finished(app, job).status == "completed"
+        assert app.jobs.count(type="steady", status="pending") > 50
+
+
+# two deaths and more, where no other process can import the task: these are defined in functions
+
+
+def test_a_job_that_no_other_process_finds_runs_alone(app: Holdfast) -> None:
+    told: list[tuple[str, str]] = []
+    app.on("started", "completed")(lambda event: told.append((event.job.type, event.kind)))
+    job = make_suspect(app, deaths=2)
 
     @app.task
     async def after() -> None: ...
 
-    first = before.enqueue()
+    @app.task
+    def suspect(ctx: Context, n: int) -> int:
+        after.enqueue_many([{}] * 3)  # a hint to look for work
+        ctx.wait(3 * app.settings.poll_interval)  # and time enough to take it
+        return app.jobs.count(status="running")
+
     with app.worker():
-        assert started.wait(PATIENCE)
-        job = make_suspect(app)
-
-        @app.task
-        def suspect(ctx: Context, n: int) -> int:
-            after.enqueue_many([{}] * 3)  # a hint to look for work
-            ctx.wait(3 * app.settings.poll_interval)  # and time enough to take it
-            return app.jobs.count(status="running")
-
-        seen = len(looks)
-        until(lambda: len(looks) >= seen + 4)
-        assert app.jobs.get(job.id).status == "pending"
-        go.set()
         assert finished(app, job).result == 1
         until(lambda: app.jobs.count(type="after", status="completed") == 3)
-        finished(app, first)
     begin, end = told.index(("suspect", "started")), told.index(("suspect", "completed"))
     assert end == begin + 1
-    assert told.index(("before", "completed")) < begin
-    assert app.engine.suspects() == []
+
+
+def test_it_does_not_keep_the_others_waiting_until_a_long_run_has_ended(app: Holdfast) -> None:
+    started, go = threading.Event(), threading.Event()
+
+    @app.task
+    def long() -> None:
+        started.set()
+        assert go.wait(PATIENCE)
+
+    @app.task
+    async def quick() -> None: ...
+
+    with app.worker():
+        first = long.enqueue()
+        assert started.wait(PATIENCE)
+        job = make_suspect(app, deaths=3)
+
+        @app.task
+        def suspect(n: int) -> None: ...
+
+        for _ in range(5):
+            finished(app, quick.enqueue())
+        assert app.jobs.get(job.id).status == "pending", "a run goes on beside it"
+        go.set()
+        assert finished(app, job).status == "completed"
+        finished(app, first)
+
+
+def test_it_runs_in_the_end_also_if_others_never_do(
+    app: Holdfast, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(isolation, "_PATIENCE", 1.0)
+    started, go = threading.Event(), threading.Event()
+
+    @app.task
+    def long() -> None:
+        started.set()
+        assert go.wait(PATIENCE)
+
+    with app.worker():
+        first = long.enqueue()
+        assert started.wait(PATIENCE)
+        job = make_suspect(app, deaths=2)
+
+        @app.task
+        def suspect(n: int) -> None: ...
+
+        assert finished(app, job).status == "completed"
+        assert app.jobs.get(first.id).status == "running"
+        go.set()
+        finished(app, first)
+
+
+def test_the_others_have_their_turn_between_two_lone_runs(app: Holdfast) -> None:
+    """For as long as the lone one took: what is quick waits for one of them, not for all."""
+    order: list[str] = []
+    jobs = [make_suspect(app, deaths=2) for _ in range(2)]
+
+    @app.task
+    async def steady() -> None:
+        order.append("steady")
+        await asyncio.sleep(0.1)
+
+    @app.task
+    def suspect(ctx: Context, n: int) -> None:
+        if "suspect" not in order:
+            steady.enqueue_many([{}] * 100)
+        order.append("suspect")
+        ctx.wait(1.0)
+
+    with app.worker(queues="default=2"):
+        for job in jobs:
+            finished(app, job)
+    first, second = (place for place, one in enumerate(order) if one == "suspect")
+    assert second - first > 5, order
+
+
+# two deaths and more, where another process can import it
+
+
+@pytest.mark.parametrize("kind", ["plain", "asynchronous"])
+@pytest.mark.parametrize("deaths", [2, 3])
+def test_an_importable_job_runs_in_a_process_of_its_own(
+    processes: ModuleType, kind: str, deaths: int
+) -> None:
+    app = processes.app
+    job = make_suspect(app, kind, deaths=deaths)
+    with app.worker():
+        done = finished(app, job)
+        beside = finished(app, app.enqueue(kind, {"n": 2}))
+    assert (done.status, done.deaths, done.attempts) == ("completed", 0, 1)
+    assert done.result != os.getpid()
+    assert beside.result == os.getpid(), "the next job is an ordinary one again"
+
+
+@pytest.mark.parametrize("kind", ["plain_pill", "asynchronous_pill"])
+def test_an_importable_pill_is_quarantined_and_its_worker_lives(
+    processes: ModuleType, kind: str
+) -> None:
+    """Its process is waited for, so that its crashes count."""
+    app = processes.app
+    quick = [app.enqueue("plain", {"n": n}) for n in range(5)]
+    job = make_suspect(app, kind, deaths=2)
+    with app.worker():
+        done = finished(app, job)
+        assert [finished(app, one).status for one in quick] == ["completed"] * 5
+    assert done.status == "failed"
+    assert str(done.error).startswith("Quarantined: its process died 3 times under it")
+    assert "SIGSEGV" in str(done.error)
+    assert done.crashes == 2, "the third one fails it"
+
+
+def test_a_job_in_a_process_of_its_own_keeps_its_timeout(processes: ModuleType) -> None:
+    app = processes.app
+    job = make_suspect(app, "asynchronous_sleep", deaths=2, timeout=0.5, max_attempts=1)
+    with app.worker():
+        done = finished(app, job)
+    assert (done.status, done.error) == ("failed", "TimeoutError: timed out after 0.5 s")
+
+
+def test_a_handler_process_that_somebody_kills_counts_no_crash(processes: ModuleType) -> None:
+    """The kernel has not killed it: its number of kills for want of memory stays."""
+    app = processes.app
+    job = processes.patient.using(max_attempts=1).enqueue()
+    with app.worker() as worker:
+        for number in range(1, 5):
+            until(lambda: app.jobs.get(job.id).claim_no == number)  # noqa: B023
+            pid = until(lambda: (processes.FOLDER / f"pid-{number}").exists() and worker.pids())  # noqa: B023
+            for one in pid:
+                os.kill(one, signal.SIGKILL)
+            until(lambda: app.jobs.get(job.id).deaths == number)  # noqa: B023
+        (processes.FOLDER / "go").touch()
+        done = finished(app, job)
+    assert (done.status, done.crashes, done.deaths, done.attempts) == ("completed", 0, 0, 1)
+    assert {attempt.error for attempt in app.jobs.attempts(job.id)} == {"its process died: SIGKILL"}
 
 
 def test_a_suspect_of_a_paused_queue_stops_nobody(app: Holdfast) -> None:
@@ -193,6 +368,7 @@ def test_a_job_whose_process_died_once_runs_again_without_spending_an_attempt(
     with app.worker():
         done = finished(app, job)
     assert (done.status, done.result, done.attempts, done.crashes) == ("completed", "done", 1, 1)
+    assert done.deaths == 0
     assert list(app.settings.workdir.iterdir()) == [], "the folder of the run that died is left"
 
 
@@ -215,13 +391,14 @@ def test_a_job_that_killed_three_workers_is_quarantined_without_a_run(
     for name in ("w1", "w2", "w3"):
         app.engine.beat(name, "{}")
         claimed = app.engine.claim("default", 1, worker=name, types=[kind])
-        claimed += app.engine.claim_suspect(["default"], worker=name, types=[kind])
+        claimed += app.engine.claim_suspects(["default"], 1, worker=name, types=[kind])
         assert [one.id for one in claimed] == [job.id]
-        app.engine.sweep([Seen(name, None)], limit=10)
+        app.engine.sweep([Seen(name, None, None, "its process died: SIGSEGV")], limit=10)
     with app.worker():
         done = finished(app, job)
     assert (done.status, runs) == ("failed", [])
     assert str(done.error).startswith("Quarantined: its process died 3 times")
+    assert "SIGSEGV" in str(done.error)
     assert told == [(True, done.error)]
 
 

@@ -2,6 +2,7 @@
 
 import socket
 import threading
+import time
 from collections.abc import Iterator
 
 import pytest
@@ -50,3 +51,32 @@ def test_nothing_can_be_sent_to_one_that_is_gone(ends: tuple[Wire, Wire, socket.
     here, there, _ = ends
     there.close()
     assert here.send({"x": "y" * 1_000_000}) is False
+
+
+def test_one_that_does_not_read_delays_nobody(ends: tuple[Wire, Wire, socket.socket]) -> None:
+    """What it cannot take is kept up to a bound and then dropped, never in the middle of a message."""
+    here, there, ours = ends
+    sent = [here.send_now({"number": number}) for number in range(50_000)]
+    assert sent[0] is True
+    assert sent[-1] is False
+    received: list[dict[str, int]] = []
+    reader = threading.Thread(target=lambda: received.extend(there))
+    reader.start()
+    deadline = time.monotonic() + 30
+    while not (here.send_now({"last": 1}) and len(received) >= sum(sent)):
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+    ours.shutdown(socket.SHUT_WR)
+    reader.join(20)
+    kept = [number for number, was in enumerate(sent) if was]
+    assert [one["number"] for one in received if "number" in one] == kept
+    assert received[-1] == {"last": 1}
+
+
+def test_messages_end_with_the_process_although_another_keeps_the_connection(
+    ends: tuple[Wire, Wire, socket.socket],
+) -> None:
+    here, there, _ = ends
+    here.send({"x": 0})
+    here.send({"x": 1})
+    assert list(there.messages(lambda: False)) == [{"x": 0}, {"x": 1}]

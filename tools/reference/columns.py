@@ -7,6 +7,7 @@ TABLES = {
     "attempts": "Runs that did not succeed, and every run of a recurring job.",
     "workers": "Worker processes, those that died lately included.",
     "queues": "Queues that were ever paused.",
+    "probes": "One row, which health checks write to see whether the database takes writes.",
     "outbox": "One row: what is known of all events.",
     "followers": "Who follows which events; what nobody follows is not written.",
 }
@@ -17,7 +18,7 @@ JOBS = {
     "entity_type": "what the job is about: the kind,",
     "entity_id": "and which one, as JSON text",
     "max_attempts": "how many runs it may have",
-    "suspect": "it runs alone, since a process died while it ran there",
+    "suspect": "claims of ordinary jobs pass over it, since a process died while it ran there",
     "finish_no": "the claim whose finish was accepted: one sent again counts as applied",
     "worker_id": "who holds it, or held it last",
     "created_at": "when it was enqueued",
@@ -110,7 +111,8 @@ _OTHERS = {
         "name": "of the limit",
         "starts": "the last starts, for a rate, as JSON",
         "wake_at": "when a rate has room again",
-        "in_line": "of a fair limit: how many of its jobs are in line",
+        "in_line": "not used any more",
+        "turn_id": "of a fair limit: the pending job that has the turn of this key",
     },
     "rollups": {
         "minute": "the minute, since 1970",
@@ -167,6 +169,7 @@ _OTHERS = {
         "address": "from where",
         "request_id": "as in the answer's header and the log",
     },
+    "probes": {"name": "what is checked", "at": "when it was last written"},
     "secrets": {"name": "what it is for", "value": "the secret"},
 }
 

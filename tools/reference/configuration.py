@@ -113,7 +113,7 @@ def default(name: str) -> str:
     with _noting():
         settings = make_settings()
     known = {"timeout", "max_attempts", "poll_interval", "heartbeat", "aging", "app_version"}
-    if name in known | {"archive"}:
+    if name in known | {"archive", "database_timeout"}:
         return str(getattr(settings, name)).lower()
     if name == "workdir":
         return "holdfast-UID in the system's temporary folder"

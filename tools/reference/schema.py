@@ -11,17 +11,21 @@ from tools.reference.markdown import code, heading, plain, sentence, table
 from tools.reference.source import source_of
 
 _TABLE = re.compile(
-    r"((?:^--[^\n]*\n)*)^CREATE TABLE (?:\{schema\}\.|holdfast_)(\w+) \(\n(.*?)^\)", re.M | re.S
+    r"((?:^--[^\n]*\n)*)^CREATE TABLE (?:IF NOT EXISTS )?(?:\{schema\}\.|holdfast_)(\w+) \(\n(.*?)^\)",
+    re.M | re.S,
 )
 _COLUMN = re.compile(r"^    ([a-z_]+) +(.+?),?$", re.M)
 _ADDED = re.compile(
-    r"^ALTER TABLE (?:\{schema\}\.|holdfast_)(\w+)\s+ADD COLUMN (\w+) ([^;]+);", re.M
+    r"^ALTER TABLE (?:\{schema\}\.|holdfast_)(\w+)\s+ADD COLUMN (?:IF NOT EXISTS )?(\w+) ([^;]+);",
+    re.M,
 )
 _WORD = re.compile(
     r"\b(NOT NULL|PRIMARY KEY|UNIQUE|AUTOINCREMENT|DEFAULT|CHECK|GENERATED|COLLATE)\b.*"
 )
 _INDEX = re.compile(
-    r"^CREATE (UNIQUE )?INDEX (\w+) ON (?:\{schema\}\.|holdfast_)(\w+) (.+?);", re.M
+    r"^CREATE (UNIQUE )?INDEX (?:CONCURRENTLY )?(?:IF NOT EXISTS )?(\w+)"
+    r" ON (?:\{schema\}\.|holdfast_)(\w+) (.+?);",
+    re.M,
 )
 
 

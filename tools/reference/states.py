@@ -23,6 +23,7 @@ WORDS = {
     "failed": "the handler raised, and no attempt is left, or the error is permanent",
     "stopped": "it was cancelled while it ran",
     "released": "its worker stops, and gives it back",
+    "unreadable": "its worker cannot read the payload, and gives it back",
     "crashed": "its process died under it",
     "recurred": "a run of a recurring job ended",
     "park": "its key has no room under a limit",

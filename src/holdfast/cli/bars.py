@@ -60,7 +60,7 @@ def _cells(job: Job, now: datetime) -> list[RenderableType]:
     if job.started_at is not None:
         took = age(((job.completed_at or now) - job.started_at).total_seconds())
     return [
-        Text(job.type),
+        Text(clean(job.type)),
         status_text(job.status),
         bar(job),
         percent,

@@ -28,7 +28,7 @@ def print_job(
     now: datetime,
 ) -> None:
     out = console()
-    rows = [*_fields(job, now), *(("waits", Text(reason)) for reason in waits)]
+    rows = [*_fields(job, now), *(("waits", Text(clean(reason))) for reason in waits)]
     if out.is_terminal:
         table = Table(box=None, show_header=False, pad_edge=False, padding=(0, 1))
         table.add_column(style="bold", no_wrap=True)
@@ -67,22 +67,24 @@ def enabled(job: Job) -> Text:
 
 def _fields(job: Job, now: datetime) -> Iterator[tuple[str, Text]]:
     yield "id", Text(job.id)
-    yield "type", Text(job.type)
+    yield "type", Text(clean(job.type))
     status = status_text(job.status)
     if job.cancel_requested and job.completed_at is None:
         status.append(" (asked to stop)")
     yield "status", status
-    yield "queue", Text(job.queue)
+    yield "queue", Text(clean(job.queue))
     yield "priority", Text(str(job.priority))
     if job.key is not None:
         yield "key", Text(clean(job.key))
+    if job.idempotency_key is not None:
+        yield "idempotency_key", Text(clean(job.idempotency_key))
     if job.entity_type is not None:
         yield "entity", Text(clean(f"{job.entity_type}:{to_json(job.entity_id)}"))
     yield "attempts", Text(f"{job.attempts} of {job.max_attempts}")
     if job.crashes:
         yield "crashes", Text(str(job.crashes))
     if job.worker_id is not None:
-        yield "worker", Text(job.worker_id)
+        yield "worker", Text(clean(job.worker_id))
     if job.limit_key is not None:
         yield "limit_key", Text(clean(job.limit_key))
     if job.schedule is not None:

@@ -12,6 +12,7 @@ from typing import Annotated
 
 import typer
 
+from holdfast.cli.output import clean
 from holdfast.cli.target import AppArgument, AppOption
 from holdfast.cli.web import Host, Port
 from holdfast.errors import InvalidInput
@@ -125,7 +126,7 @@ class Dev:
         while not self._leave.wait(LOOK):
             if found := changed(times, times_of(self._folder)):
                 names = ", ".join(str(path.relative_to(self._folder)) for path in found[:3])
-                typer.echo(f"dev: {names} changed: starting again")
+                typer.echo(f"dev: {clean(names)} changed: starting again")
                 sys.stdout.flush()
                 return
             if not told and process.poll() is not None:

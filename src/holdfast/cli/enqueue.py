@@ -19,6 +19,7 @@ from holdfast.cli.target import (
     opened,
 )
 from holdfast.errors import InvalidInput
+from holdfast.job import Job
 
 _WORDS = "[MODULE:APP] TASK [key=value | key:=JSON ...]"
 
@@ -29,6 +30,10 @@ Words = Annotated[
         metavar="[MODULE:APP] TASK KEY=VALUE",
         help="The application, the task's name, and its arguments (KEY:=JSON for JSON).",
     ),
+]
+IdempotencyOption = Annotated[
+    str | None,
+    typer.Option(help="At most one job of the task has it, finished or not, such as order-7."),
 ]
 
 
@@ -44,6 +49,7 @@ def enqueue(
     on_conflict: Annotated[
         str, typer.Option(help="When the key is live: existing, replace, debounce or raise.")
     ] = "existing",
+    idempotency_key: IdempotencyOption = None,
     entity: Annotated[
         str | None, typer.Option(metavar="TYPE:ID", help="What it is about: movie:7")
     ] = None,
@@ -64,6 +70,7 @@ def enqueue(
         "queue": queue,
         "delay": None if delay is None else duration(delay, "--delay"),
         "key": key,
+        "idempotency_key": idempotency_key,
         "entity": None if entity is None else parse_entity(entity),
         "max_attempts": max_attempts,
     }
@@ -75,13 +82,16 @@ def enqueue(
         job = holdfast.enqueue(task, values, on_conflict=on_conflict, **given)
         if as_json:
             print_json({**job_fields(holdfast.jobs.get(job.id)), "created": job.created})
-        else:
-            typer.echo(job.id)
-            if not job.created:
-                typer.echo(
-                    f"holdfast: not added: the key {clean(job.key)!r} is held by this live job",
-                    err=True,
-                )
+            return
+        typer.echo(job.id)
+        if not job.created:
+            typer.echo(f"holdfast: not added: {_reason(job, idempotency_key)}", err=True)
+
+
+def _reason(job: Job, idempotency_key: str | None) -> str:
+    if idempotency_key is not None and job.idempotency_key == idempotency_key:
+        return f"this job ({job.status}) has the idempotency key {clean(idempotency_key)!r}"
+    return f"the key {clean(job.key)!r} is held by this live job"
 
 
 def _split(words: list[str]) -> tuple[str | None, str, list[str]]:

@@ -7,7 +7,7 @@ import typer
 from rich.text import Text
 
 from holdfast.cli.filters import duration
-from holdfast.cli.output import age, console, print_json
+from holdfast.cli.output import age, clean, console, print_json
 from holdfast.cli.target import (
     SCHEMA,
     AppArgument,
@@ -50,10 +50,10 @@ def health(
 ) -> None:
     """Is work being done? Exit code 0: yes. 1: no, and what to do about it is printed.
 
-    Looks at: the database and its tables; live workers, if jobs are pending or running, or as many as
-    are expected; pending jobs whose task or queue no live worker takes; how long jobs have been due;
-    whether anything ends while work waits; the failure rate; paused queues with jobs; stuck jobs;
-    silent workers. Warns of workers that do little of the work, and of several versions.
+    Looks at: the database and its tables, and whether it commits a write; live workers, if jobs are
+    pending or running, or as many as are expected; pending jobs whose task or queue no live worker
+    takes; how long jobs have been due; whether anything ends while work waits; the failure rate; paused
+    queues with jobs; stuck jobs; silent workers. Warns of idle workers, and of several versions.
     """
     limits = _limits(
         {"max_age": max_age, "stall": stall, "window": window},
@@ -88,9 +88,9 @@ def _limits(durations: dict[str, str | None], **others: float | None) -> HealthL
 def _print(found: Health) -> None:
     out = console()
     for text in found.problems:
-        out.print(Text.assemble(("problem", "bold red"), f"  {text}"), soft_wrap=True)
+        out.print(Text.assemble(("problem", "bold red"), f"  {clean(text)}"), soft_wrap=True)
     for text in found.warnings:
-        out.print(Text.assemble(("warning", "yellow"), f"  {text}"), soft_wrap=True)
+        out.print(Text.assemble(("warning", "yellow"), f"  {clean(text)}"), soft_wrap=True)
     if found.ok:
         oldest = found.oldest_pending
         waits = "nothing is due" if oldest is None else f"the oldest has been due for {age(oldest)}"

@@ -1,4 +1,4 @@
-"""`holdfast migrate`: bring the tables up to this release."""
+"""`holdfast migrate`: create the tables, or upgrade them to this release."""
 
 from typing import Annotated
 
@@ -26,7 +26,9 @@ def migrate(
     schema: SchemaOption = SCHEMA,
     as_json: JsonOption = False,
 ) -> None:
-    """Bring the tables up to this release. Safe to repeat, and when many run it at once."""
+    """Create the tables, or upgrade them to this release. Workers may run meanwhile.
+
+    Safe to repeat, to interrupt, and to run from many machines together."""
     with choose(app, url, schema, argument=application, make=True) as holdfast:
         if sql:
             typer.echo(holdfast.engine.migrations_sql())

@@ -1,7 +1,6 @@
 """What commands print: tables on a terminal, plain columns elsewhere, and JSON for programs."""
 
 import json
-import re
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -20,6 +19,7 @@ from holdfast.fields import iso as iso
 from holdfast.fields import job_fields as job_fields
 from holdfast.fields import plain as plain
 from holdfast.job import Status
+from holdfast.logs import escaped, escaped_json
 
 STYLES: Mapping[str, str] = {
     Status.BLOCKED: "magenta",
@@ -32,8 +32,6 @@ STYLES: Mapping[str, str] = {
     Status.CANCELLED: "dim",
 }
 _NARROWEST = 4  # columns, below which nothing can be told
-# What a stored text could do to a terminal: cursor movements, colours, titles.
-_CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 
 
 # JSON
@@ -42,7 +40,7 @@ _CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 def to_json(value: Any, *, indent: int | None = 2) -> str:
     # Letters beyond ASCII are escaped where the terminal or pipe could not take them.
     escape = "utf" not in (getattr(sys.stdout, "encoding", None) or "").lower()
-    return json.dumps(value, indent=indent, ensure_ascii=escape, default=str)
+    return escaped_json(json.dumps(value, indent=indent, ensure_ascii=escape, default=str))
 
 
 def print_json(value: Any) -> None:
@@ -68,7 +66,7 @@ def print_json_array(values: Iterable[Any]) -> None:
 
 def clean(value: object, *, lines: bool = False) -> str:
     """A stored text, made harmless; in one line unless `lines` are wanted."""
-    text = _CONTROLS.sub(lambda found: f"\\x{ord(found[0]):02x}", str(value))
+    text = escaped(str(value))
     return text if lines else text.replace("\n", " ").replace("\t", " ")
 
 
@@ -113,7 +111,7 @@ class Column:
 
 def print_table(columns: Sequence[Column], rows: Iterable[Sequence[str | Text]]) -> None:
     out = console()
-    cells = [list(row) for row in rows]
+    cells = [[cell if isinstance(cell, Text) else clean(cell) for cell in row] for row in rows]
     if not out.is_terminal:
         _print_plain(columns, cells)
         return

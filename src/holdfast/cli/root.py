@@ -28,6 +28,7 @@ from holdfast.cli import (
     workers,
     workflows,
 )
+from holdfast.cli.output import clean
 from holdfast.errors import (
     DatabaseUnavailable,
     HoldfastError,
@@ -58,7 +59,7 @@ class Command(TyperGroup):
         try:
             return super().invoke(ctx)
         except HoldfastError as problem:
-            typer.echo(f"holdfast: {problem}", err=True)
+            typer.echo(f"holdfast: {clean(problem, lines=True)}", err=True)
             raise typer.Exit(exit_code(problem)) from None
 
 

@@ -37,7 +37,7 @@ class Teller:
 
 def line(event: JobEvent) -> str:
     moment: datetime = event.at.astimezone()
-    told = f"{moment:%H:%M:%S} {event.kind.value:<9} {event.type}"
+    told = f"{moment:%H:%M:%S} {event.kind.value:<9} {clean(event.type)}"
     result = "" if event.result is None else clean(event.result)
     more = f" -> {result[:_LONGEST]}" if event.kind is EventKind.COMPLETED and result else ""
     return f"{told}{more} [{event.job_id}]"

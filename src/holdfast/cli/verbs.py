@@ -13,7 +13,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from holdfast.app import Holdfast
 from holdfast.changes import Changed
 from holdfast.cli.filters import Filters
-from holdfast.cli.output import count, job_fields, print_json
+from holdfast.cli.output import clean, count, job_fields, print_json
 from holdfast.errors import HoldfastError, InvalidInput
 from holdfast.job import UNFINISHED, Job, Status
 from holdfast.jobs import COUNT_CAP, Jobs
@@ -81,7 +81,7 @@ def _change_some(holdfast: Holdfast, verb: Verb, call: Call) -> None:
             changed.append(verb.act(holdfast.jobs)(id))
         except HoldfastError as problem:
             if first is not None:
-                typer.echo(f"holdfast: {problem}", err=True)
+                typer.echo(f"holdfast: {clean(problem, lines=True)}", err=True)
             first = first or problem
     if call.as_json:
         print_json([job_fields(job) for job in changed])

@@ -139,9 +139,8 @@ def _print_lines(watched: Watched, rest: Rest, as_json: bool) -> None:
             else:
                 percent = "" if job.progress is None else f" {job.progress:.0f}%"
                 note = clean(job.error or job.message or "")
-                typer.echo(
-                    f"{iso(job.updated_at)} {job.id} {job.type} {job.status}{percent} {note}".rstrip()
-                )
+                told = f"{iso(job.updated_at)} {job.id} {clean(job.type)} {job.status}{percent}"
+                typer.echo(f"{told} {note}".rstrip())
         if watched.all_have_ended:
             return
         rest()

@@ -4,12 +4,14 @@ import os
 import signal
 import socket
 import threading
+from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from holdfast.app import Holdfast
 from holdfast.cli.site import Site, installed, refuse_open
 from holdfast.cli.target import (
     SCHEMA,
@@ -21,12 +23,13 @@ from holdfast.cli.target import (
     location_of,
     refuse_absent,
 )
+from holdfast.cli.waiting import patiently
 from holdfast.cli.worker import LogFormat, LogLevel
 from holdfast.locate import find
 from holdfast.logs import configure
 
 if TYPE_CHECKING:
-    pass
+    from holdfast.web.serving import Serving
 
 Host = Annotated[str, typer.Option(help="The address to listen on; the default is this machine.")]
 Port = Annotated[int, typer.Option(min=0, max=65535, help="0 means one that is free.")]
@@ -60,6 +63,22 @@ Proxies = Annotated[
     ),
 ]
 AccessLog = Annotated[bool, typer.Option("--access-log", help="Log requests, but no probes.")]
+MaxConnections = Annotated[
+    int | None,
+    typer.Option(
+        min=1,
+        help="Maximum number of open connections (default 1000, and 100 less than the limit of open "
+        "files).",
+    ),
+]
+MaxPerAddress = Annotated[
+    int | None,
+    typer.Option(
+        "--max-connections-per-address",
+        min=1,
+        help="Maximum from one address, except the proxies of --proxy-headers-from (default 400).",
+    ),
+]
 Lifeline = Annotated[int | None, typer.Option("--lifeline", hidden=True)]
 
 
@@ -78,6 +97,8 @@ def web(
     tls_key: TlsKey = None,
     proxy_headers_from: Proxies = None,
     access_log: AccessLog = False,
+    max_connections: MaxConnections = None,
+    max_connections_per_address: MaxPerAddress = None,
     log_level: LogLevel = "info",
     log_format: LogFormat = "text",
     lifeline: Lifeline = None,
@@ -88,12 +109,15 @@ def web(
     """Serve the dashboard and the API until SIGTERM or Ctrl-C.
 
     The first start makes an administrator's token and prints it once. It listens on this machine only;
-    another --host needs a token or --authorize, and --allow-host.
+    another --host needs a token or --authorize, and --allow-host. While the database cannot be reached,
+    it waits and logs why.
     """
     tied = None if lifeline is None else Tied(lifeline)
     serving, options = installed()
     configure(log_level, log_format)
-    how = serving.make_serving(tls_cert, tls_key, proxy_headers_from or (), access_log=access_log)
+    limits = serving.make_limits(max_connections, max_connections_per_address)
+    proxies = proxy_headers_from or ()
+    how = serving.make_serving(tls_cert, tls_key, proxies, access_log=access_log, limits=limits)
     made = {
         "authorize": None if authorize is None else find(authorize),
         "read_only": read_only,
@@ -106,11 +130,29 @@ def web(
     with choose(app, url, schema, argument=application) as holdfast:
         if location_of(app, url, application) is None:
             refuse_absent(holdfast)
-        refuse_open(holdfast, host, allow_host or (), made["authorize"])
-        with serving.listen(host, port) as listener:
-            site = Site(holdfast, made, how, listener, host, allow_host or ())
-            site.announce(application or app, open_browser=open_browser)
-            site.serve((lambda: None) if tied is None else tied.ready)
+        address, location = (host, port, allow_host or ()), application or app
+        _serve(holdfast, made, how, address, location, open_browser, tied)
+
+
+def _serve(
+    holdfast: Holdfast,
+    options: dict[str, Any],
+    how: "Serving",
+    address: tuple[str, int, Sequence[str]],
+    location: str | None,
+    open_browser: bool,
+    tied: "Tied | None",
+) -> None:
+    """Serve as soon as the database answers."""
+    from holdfast.web import serving
+
+    host, port, names = address
+    patiently(holdfast, holdfast.engine.open)
+    patiently(holdfast, lambda: refuse_open(holdfast, host, names, options["authorize"]))
+    with serving.listen(host, port) as listener:
+        site = Site(holdfast, options, how, listener, host, names)
+        patiently(holdfast, lambda: site.announce(location, open_browser=open_browser))
+        site.serve((lambda: None) if tied is None else tied.ready)
 
 
 class Tied:

@@ -205,4 +205,4 @@ def _report(holdfast: Holdfast, id: str, text: str, as_json: bool) -> None:
     if as_json:
         print_json(_fields(holdfast.workflows.get(id)))
     else:
-        typer.echo(text)
+        typer.echo(clean(text))

@@ -8,7 +8,6 @@ proves that both behave alike. Every write is one transaction; a verb that raise
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Any, Protocol
-from urllib.parse import urlsplit
 
 from holdfast.clock import Clock, SystemClock
 from holdfast.engine.dialect import Dialect
@@ -32,6 +31,7 @@ from holdfast.engine.values import (
     Retention,
     Seen,
     Stacks,
+    Suspects,
     Swept,
     WorkerInfo,
     WorkflowInfo,
@@ -63,6 +63,7 @@ __all__ = [
     "Retention",
     "Seen",
     "Stacks",
+    "Suspects",
     "Swept",
     "Transaction",
     "Wakeups",
@@ -144,8 +145,12 @@ class Inspector(Protocol):
     def stacks(self, worker: str) -> Stacks | None:
         """Where its runs stood when it was last asked; None: there is no such worker."""
 
-    def suspects(self) -> list[tuple[str, str]]:
-        """Queue and type of the jobs that wait to be run alone (some of them, if many)."""
+    def disabled_schedules(self, *, limit: int = 100) -> list[tuple[str, str, str]]:
+        """Recurring jobs that were not disabled by an operator: task, key, and why."""
+
+    def suspects(self) -> list[Suspects]:
+        """How many pending jobs have deaths on record, by queue, type and level (a bounded look; paused
+        queues are left out)."""
 
 
 class Wakeups(Protocol):
@@ -200,8 +205,9 @@ class Engine(Inspector, Protocol):
         """Release connections and threads; idempotent."""
 
     def insert(self, jobs: Sequence[NewJob], *, notify: bool = True) -> list[Job]:
-        """Add jobs, all or none. A live key is settled by each job's `on_conflict`; `job.created`
-        tells. A job whose id exists already was sent before, and counts as created."""
+        """Add jobs, all or none. A live key is settled by each job's `on_conflict`, an idempotency key
+        that is there by returning the job that has it; `job.created` tells. A job whose id exists
+        already was sent before, and counts as created."""
 
     def claim(self, queue: str, limit: int, *, worker: str, types: Sequence[str]) -> list[Job]:
         """Take up to `limit` pending jobs of these types, in the order of running. A dead or
@@ -219,16 +225,18 @@ class Engine(Inspector, Protocol):
         """The same for a worker that comes again and again: it may get less than there is, soon.
         `rules`: the limits of types; a queue's own limit is always kept."""
 
-    def claim_suspect(
+    def claim_suspects(
         self,
         queues: Sequence[str],
+        limit: int,
         *,
+        level: int | None = None,
         worker: str,
         types: Sequence[str],
         rules: Mapping[str, Rule] = NO_RULES,
     ) -> list[Job]:
-        """Take one of the jobs whose process died under them, which `claim` leaves alone: nothing
-        else may run beside it."""
+        """Take up to `limit` of the jobs with deaths on record, which `claim` passes over; of this
+        level (decision 0021), or of any. Limits are kept."""
 
     def hint(self, queues: frozenset[str]) -> None:
         """Let others look at these queues ("*": all), soon."""
@@ -267,6 +275,11 @@ class Engine(Inspector, Protocol):
     def tell_stacks(self, worker: str, text: str) -> None:
         """Where they stand."""
 
+    def lock_holders(self) -> set[int]:
+        """The processes of this machine that hold a lock without which nobody can write; empty where
+        there is none, or it cannot be told. Reads no database, so that it never waits."""
+        return set()
+
     def sweep(self, dead: Sequence[Seen], *, limit: int) -> Swept:
         """Declare workers dead that are still as silent as was seen, and give back what dead
         workers hold. Death is for good."""
@@ -302,6 +315,9 @@ class Engine(Inspector, Protocol):
 
     def prune_rollups(self) -> int:
         """Forget the oldest minute of them, if its time is over; how many rows went."""
+
+    def probe(self) -> None:
+        """Commit a small write. Raises if the database takes none."""
 
     def cancel(self, ids: Sequence[str], *, keep: float) -> list[str]:
         """Cancel what waits, ask what runs to stop; the ids that it concerned."""
@@ -345,17 +361,20 @@ def open_engine(
     url: str,
     *,
     schema: str = "holdfast",
-    pooler: bool = False,
+    pooler: bool | None = None,
     auto_migrate: bool | None = None,
     clock: Clock | None = None,
+    timeout: float = 30.0,
 ) -> Engine:
     """The engine for a URL. Nothing is opened until the first verb."""
     clock = clock or SystemClock()
-    scheme = urlsplit(url).scheme
+    scheme = url.partition(":")[0].lower() if ":" in url else ""
     if scheme == "sqlite":
         from holdfast.engine.sqlite.engine import SqliteEngine
 
-        return SqliteEngine.from_url(url, clock=clock, auto_migrate=auto_migrate is not False)
+        return SqliteEngine.from_url(
+            url, clock=clock, auto_migrate=auto_migrate is not False, timeout=timeout
+        )
     if scheme in ("postgresql", "postgres"):
         try:
             from holdfast.engine.postgres.engine import PostgresEngine
@@ -366,7 +385,12 @@ def open_engine(
             ) from problem
 
         return PostgresEngine(
-            url, schema=schema, pooler=pooler, clock=clock, auto_migrate=bool(auto_migrate)
+            url,
+            schema=schema,
+            pooler=pooler,
+            clock=clock,
+            auto_migrate=bool(auto_migrate),
+            timeout=timeout,
         )
     raise InvalidURL(
         f"the database URL begins with {scheme or 'nothing'!r}: use 'sqlite:///jobs.db' (a file "

@@ -4,7 +4,7 @@ An engine adds its connections: `run` (a transaction of our own, repeated where 
 `adopt` (the caller's transaction), `insert` (its quickest way in), wake-ups and migrations.
 """
 
-import os
+import logging
 from collections.abc import Callable, Collection, Iterable, Sequence
 from contextlib import suppress
 from datetime import datetime, timedelta
@@ -26,6 +26,7 @@ from holdfast.engine import (
     Retention,
     Seen,
     Stacks,
+    Suspects,
     Swept,
     WorkerInfo,
     access,
@@ -38,35 +39,46 @@ from holdfast.engine import (
     metering,
     outbox,
     retention,
+    scheduling,
     verbs,
 )
 from holdfast.engine.fetching import Fetching
 from holdfast.engine.hours import HOUR, Hours
+from holdfast.engine.owner import Owner
+from holdfast.engine.repeats import until_known
 from holdfast.engine.script import Script, T
 from holdfast.errors import (
     AppClosed,
     DatabaseBusy,
     DatabaseUnavailable,
-    HoldfastError,
+    InvalidInput,
     KeyConflict,
-    UsedAfterFork,
+    Refused,
+    StorageError,
 )
 from holdfast.ids import floor_id
-from holdfast.job import FINISHED, Attempt, Claim, EventKind, Job, LogLine, Status
+from holdfast.job import FINISHED, Attempt, Claim, EventKind, Job, LogLine, NewJob, Status
 from holdfast.limits import Declared
 from holdfast.metrics import Point, Rollup, Share, Total
 from holdfast.outcome import WEEK, Applied, Finish, Outcome
 
+logger = logging.getLogger("holdfast.engine")
+
+TIMEOUT = 30.0  # seconds for one call, unless the application says otherwise
 DEAD_WORKERS_KEPT = 86400.0
+# What speaks of the values in a finish, and of nothing else: sent again, it would be refused again.
+_REFUSALS = (InvalidInput, KeyConflict, Refused)
 
 
 class BaseEngine(Fetching):
     """The verbs. See `Engine` for what each promises."""
 
-    def __init__(self, clock: Clock) -> None:
+    def __init__(self, clock: Clock, timeout: float = TIMEOUT) -> None:
+        """`timeout`: seconds that a call waits for the database before it raises."""
         super().__init__()
         self.clock = clock
-        self._pid = os.getpid()
+        self._timeout = timeout
+        self._owner = Owner()
         self._closed = False
         self._pruned_to: dict[Status, str] = {}
         self._totals, self._points = Hours[Total](), Hours[Point]()
@@ -78,14 +90,16 @@ class BaseEngine(Fetching):
         return self.run(script, write=True)
 
     def check_usable(self) -> None:
-        """Connections must not cross a fork: both sides would write on one socket or lock."""
+        """Raise if it is closed, or was opened before a fork."""
         if self._closed:
             raise AppClosed("this Holdfast is closed: make a new one")
-        if os.getpid() != self._pid:
-            raise UsedAfterFork(
-                f"this Holdfast was opened by process {self._pid} and is used after a fork by "
-                f"{os.getpid()}: make it (or use it for the first time) in the child"
-            )
+        self._owner.check()
+
+    def _repeated(self, jobs: Sequence[NewJob], insert: Callable[[], list[Job]]) -> list[Job]:
+        """Insert jobs, and send them again while nobody can tell whether they were committed."""
+        script = partial(verbs.insert, self.dialect, jobs, hint={job.queue for job in jobs})
+        again = partial(self.run, script, write=True)
+        return until_known(insert, again, [job.id for job in jobs], self._timeout)
 
     def finish(self, finishes: Sequence[Finish]) -> dict[Claim, Applied]:
         if not finishes:
@@ -102,27 +116,36 @@ class BaseEngine(Fetching):
         return results
 
     def _finish_all(self, finishes: Sequence[Finish]) -> dict[Claim, Applied]:
+        """All in one transaction. If the database refuses it or cannot store it, each member alone: one
+        that is refused harms no other, and one that is too large for a full disk delays no other."""
         try:
             return self._finish(finishes)
-        except (DatabaseBusy, DatabaseUnavailable):
-            raise
-        except HoldfastError:
-            results: dict[Claim, Applied] = {}
-            for member in finishes:
+        except (*_REFUSALS, StorageError):
+            if len(finishes) == 1:
+                return self._finish_alone(finishes[0])
+        results: dict[Claim, Applied] = {}
+        failure: StorageError | None = None
+        for member in finishes:
+            try:
                 results |= self._finish_alone(member)
-            return results
+            except StorageError as problem:
+                failure = problem
+                results[Claim(member.id, member.claim_no)] = Applied.UNWRITTEN
+        if failure is not None and set(results.values()) == {Applied.UNWRITTEN}:
+            raise failure
+        return results
 
     def _finish(self, finishes: Sequence[Finish]) -> dict[Claim, Applied]:
         return self.run(lambda: finishing.finish(self.dialect, finishes), write=True)
 
     def _finish_alone(self, finish: Finish) -> dict[Claim, Applied]:
         """The path that records a failure cannot itself fail: what the database refuses of a finish
-        (a result, a chained job) is left out, and the job fails with the reason."""
+        (a result, a chained job) is left out, and the job fails with the reason. Any other error
+        means that the database is unavailable: it is raised, and the finish is sent again."""
         try:
             return self._finish([finish])
-        except (DatabaseBusy, DatabaseUnavailable):
-            raise
-        except HoldfastError as problem:
+        except _REFUSALS as problem:
+            logger.error("job %s fails: its end could not be written: %s", finish.id, problem)
             minimal = Finish(
                 id=finish.id,
                 claim_no=finish.claim_no,
@@ -303,8 +326,11 @@ class BaseEngine(Fetching):
 
     # the Inspector
 
-    def suspects(self) -> list[tuple[str, str]]:
-        return self.run(lambda: inspection.suspects(), write=False)
+    def disabled_schedules(self, *, limit: int = 100) -> list[tuple[str, str, str]]:
+        return self.run(lambda: scheduling.disabled(limit), write=False)
+
+    def suspects(self) -> list[Suspects]:
+        return self.run(lambda: inspection.suspects(self.dialect), write=False)
 
     def get(self, ids: Sequence[str]) -> list[Job]:
         return self.run(lambda: inspection.get(self.dialect, ids), write=False)
@@ -362,3 +388,6 @@ class BaseEngine(Fetching):
 
     def overdue(self) -> tuple[str, str, datetime] | None:
         return self.run(lambda: metering.overdue(self.dialect), write=False)
+
+    def probe(self) -> None:
+        self.run(lambda: metering.probe(self.dialect), write=True)

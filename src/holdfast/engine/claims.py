@@ -7,23 +7,26 @@ from dataclasses import replace
 from datetime import datetime
 from typing import Any, NamedTuple
 
+from holdfast.admission import Admitted, Candidate, Place, Room, admit
+from holdfast.clock import to_microseconds
 from holdfast.engine.dialect import Dialect
+from holdfast.engine.limit_keys import KeyNotMade
 from holdfast.engine.limiting import declare, make_room, rooms, spend, turn, unpark
 from holdfast.engine.outbox import emit
 from holdfast.engine.script import Row, Run, Script
 from holdfast.job import Body, EventKind, Job, Status
-from holdfast.limits import QUEUE, Admitted, Candidate, Room, Rule, admit
+from holdfast.limits import QUEUE, Rule
 
 # What a claim reads of a job; the rest follows from the claim itself.
 CLAIMED = (
     "id, type, queue, priority, rank, key, entity_type, entity_id, attempts, max_attempts, crashes,"
     " claim_no, timeout, created_at, run_at, error, cancel_requested, verdict, expires_at, schedule,"
     " due_at, last_run_at, last_error, consecutive_failures, limit_key,"
-    " workflow_id, node"
+    " workflow_id, node, unreadable_since"
 )
 _STARTED = CLAIMED.count(",") + 1  # where a claim in one statement tells when it began
 FAIR = 100  # jobs that are looked at, at least, where keys take turns
-_SUSPECTS = 20  # looked at, to find one that its limits allow
+_SUSPECTS = 20  # more are looked at than are wanted, as limits may hold some back
 
 Wanted = Sequence[Mapping[str, Any]]  #: types, each with its limit, and what else the engine adds
 
@@ -100,9 +103,8 @@ def claim_limited(
         rule = rules.get(one["type"])
         most = min([free, *(room.left for room in _rooms_of(rule, crowd, whole))])
         if most:
-            looked = most
-            if rule is not None and rule.keyed is not None:
-                looked = max(most, scan, FAIR if rule.fair else 0)
+            is_keyed = rule is not None and rule.keyed is not None
+            looked = max(most, scan, FAIR if rule and rule.fair else 0) if is_keyed else most
             allowed.append({**one, "limit": looked})
     params = {"now": dialect.now(), "queue": queue, "worker": worker}
     most = max([free, *(one["limit"] for one in allowed)])
@@ -111,10 +113,12 @@ def claim_limited(
     candidates, named, faults = _candidates(rows, rules)
     keyed = yield from _keyed(dialect, named, rules)
     admitted = admit(candidates, free, whole, crowd, keyed)
-    jobs = yield from _take_all(dialect, admitted.take, params, crowd)
+    # A rate counts starts by `started_at`, which is not before the moment at which it had capacity.
+    jobs = yield from _take_all(dialect, admitted.take, {**params, "now": dialect.now()}, crowd)
+    _note_starts(jobs, [*whole.values(), *keyed.values()])
     yield from _park(dialect, admitted)
     parked = {candidate.key for candidate in admitted.park if candidate.key is not None}
-    yield from spend(dialect, [*whole.values(), *keyed.values()], parked)
+    yield from spend(dialect, whole.values(), keyed.values(), parked)
     waits = [room.until_next() for room in whole.values() if room.waits_for_rate]
     return Limited(
         jobs=[replace(job, verdict=faults[job.id]) if job.id in faults else job for job in jobs],
@@ -138,20 +142,27 @@ def foresee(dialect: Dialect, queue: str, rules: Mapping[str, Rule]) -> Script[P
     names = sorted({name for rule in rules.values() for name in rule.whole})
     lists = {"types": json.dumps(sorted(rules)), "keys": json.dumps(names)}
     reply = yield Run("stirring", {"now": dialect.now(), "queue": queue, **lists})
-    stirring = [row[0] for row in reply.rows if row[6] is None]
-    whole = [make_room(row) for row in reply.rows if row[6] is not None]
+    stirring = [row[0] for row in reply.rows if row[8] is None]
+    whole = [make_room(row) for row in reply.rows if row[8] is not None]
     wanted = {name for type in stirring for name in rules[type].whole}
     full = {room.key for room in whole if not room.left}
     waits = [room.until_next() for room in whole if room.waits_for_rate and room.key in wanted]
-    is_open = any(full.isdisjoint(rules[type].whole) for type in stirring)
+    # A claim writes anew what a step back of the clock has left.
+    is_open = any(full.isdisjoint(rules[type].whole) for type in stirring) or any(
+        room.stepped_back for room in whole
+    )
     return Prospect(is_open, min(waits, default=None))
 
 
 def _whole(
     dialect: Dialect, queues: Sequence[str], rules: Mapping[str, Rule]
 ) -> Script[dict[str, Room]]:
-    """The rooms of limits without keys; one that nobody has declared yet is declared."""
+    """The rooms of limits without keys; one that nobody has declared yet is declared. A limit whose
+    keys take turns is locked too: a claim that skips the rows which another one looks at would let a
+    key start out of turn."""
     names = {name for rule in rules.values() for name in rule.whole}
+    if dialect.claims_in_one:
+        names |= {rule.keyed for rule in rules.values() if rule.fair and rule.keyed is not None}
     found = yield from rooms(dialect, names | {QUEUE + queue for queue in queues}, "whole")
     if names - found.keys():
         yield from declare(dialect, [row for rule in rules.values() for row in rule.declared])
@@ -165,11 +176,7 @@ def _rooms_of(rule: Rule | None, crowd: Room | None, whole: Mapping[str, Room]) 
 
 
 def _look_at_each(
-    dialect: Dialect,
-    params: Mapping[str, Any],
-    wanted: Wanted,
-    limit: int,
-    guard: Sequence[str],
+    dialect: Dialect, params: Mapping[str, Any], wanted: Wanted, limit: int, guard: Sequence[str]
 ) -> Script[list[Row]]:
     """Each type up to a limit of its own, all in the order of running."""
     if not wanted:
@@ -200,9 +207,11 @@ def _candidates(
             try:
                 key = rule.key_of(row[-1])
                 named[key] = rule.keyed
+            except KeyNotMade:
+                continue  # it stays where it is until its key is made, outside of this transaction
             except Exception as problem:  # the job's own failure: it is recorded when it is claimed
                 faults[row[0]] = f"its limit {rule.keyed!r} has no key for it: {problem!r}"[:1000]
-        candidates.append(Candidate(row, rule, key, has_turn=row[24] == key))
+        candidates.append(Candidate(row, rule, key, Place(row[0], row[2], row[3])))
     return candidates, named, faults
 
 
@@ -238,6 +247,12 @@ def _take_all(
     return jobs
 
 
+def _note_starts(jobs: Sequence[Job], rooms: Sequence[Room]) -> None:
+    starts = [to_microseconds(job.started_at) for job in jobs if job.started_at is not None]
+    for room in rooms if starts else ():
+        room.begun(max(starts))
+
+
 def _take_limited(
     dialect: Dialect,
     taken: Sequence[Candidate[Row]],
@@ -267,8 +282,7 @@ def _take_limited(
             params["worker"],
             started,
             bump=1,
-            limit_key=key,
-            limited=crowded or rule is not None,
+            limit=(key, crowded or rule is not None),
         )
         for row, rule, key, _ in taken
     ]
@@ -279,35 +293,53 @@ def _park(dialect: Dialect, admitted: Admitted[Row]) -> Script[None]:
     if admitted.park:
         batch = [{"id": row[0], "limit_key": key} for row, _, key, _ in admitted.park]
         yield Run("park", {"now": now}, batch, tell="id")
-    yield from turn(admitted.out, False)
+    yield from turn(admitted.turns)
     if admitted.turned:
         yield from unpark(dialect, dict.fromkeys(admitted.turned, 1))
 
 
-def claim_suspect(
+def claim_suspects(
     dialect: Dialect,
     queues: Sequence[str],
+    limit: int,
+    level: int | None,
     worker: str,
     types: Sequence[str],
     rules: Mapping[str, Rule],
 ) -> Script[list[Job]]:
-    """One of those that run alone, and that its limits allow."""
+    """Jobs with deaths on record that their limits allow. One that a limit holds back stays pending:
+    parked, it would come back among the ordinary ones."""
+    if limit < 1:
+        return []
     lists = {"queues": json.dumps(list(queues)), "types": json.dumps(list(types))}
-    params = {"now": dialect.now(), "worker": worker, "limit": _SUSPECTS, **lists}
-    rows = (yield Run("look_suspect", params)).rows
+    params = {"now": dialect.now(), "worker": worker, "level": level, **lists}
+    rows = (yield Run("look_suspects", {**params, "limit": limit + _SUSPECTS})).rows
     if not rows:
         return []
     whole = yield from _whole(dialect, queues, rules)
-    candidates, named, _ = _candidates(rows, rules)
+    candidates, named, faults = _candidates(rows, rules)
     keyed = yield from _keyed(dialect, named, rules)
-    for candidate in candidates:
-        crowd = whole.get(QUEUE + candidate.row[2])
-        admitted = admit([candidate], 1, whole, crowd, keyed)
+    taken: dict[str, list[Candidate[Row]]] = {}
+    free = limit
+    for candidate in (one._replace(place=None) for one in candidates):  # it stands in no line
+        queue = candidate.row[2]
+        admitted = admit([candidate], free, whole, whole.get(QUEUE + queue), keyed)
         if admitted.take:
-            yield from turn(admitted.out, False)
-            yield from spend(dialect, [*whole.values(), *keyed.values()], ())
-            return (yield from _take_limited(dialect, admitted.take, params, crowd))
-    return []
+            taken.setdefault(queue, []).append(candidate)
+            free -= 1
+    if not taken:
+        return []
+    jobs: list[Job] = []
+    given = {**params, "now": dialect.now()}
+    for queue, some in taken.items():
+        jobs += yield from _take_limited(dialect, some, given, whole.get(QUEUE + queue))
+    _note_starts(jobs, [*whole.values(), *keyed.values()])
+    yield from spend(dialect, whole.values(), keyed.values(), ())
+    deaths = {row[0]: row[-2] for row in rows}
+    known = [
+        replace(job, deaths=deaths[job.id], verdict=faults.get(job.id, job.verdict)) for job in jobs
+    ]
+    return sorted(known, key=order_of_running)
 
 
 def order_of_running(job: Job) -> tuple[int, datetime, str]:
@@ -321,8 +353,7 @@ def _job(
     started: datetime,
     *,
     bump: int,  # 1 if the row was read before it was made running
-    limit_key: str | None = None,
-    limited: bool = False,
+    limit: tuple[str | None, bool] = (None, False),  # its key, and whether any limit counts it
 ) -> Job:
     moment = dialect.moment
     return Job(
@@ -360,7 +391,8 @@ def _job(
         consecutive_failures=row[23],
         workflow_id=row[25],
         node=row[26],
-        limit_key=limit_key,
-        limited=limited,
+        unreadable_since=None if row[27] is None else moment(row[27]),
+        limit_key=limit[0],
+        limited=limit[1],
         body=Body(row[-1]),
     )

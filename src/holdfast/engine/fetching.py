@@ -8,6 +8,7 @@ from typing import Any
 
 from holdfast.engine import NO_RULES, Engine, Fetched, claims, limiting
 from holdfast.engine.dialect import Dialect
+from holdfast.engine.limit_keys import LimitKeys
 from holdfast.engine.script import Script, T
 from holdfast.errors import DatabaseBusy
 from holdfast.job import Job
@@ -28,6 +29,7 @@ class Fetching(Engine):
         self._flowing: set[str] = set()  # queues whose last claim took jobs under limits
         self._scan: dict[str, int] = {}
         self._beginning: dict[str, Any] = {}
+        self._keys = LimitKeys()
 
     @abstractmethod
     def run(self, script: Callable[[], Script[T]], *, write: bool) -> T: ...
@@ -98,13 +100,21 @@ class Fetching(Engine):
     ) -> Fetched:
         wanted = [{"type": type, **self._beginning} for type in types]
         scan = self._scan.get(queue, 0)
-        try:
-            limited = self.run(
-                lambda: claims.claim_limited(
-                    self.dialect, queue, limit, worker, wanted, rules, scan=scan, crowded=crowded
-                ),
+        keys = self._keys.for_claim(rules)
+
+        def claim() -> claims.Limited:
+            script = partial(claims.claim_limited, self.dialect, queue, limit, worker, wanted)
+            return self.run(
+                lambda: script(keys.rules, scan=scan, crowded=crowded),
                 write=True,
             )
+
+        try:
+            limited = claim()
+            made = keys.make_missed()
+            if made and not limited.jobs:
+                limited = claim()
+                made = keys.make_missed()
         except DatabaseBusy:
             if not self.dialect.claims_in_one:
                 raise  # the whole database is held, and not a key
@@ -114,7 +124,7 @@ class Fetching(Engine):
             self._look_again(limited.full)
         (self._crowded.add if limited.crowded else self._crowded.discard)(queue)
         self._scan[queue] = min(SCAN, max(100, 4 * scan)) if limited.parked else scan // 2
-        return Fetched(limited.jobs, limited.more, limited.due)
+        return Fetched(limited.jobs, limited.more or made, limited.due)
 
     def _look_again(self, full: set[str]) -> None:
         """What ended while these were parked could not see them yet: whoever commits later of the two,
@@ -144,14 +154,22 @@ class Fetching(Engine):
         script = partial(limiting.rooms, self.dialect, [name], "whole")
         return name in self.run(script, write=True)
 
-    def claim_suspect(
+    def claim_suspects(
         self,
         queues: Sequence[str],
+        limit: int,
         *,
+        level: int | None = None,
         worker: str,
         types: Sequence[str],
         rules: Mapping[str, Rule] = NO_RULES,
     ) -> list[Job]:
-        return self.run(
-            lambda: claims.claim_suspect(self.dialect, queues, worker, types, rules), write=True
-        )
+        keys = self._keys.for_claim(rules)
+
+        def claim() -> list[Job]:
+            script = partial(
+                claims.claim_suspects, self.dialect, queues, limit, level, worker, types
+            )
+            return self.run(lambda: script(keys.rules), write=True)
+
+        return claim() or (claim() if keys.make_missed() else [])

@@ -14,7 +14,9 @@ from holdfast.job import FINISHED, TRANSITIONS, Claim, EventKind, Status
 from holdfast.outcome import Applied, Finish, Outcome, kind_of
 
 _TARGETS = {outcome: Status(TRANSITIONS[outcome].target or "") for outcome in Outcome}
-_GIVEN_BACK = frozenset({Outcome.SNOOZED, Outcome.RELEASED, Outcome.CRASHED})
+_GIVEN_BACK = frozenset({Outcome.SNOOZED, Outcome.RELEASED, Outcome.UNREADABLE, Outcome.CRASHED})
+# These say nothing about who killed a process: the worker stopped the run, or another process died.
+_NO_END_OF_ITS_OWN = frozenset({Outcome.RELEASED, Outcome.UNREADABLE, Outcome.CRASHED})
 
 
 def finish(
@@ -48,7 +50,7 @@ def finish(
         results |= yield from _missing(missing)
     if dialect.bodies_apart:
         yield from _results([finish for finish in applied if finish.result is not None], common)
-    kept = [finish for finish in applied if finish.error is not None or finish.is_run_of_recurring]
+    kept = [finish for finish in applied if _is_kept(finish)]
     if kept:
         rows = [_attempt_row(dialect, finish, now) for finish in kept]
         yield Run("record_attempts", {"now": now}, rows)
@@ -59,6 +61,14 @@ def finish(
     if not tx and not dialect.claims_in_one:
         yield from release(dialect, freed(finishes, results))
     return results
+
+
+def _is_kept(finish: Finish) -> bool:
+    """Is the run to be seen in `app.jobs.attempts`? (A payload that was not read is no run: kept, a
+    thousand of them would write a thousand rows every 30 seconds.)"""
+    if finish.outcome is Outcome.UNREADABLE:
+        return False
+    return finish.error is not None or finish.is_run_of_recurring
 
 
 def _tell(dialect: Dialect, finishes: Sequence[Finish]) -> Script[None]:
@@ -120,10 +130,14 @@ def _recur_row(dialect: Dialect, finish: Finish, now: Any) -> dict[str, Any]:
         "id": finish.id,
         "claim_no": finish.claim_no,
         "run_at": dialect.time(recur.run_at),
-        "due_at": dialect.time(recur.due_at),
+        "due_at": None if recur.due_at is None else dialect.time(recur.due_at),
+        "told_at": None if recur.told_at is None else dialect.time(recur.told_at),
         "ran": recur.ran,
         "failed": finish.error is not None,
         "stopped": recur.stopped,
+        "died": int(recur.died),
+        "crashed": int(recur.died and finish.own),
+        "because": recur.because,
         "error": finish.error,
         "result": finish.result,
     }
@@ -138,7 +152,10 @@ def _finish_row(finish: Finish, now: Any) -> dict[str, Any]:
         "status": status.value,
         "final": status in FINISHED,
         "given_back": int(finish.outcome in _GIVEN_BACK),
-        "crashed": int(finish.outcome is Outcome.CRASHED),
+        "unreadable": finish.outcome is Outcome.UNREADABLE,
+        "crashed": int(finish.outcome is Outcome.CRASHED and finish.own),
+        "died": int(finish.outcome is Outcome.CRASHED),
+        "blameless": finish.outcome not in _NO_END_OF_ITS_OWN,
         "delay": round(finish.delay * MICRO),
         "keep": round(finish.keep * MICRO),
         "error": finish.error,

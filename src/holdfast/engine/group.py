@@ -5,13 +5,14 @@ gathered meanwhile; when it is done, the oldest that waits leads next. One threa
 sixty-four share one fsync.
 """
 
+import math
 import threading
 import time
 from collections.abc import Callable, Sequence
 from itertools import pairwise
 from typing import Generic, TypeVar
 
-from holdfast.errors import DatabaseBusy
+from holdfast.errors import DatabaseBusy, DatabaseError, OutcomeUnknown
 
 CROWD = 16  # from a group of this size on, the next leader gives the others a moment to gather
 GATHERING = 0.001  # seconds: measured to give a seventh more at sixty-four threads
@@ -23,10 +24,11 @@ T = TypeVar("T")
 class Request(Generic[R, T]):
     """One caller's work and, later, its answer."""
 
-    __slots__ = ("_woken", "error", "gone", "next", "ready", "result", "work")
+    __slots__ = ("_woken", "deadline", "error", "gone", "next", "ready", "result", "work")
 
-    def __init__(self, work: R) -> None:
+    def __init__(self, work: R, deadline: float = math.inf) -> None:
         self.work = work
+        self.deadline = deadline  #: by the monotonic clock
         self.ready = False
         self.result: T
         self.error: BaseException | None = None
@@ -43,8 +45,9 @@ class Request(Generic[R, T]):
         self.error = error
         self.ready = True
 
-    def wait(self) -> None:
-        self._woken.acquire()
+    def wait(self, timeout: float) -> None:
+        if not self._woken.acquire(timeout=timeout):
+            raise TimeoutError
 
     def wake(self) -> None:
         self._woken.release()
@@ -70,32 +73,37 @@ class GroupCommit(Generic[R, T]):
         self._crowd = 0
         self._promoted: Request[R, T] | None = None
 
-    def submit(self, work: R) -> T:
-        request: Request[R, T] = Request(work)
+    def submit(self, work: R, timeout: float = threading.TIMEOUT_MAX) -> T:
+        """Have it written; raises if that takes longer than `timeout` seconds. The leader of a group
+        is not bounded here: `write` has to bound itself."""
+        request: Request[R, T] = Request(work, time.monotonic() + timeout)
         with self._lock:
             self._waiting.append(request)
             leads = not self._led
             self._led = True
         if not leads:
-            self._wait(request)
+            self._wait(request, timeout)
         if not request.ready:
             self._lead()
         return request.outcome()
 
-    def _wait(self, request: Request[R, T]) -> None:
+    def _wait(self, request: Request[R, T], timeout: float) -> None:
         """Until it is answered, or until it is its turn to lead."""
         try:
-            request.wait()
-        except BaseException:  # an interrupt must not leave the others asleep or without a leader
+            request.wait(timeout)
+        except BaseException as error:  # it must not leave the others asleep or without a leader
             with self._lock:
                 request.gone = True
+                taken = request not in self._waiting
                 first = bool(self._waiting) and self._waiting[0] is request
-                if request in self._waiting:
+                if not taken:
                     self._waiting.remove(request)
                 if first and self._promoted is request:
                     self._promote()
                 elif request.was_woken():
                     self._wake(request.next)
+            if isinstance(error, TimeoutError):
+                raise _overdue(timeout, taken) from None
             raise
         if request.next is not None:
             with self._lock:
@@ -136,6 +144,15 @@ class GroupCommit(Generic[R, T]):
             with self._lock:
                 self._promote()
                 self._wake(group[1] if len(group) > 1 else None)
+
+
+def _overdue(timeout: float, taken: bool) -> DatabaseError:
+    if taken:
+        return OutcomeUnknown(f"the database did not answer a write within {timeout:g} s")
+    return DatabaseBusy(
+        f"other writes of this process took more than {timeout:g} s, and this one was not begun: "
+        "try again"
+    )
 
 
 def _for_others(error: BaseException) -> BaseException:

@@ -7,7 +7,7 @@ from itertools import product
 from typing import Any, NamedTuple, Protocol
 
 from holdfast.engine.script import Row, Run, Script
-from holdfast.engine.values import Filter, Page, QueueInfo, Wanted, WorkerInfo
+from holdfast.engine.values import Filter, Page, QueueInfo, Suspects, Wanted, WorkerInfo
 from holdfast.ids import floor_id
 from holdfast.job import Attempt, Body, Job, Status
 
@@ -16,7 +16,8 @@ COLUMNS = (
     " crashes, claim_no, worker_id, timeout, created_at, updated_at, run_at, started_at,"
     " completed_at, keep_until, error, progress, message, cancel_requested, verdict, expires_at,"
     " limit_key, schedule, enabled, disabled_because, due_at, last_run_at, last_error,"
-    " consecutive_failures, workflow_id, node, prune_error"
+    " consecutive_failures, workflow_id, node, prune_error, idempotency_key, deaths,"
+    " unreadable_since"
 )
 _WIDTH = COLUMNS.count(",") + 1
 LAST_ID = "ffffffff-ffff-ffff-ffff-ffffffffffff"
@@ -76,6 +77,9 @@ def columns_to_job(dialect: Reader, row: Row, body: Body | None = None) -> Job:
         workflow_id=row[35],
         node=row[36],
         prune_error=row[37],
+        idempotency_key=row[38],
+        deaths=row[39],
+        unreadable_since=None if row[40] is None else moment(row[40]),
         body=Body(row[_WIDTH], row[_WIDTH + 1]) if len(row) > _WIDTH else body,
     )
 
@@ -252,5 +256,5 @@ def queues(dialect: Reader, cap: int) -> Script[list[QueueInfo]]:
     ]
 
 
-def suspects() -> Script[list[tuple[str, str]]]:
-    return [(queue, type) for queue, type in (yield Run("suspects", {})).rows]
+def suspects(dialect: Reader) -> Script[list[Suspects]]:
+    return [Suspects(*row) for row in (yield Run("suspects", {"now": dialect.now()})).rows]

@@ -4,11 +4,13 @@ import json
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
+from holdfast.admission import Place, Room
 from holdfast.engine.dialect import MICRO, Dialect, wake
 from holdfast.engine.script import Row, Run, Script
 from holdfast.engine.values import LimitInfo
-from holdfast.limits import QUEUE, Declared, Rate, Room
+from holdfast.limits import QUEUE, Declared, Rate
 
+SCAN = 10_000  #: parked jobs that `is_busy` looks at; if there are more, it returns True
 AT_ONCE = 100  #: jobs of one key that are put back in line at a time
 _KINDS = {"whole": frozenset({"whole"}), "keyed": frozenset({"keyed"})}
 
@@ -31,21 +33,29 @@ def peek(dialect: Dialect, keys: Collection[str], kind: str) -> Script[dict[str,
 
 
 def make_room(row: Row) -> Room:
-    key, concurrency, times, period, starts, in_line, now, running = row
+    key, concurrency, times, period, starts, *place, now, running = row
     rate = None if times is None else Rate(times, period / MICRO)
     slots = None if concurrency is None else concurrency - running
     known = [] if starts is None else json.loads(starts)
-    room = Room(key, slots, rate, known, now, in_line=bool(in_line))
+    in_line = None if place[0] is None else Place(*place)
+    room = Room(key, slots, rate, known, now, in_line=in_line)
     room.most, room.running = concurrency, running
     return room
 
 
-def spend(dialect: Dialect, touched: Iterable[Room], parked: Collection[str]) -> Script[None]:
-    """Write down what rates have let start, and when keys for which jobs wait have room again."""
+def spend(
+    dialect: Dialect, whole: Iterable[Room], keyed: Iterable[Room], parked: Collection[str]
+) -> Script[None]:
+    """Write the starts of each rate, and when a key that jobs wait for has capacity again: also if
+    those jobs were parked earlier, and this claim took the last start."""
     now = dialect.now()
+    spent = {room.key: 1 for room in keyed if room.started and room.waits_for_rate}
+    if unknown := {key: 1 for key in spent if key not in parked}:
+        parked = {*parked, *(yield from awaited(unknown))}
+    touched = [*whole, *keyed]
     rows = []
     for room in touched:
-        if room.rate is None or not (room.started or room.key in parked):
+        if room.rate is None or not (room.started or room.stepped_back or room.key in parked):
             continue
         wait = room.until_next() if room.key in parked and room.waits_for_rate else None
         rows.append(
@@ -61,20 +71,25 @@ def spend(dialect: Dialect, touched: Iterable[Room], parked: Collection[str]) ->
 
 
 def unpark(dialect: Dialect, sizes: Mapping[str, int]) -> Script[list[Row]]:
-    """The best that wait for these keys go back in line; their queues."""
+    """The best that wait for these keys go back in line: their queues, keys and ids, and whether their
+    keys take turns. Those that do stand there in the order of `sizes`."""
     if not sizes:
         return []
     now = dialect.now()
-    rows = [{"now": now, "key": key, "size": size} for key, size in sorted(sizes.items())]
+    rows = [
+        {"now": now, "key": key, "size": size, "place": place}
+        for place, (key, size) in enumerate(sizes.items())
+    ]
     moved = (yield Run("unpark", {"now": now}, rows)).rows
-    yield from turn([key for _, key, fair in moved if fair], True)
+    yield from turn({key: id for _, key, fair, id in moved if fair})
     return moved
 
 
-def turn(keys: Collection[str], in_line: bool) -> Script[None]:
-    """Of limits whose keys take turns: each has at most one job in line."""
-    if keys:
-        yield Run("turn", {"keys": json.dumps(sorted(set(keys))), "in_line": in_line})
+def turn(turns: Mapping[str, str | None]) -> Script[None]:
+    """Where keys take turns: record which job has the turn of each key; None: no job has."""
+    if turns:
+        rows = [{"key": key, "turn_id": id} for key, id in sorted(turns.items())]
+        yield Run("turn", {}, rows)
 
 
 def release(dialect: Dialect, freed: Mapping[str, int]) -> Script[None]:
@@ -98,6 +113,13 @@ class Repaired(NamedTuple):
     after: str  #: where to go on; "": from the beginning
 
 
+def is_busy(queues: Collection[str], worker: str, scan: int = SCAN) -> Script[bool]:
+    """Is a job of these queues pending or parked for a limit, or does the worker hold one? Asked in one
+    statement, since jobs move between these statuses at any moment."""
+    params = {"queues": json.dumps(sorted(queues)), "worker": worker, "scan": scan}
+    return bool((yield Run("busy", params)).rows[0][0])
+
+
 def is_waited_for() -> Script[bool]:
     """Does any job wait for a key? (Mostly none does, and then nobody needs to hold anything.)"""
     return bool((yield Run("waiting_keys", {"after": "", "limit": 1})).rows)
@@ -108,14 +130,13 @@ def repair(dialect: Dialect, after: str, limit: int) -> Script[Repaired]:
     reply = yield Run("waiting_keys", {"after": after, "limit": limit})
     keys = [row[0] for row in reply.rows]
     found = yield from rooms(dialect, keys, "keyed")
-    # The one in line may be gone: cancelled, or deleted by its owner.
-    yield from turn([key for key, room in found.items() if room.in_line], False)
     sizes = {
         key: min(AT_ONCE, found[key].left if key in found else AT_ONCE)
         for key in keys
         if key not in found or found[key].left
     }
     moved = yield from unpark(dialect, sizes)
+    yield from spend(dialect, (), [room for room in found.values() if room.waits_for_rate], keys)
     yield from wake({row[0] for row in moved})
     return Repaired(len(moved), keys[-1] if len(keys) == limit else "")
 
@@ -127,7 +148,8 @@ def declare(dialect: Dialect, limits: Sequence[Declared]) -> Script[None]:
     now = dialect.now()
     rows = [_declared_row(limit, now) for limit in _merged(limits)]
     yield Run("declare_limit", {"now": now}, rows)
-    keys = [{"key": limit.name, "name": limit.name} for limit in limits if not limit.keyed]
+    locked = [limit.name for limit in limits if limit.fair or not limit.keyed]
+    keys = [{"key": name, "name": name} for name in locked]
     if keys:
         yield Run("add_keys", {}, keys)
 

@@ -2,7 +2,7 @@
 
 import json
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from holdfast.engine.dialect import MICRO, Dialect, wake
@@ -20,18 +20,18 @@ def sweep(dialect: Dialect, dead: Sequence[Seen], limit: int, keep: float) -> Sc
     now = dialect.now()
     buried: list[str] = []
     if dead:
-        seen = [{"now": now, "id": worker.id, "beat_no": worker.beat_no} for worker in dead]
-        marked = (yield Run("bury", {"now": now}, seen)).rows
-        buried = [id for id, _ in marked]
-        if crashed := [{"id": id} for id, left_at in marked if left_at is None]:
-            yield Run("suspect", {}, crashed)
+        rows = [{"now": now, "id": worker.id, "beat_no": worker.beat_no} for worker in dead]
+        marked = (yield Run("bury", {"now": now}, rows)).rows
+        buried = [id for id, _, _ in marked]
+        yield from _suspect(dead, marked)
     fallen = (yield Run("fallen", {"limit": limit})).rows
     if not fallen:
         return Swept(buried, [])
     ids = json.dumps([row[0] for row in fallen])
     reply = yield Run("rescue", {"now": now, "ids": ids, "keep": round(keep * MICRO)})
     rescued = [columns_to_job(dialect, row) for row in reply.rows]
-    if runs := [_lost_run(dialect, row, now) for row in fallen if row[5] is None]:
+    begun = {worker.id: worker.begun for worker in dead if worker.begun is not None}
+    if runs := [_lost_run(dialect, row, now, begun) for row in fallen if row[5] is None]:
         yield Run("record_attempts", {"now": now}, runs)
     yield from emit(dialect, EventKind.RESCUED, [job.id for job in rescued])
     yield from wake(job.queue for job in rescued)
@@ -39,10 +39,44 @@ def sweep(dialect: Dialect, dead: Sequence[Seen], limit: int, keep: float) -> Sc
     return Swept(buried, rescued)
 
 
-def _lost_run(dialect: Dialect, row: Row, now: Any) -> dict[str, Any]:
-    """A run that nobody has told the end of. (Of one with a verdict that is told when it is drawn.)"""
+def _suspect(dead: Sequence[Seen], marked: Sequence[Row]) -> Script[None]:
+    """Put the deaths on record of the jobs that may have caused them (decision 0021). Before anything
+    is given back: of a rescue in several steps, the last job would look as if it had been alone."""
+    seen = {worker.id: worker for worker in dead}
+    victims = []
+    for id, left_at, info in marked:
+        worker = seen[id]
+        if left_at is not None or (worker.beat_no is not None and _is_supervised(info)):
+            continue  # it went in good order, or its supervisor is gone too: no job did that
+        begun, crash = worker.begun, worker.crash
+        if not begun and crash is not None:
+            begun = None  # a hook, or whatever follows a handler: any job that it held
+        if crash is not None:
+            alone = len((yield from held(id)) if begun is None else begun) == 1
+        else:
+            alone = False
+        claims = None if begun is None else json.dumps([f"{job}:{number}" for job, number in begun])
+        victims.append({"id": id, "begun": claims, "alone": int(alone), "crash": crash})
+    if victims:
+        yield Run("suspect", {}, victims)
+
+
+def _is_supervised(info: str) -> bool:
+    """Whether a supervisor would have seen the death of this worker's process."""
+    try:
+        return json.loads(info).get("supervised") is True
+    except (ValueError, AttributeError):
+        return False
+
+
+def _lost_run(
+    dialect: Dialect, row: Row, now: Any, begun: Mapping[str, Collection[Claim]]
+) -> dict[str, Any]:
+    """A run whose end no worker has recorded. (A verdict is recorded by the next claim's worker.)"""
     id, claim_no, attempt, worker, started_at, _, orderly = row
     how = "left before this had ended" if orderly else "was lost while it ran this"
+    if worker in begun and Claim(id, claim_no) not in begun[worker] and not orderly:
+        how = "was lost before this had begun"
     return {
         "now": now,
         "id": id,

@@ -77,3 +77,8 @@ def overdue(dialect: Dialect) -> Script[tuple[str, str, datetime] | None]:
     """What should have been made pending the longest ago: its queue, its type, and when it was due."""
     rows = (yield Run("overdue", {"now": dialect.now()})).rows
     return None if not rows else (rows[0][0], rows[0][1], dialect.moment(rows[0][2]))
+
+
+def probe(dialect: Dialect) -> Script[None]:
+    """Write a row, always the same one: for health checks."""
+    yield Run("probe", {"name": "health", "now": dialect.now()})

@@ -2,6 +2,10 @@
 
 The first line says whether an older release can still work on the tables afterwards (`-- breaking:
 no`). One that is breaking and unknown to this release makes it refuse, instead of guessing.
+
+New tables are made in one transaction. Tables in use are migrated statement by statement, so that no
+lock is held for long; a process that was killed midway begins again at the first statement. So every
+statement from 0002 on must be harmless when it is repeated (`IF NOT EXISTS`; decision 0022).
 """
 
 import re
@@ -13,6 +17,7 @@ from holdfast.engine.statements import fill
 from holdfast.errors import HoldfastError, SchemaError
 
 _FILE = re.compile(r"^(\d{4})_([a-z0-9_]+)\.sql$")
+_CONCURRENTLY = re.compile(r"\bCONCURRENTLY\s+")
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +66,12 @@ def commands(sql: str) -> list[str]:
     return [part.strip() for part in parts if part.strip()]
 
 
+def commands_for_new_tables(sql: str) -> list[str]:
+    """The commands of a migration, as one transaction takes them. Nobody uses the tables yet, so an
+    index need not be built beside others, which would wait for every older transaction."""
+    return [_CONCURRENTLY.sub("", command) for command in commands(sql)]
+
+
 def missing(known: Iterable[Migration], applied: Iterable[AppliedMigration]) -> list[Migration]:
     """What is still to be applied. Refuses tables that a newer release has broken for this one."""
     known = list(known)
@@ -77,12 +88,13 @@ def missing(known: Iterable[Migration], applied: Iterable[AppliedMigration]) -> 
     return [migration for migration in known if migration.number not in done]
 
 
-def as_text(known: Iterable[Migration], table: str, columns: str, now: str) -> str:
-    """All of them as SQL, for those who apply it themselves. It also writes down that they were
-    applied: else this release would not believe it."""
-    parts = [f"CREATE TABLE IF NOT EXISTS {table} ({columns});"]
+def as_text(known: Iterable[Migration], *, head: str, table: str, columns: str, now: str) -> str:
+    """Return all migrations as SQL, for those who apply it themselves. It also records them as
+    applied: else this release would refuse the tables."""
+    parts = [head, f"CREATE TABLE IF NOT EXISTS {table} ({columns});\n"]
     for migration in known:
         breaking = "TRUE" if migration.breaking else "FALSE"
         values = f"{migration.number}, '{migration.title}', {breaking}, {now}"
-        parts += [migration.sql, f"INSERT INTO {table} VALUES ({values});\n"]  # noqa: S608
+        record = f"INSERT INTO {table} VALUES ({values}) ON CONFLICT DO NOTHING;\n"  # noqa: S608
+        parts += [f"-- Migration {migration.name}", migration.sql, record]
     return "\n".join(parts)

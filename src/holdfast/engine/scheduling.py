@@ -120,6 +120,11 @@ def _holds(condition: Condition) -> Script[bool]:
         sql, params = condition
         rows = (yield Run(f"{sql} ", dict(params))).rows
         return bool(rows and rows[0][0])
+    return ask(condition)
+
+
+def ask(condition: Callable[[], Any]) -> bool:
+    """Call the application's function."""
     answer = condition()
     if inspect.isawaitable(answer):
         raise InvalidInput(
@@ -137,3 +142,9 @@ def listing(dialect: Dialect, after: tuple[str, str], limit: int) -> Script[list
     """Some recurring jobs, by task and key."""
     params = {"type": after[0], "key": after[1], "limit": limit}
     return [columns_to_job(dialect, row) for row in (yield Run("schedules", params)).rows]
+
+
+def disabled(limit: int) -> Script[list[tuple[str, str, str]]]:
+    """Recurring jobs that were not disabled by an operator: task, key, and why."""
+    reply = yield Run("disabled_schedules", {"limit": limit})
+    return [(type, key, because) for type, key, because in reply.rows]

@@ -18,6 +18,7 @@ from holdfast.job import FINISHED, TRANSITIONS, UNFINISHED, WAITING, Status
 
 FILES = (
     "statements.sql",
+    "workers.sql",
     "limits.sql",
     "schedules.sql",
     "workflows.sql",

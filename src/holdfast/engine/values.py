@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, NamedTuple
 
-from holdfast.job import FINISHED, Job, Status
+from holdfast.job import FINISHED, Claim, Job, Status
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -126,6 +126,17 @@ class Seen(NamedTuple):
 
     id: str
     beat_no: int | None
+    begun: tuple[Claim, ...] | None = None  #: the runs that had begun in it; None: not known
+    crash: str | None = None  #: how it died, if that was its own doing: "its process died: SIGSEGV"
+
+
+class Suspects(NamedTuple):
+    """Pending jobs of one queue, type and level whose process died under them."""
+
+    queue: str
+    type: str
+    level: int  #: deaths on record, from 1 to 3 or more
+    waiting: int
 
 
 class Report(NamedTuple):

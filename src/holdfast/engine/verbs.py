@@ -36,6 +36,9 @@ def _insert(dialect: Dialect, jobs: Sequence[NewJob], hint: frozenset[str]) -> S
     now = dialect.now()
     rows = [new_row(dialect, job, now) for job in jobs]
     params, options = {"now": now}, _kind(jobs)
+    if options is _SPECIAL and len(rows) > 1:
+        # Two inserts of the same idempotency keys, in different orders, would wait for each other.
+        rows.sort(key=lambda row: (row["idempotency_key"] or "", row["type"]))
     if dialect.hints_by_the_way and len(hint) == 1:
         params, options = {"now": now, "hint": next(iter(hint))}, options | {"hint"}
     reply = yield Run("insert", params, rows, options)
@@ -76,8 +79,12 @@ def _kind(jobs: Sequence[NewJob]) -> frozenset[str]:
 
 
 def _settle(dialect: Dialect, job: NewJob) -> Script[Job]:
-    """A job whose key was live: do what its policy says, until one of the two is certain."""
+    """A job that was left out: return the first one with its idempotency key, else do what the policy
+    of its key says, until one of them is certain. Raises KeyConflict if a recurring job holds the
+    key: neither may take the other's place."""
     for _ in range(_TRIES):
+        if (first := (yield from _first_one(dialect, job))) is not None:
+            return first
         holder = yield Run("holder", {"type": job.type, "key": job.key})
         if not holder.rows:
             now = dialect.now()
@@ -88,7 +95,12 @@ def _settle(dialect: Dialect, job: NewJob) -> Script[Job]:
                 yield from tell(dialect, [job])
                 return _inserted(dialect, [job], now, reply)[0]
             continue
-        id, status = holder.rows[0]
+        id, status, recurs = holder.rows[0]
+        if recurs and job.schedule is None:
+            raise KeyConflict(
+                f"the recurring job {id} of task {job.type!r} holds the key {job.key!r}: choose "
+                f"another key, or let the recurring job run now: using(key={job.key!r}).run_now()"
+            )
         if job.on_conflict == "raise":
             raise KeyConflict(
                 f"job {id} ({status}) of task {job.type!r} holds the key {job.key!r}; wait for it, "
@@ -103,9 +115,19 @@ def _settle(dialect: Dialect, job: NewJob) -> Script[Job]:
         if found and found[0].status not in FINISHED:
             return found[0]
     raise DatabaseBusy(
-        f"the key {job.key!r} of task {job.type!r} changed hands {_TRIES} times while it was "
-        "looked at; inside a REPEATABLE READ transaction, enqueue before the first read"
+        f"the key {job.key or job.idempotency_key!r} of task {job.type!r} changed hands {_TRIES} times "
+        "while it was looked at; inside a REPEATABLE READ transaction, enqueue before the first read"
     )
+
+
+def _first_one(dialect: Dialect, job: NewJob) -> Script[Job | None]:
+    """The job that has this one's idempotency key, whatever has become of it."""
+    if job.idempotency_key is None:
+        return None
+    params = {"type": job.type, "idempotency_key": job.idempotency_key}
+    reply = yield Run("first_by_idempotency_key", params)
+    found = (yield from get(dialect, [row[0] for row in reply.rows])) if reply.rows else []
+    return found[0] if found else None
 
 
 def _edges(jobs: Sequence[NewJob]) -> Script[None]:
@@ -145,6 +167,7 @@ def new_row(dialect: Dialect, job: NewJob, now: Any) -> dict[str, Any]:
         "workflow_id": job.workflow_id,
         "node": job.node,
         "waits": job.waits,
+        "idempotency_key": job.idempotency_key,
     }
 
 
@@ -199,6 +222,7 @@ def new_to_job(dialect: Dialect, job: NewJob, status: Any, now: Any, run_at: Any
         due_at=None if job.schedule is None else due,
         workflow_id=job.workflow_id,
         node=job.node,
+        idempotency_key=job.idempotency_key,
         body=Body(job.payload),
         created=True,
     )

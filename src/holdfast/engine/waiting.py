@@ -3,13 +3,14 @@ bounded looks."""
 
 from collections.abc import Sequence
 
+from holdfast.admission import Room
 from holdfast.engine import flows
 from holdfast.engine.dialect import Dialect
 from holdfast.engine.limiting import listing, peek
 from holdfast.engine.script import Run, Script
 from holdfast.engine.values import Parent
 from holdfast.job import Job, Status
-from holdfast.limits import QUEUE, Room
+from holdfast.limits import QUEUE
 
 CAP = 10_000
 _NAMED = 5  # jobs that another waits for, told by name

@@ -142,6 +142,7 @@ def _job_of(new: NewJob, pattern: Job) -> Job:
         priority=new.priority,
         rank=-new.priority,
         key=new.key,
+        idempotency_key=new.idempotency_key,
         entity_type=new.entity_type,
         entity_id=None if new.entity_id is None else json.loads(new.entity_id),
         max_attempts=new.max_attempts,

@@ -46,6 +46,12 @@ class WorkerJob(BaseModel):
     stuck: bool
 
 
+class UnreadableTask(BaseModel):
+    task: str
+    error: str
+    seconds: float
+
+
 class Worker(BaseModel):
     id: str
     state: Literal["live", "draining", "silent", "left", "dead"]
@@ -64,6 +70,10 @@ class Worker(BaseModel):
     version: str | None
     app_version: str | None
     memory: int | None = None
+    silent_for: float | None = None
+    overdue: list[str] = []
+    unreadable: list[UnreadableTask] = []
+    cannot_write_for: float | None = None
 
 
 class Stacks(BaseModel):

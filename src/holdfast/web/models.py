@@ -57,6 +57,9 @@ class Job(BaseModel):
     expires_at: datetime | None
     limit_key: str | None
     prune_error: str | None
+    idempotency_key: str | None
+    deaths: int
+    unreadable_since: datetime | None
     cancel_requested: bool
     schedule: dict[str, Any] | None = None
     enabled: bool = True
@@ -76,7 +79,9 @@ class WholeJob(Job):
 
 
 class MadeJob(WholeJob):
-    created: bool = Field(description="False: a live job of its key was found instead")
+    created: bool = Field(
+        description="False: a job was there already, by its key or Idempotency-Key"
+    )
 
 
 class JobPage(BaseModel):

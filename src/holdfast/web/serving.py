@@ -8,7 +8,9 @@ import ipaddress
 import logging
 import socket
 import threading
+import time
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
 from types import FrameType
@@ -20,12 +22,17 @@ from fastapi import FastAPI
 from holdfast.access import TokenInfo
 from holdfast.errors import HoldfastError, InvalidInput
 from holdfast.value import value
+from holdfast.web.connections import DEFAULT_LIMITS, ConnectionLimits
+from holdfast.web.listening import Admission, Listener
 from holdfast.web.options import LOOPBACK
+from holdfast.web.repeats import Repeats
 
 PORT = 8686
 GRACEFUL = 5  #: seconds that requests have to end, when the server is told to
 PROBES = ("/health", "/ready", "/metrics")
 _BACKLOG = 1024
+_SWEEP = 5  # ticks of uvicorn, 0.1 s each, between two looks at all connections
+_COUNTED = ("uvicorn.error", "holdfast.web")  # loggers to which a client can write by what it sends
 
 
 class CannotListen(HoldfastError):
@@ -40,14 +47,28 @@ class Serving:
     tls_key: Path | None = None
     proxies: tuple[str, ...] = ()  #: whose word about the caller is taken
     access_log: bool = False
+    limits: ConnectionLimits = DEFAULT_LIMITS
 
     @property
     def scheme(self) -> str:
         return "http" if self.tls_cert is None else "https"
 
 
+def make_limits(total: int | None, per_address: int | None) -> ConnectionLimits:
+    """The default limits, with the numbers that are given."""
+    given = {"total": total, "per_address": per_address}
+    return replace(
+        DEFAULT_LIMITS, **{name: number for name, number in given.items() if number is not None}
+    )
+
+
 def make_serving(
-    tls_cert: Path | None, tls_key: Path | None, proxies: Iterable[str], *, access_log: bool
+    tls_cert: Path | None,
+    tls_key: Path | None,
+    proxies: Iterable[str],
+    *,
+    access_log: bool,
+    limits: ConnectionLimits,
 ) -> Serving:
     if (tls_cert is None) != (tls_key is None):
         raise InvalidInput("--tls-cert and --tls-key go together: give both, or neither")
@@ -55,7 +76,11 @@ def make_serving(
         if path is not None and not path.is_file():
             raise InvalidInput(f"TLS: there is no file {str(path)!r}")
     return Serving(
-        tls_cert=tls_cert, tls_key=tls_key, proxies=tuple(proxies), access_log=access_log
+        tls_cert=tls_cert,
+        tls_key=tls_key,
+        proxies=tuple(proxies),
+        access_log=access_log,
+        limits=limits,
     )
 
 
@@ -157,10 +182,13 @@ class Server(uvicorn.Server):
         *,
         ready: Callable[[], None] = lambda: None,
     ) -> None:
-        super().__init__(_config(site, serving))
+        tls = serving.tls_cert is not None
+        self._admission = Admission(serving.limits, serving.proxies, tls=tls)
+        super().__init__(_config(site, serving, self._admission))
         self._site = site
         self._ready = ready
         self._quiet = Quiet()
+        self._repeats = Repeats(time.monotonic())
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
         self.force_exit = self.should_exit  # the second time, nobody is waited for
@@ -174,20 +202,33 @@ class Server(uvicorn.Server):
         self._site.state.web.close()
         await super().shutdown(sockets)
 
+    async def on_tick(self, counter: int) -> bool:
+        if counter % _SWEEP == 0:
+            now = time.monotonic()
+            self._admission.table.sweep(now)
+            self._repeats.report(now)
+        return await super().on_tick(counter)
+
     def run(self, sockets: list[socket.socket] | None = None) -> None:
-        log = logging.getLogger("uvicorn.access")
-        log.addFilter(self._quiet)
+        """Serve until told to stop. The sockets are the server's from now on."""
+        filters: list[tuple[str, logging.Filter]] = [("uvicorn.access", self._quiet)]
+        filters += [(name, self._repeats) for name in _COUNTED]
+        for name, filter in filters:
+            logging.getLogger(name).addFilter(filter)
         try:
-            super().run(sockets)
+            super().run([Listener(self._admission, one) for one in sockets or []])
         finally:
-            log.removeFilter(self._quiet)
+            for name, filter in filters:
+                logging.getLogger(name).removeFilter(filter)
 
 
-def _config(site: FastAPI, serving: Serving) -> uvicorn.Config:
+def _config(site: FastAPI, serving: Serving, admission: Admission) -> uvicorn.Config:
     # It would tell at every start and stop what we tell better.
     logging.getLogger("uvicorn.error").setLevel(logging.WARNING)
     return uvicorn.Config(
         site,
+        loop="asyncio",  # another loop would accept connections without asking our sockets
+        http=admission.protocol(),
         lifespan="off",
         log_config=None,
         access_log=serving.access_log,

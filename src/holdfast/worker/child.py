@@ -3,6 +3,7 @@
 When the supervisor is gone, it ends at once: nobody beats for it any more.
 """
 
+import ctypes
 import gc
 import logging
 import os
@@ -11,26 +12,28 @@ import socket
 import sys
 import threading
 import time
+from contextlib import suppress
 from typing import Any
 
 from holdfast.errors import HoldfastError
 from holdfast.locate import load
 from holdfast.logs import configure
+from holdfast.worker.run_table import RunTable
 from holdfast.worker.stacks import print_stacks, tell_stacks
 from holdfast.worker.wire import Wire
 from holdfast.worker.worker import Worker
 
 logger = logging.getLogger("holdfast.worker")
 
+_PR_SET_PDEATHSIG = 1  # from <linux/prctl.h>
 _STATUS = 0.5  # seconds between two words to the supervisor
-_SOON = 5.0  # seconds ahead, in which the supervisor is told of deadlines
-_ALONE_IDLE = 1.0  # seconds without work, after which a process for lone jobs goes
+_ALONE_IDLE = 1.0  # seconds without work, after which a process for isolated jobs goes
 
 
 class ChildProcess:
-    def __init__(self, wire: Wire, config: dict[str, Any]) -> None:
+    def __init__(self, wire: Wire, config: dict[str, Any], runs: RunTable) -> None:
         self._wire = wire
-        self._alone = bool(config["alone"])
+        self._level = int(config["level"])
         self._grace = float(config["grace"])
         self._wake = threading.Event()
         self._stop_within: float | None = None
@@ -39,8 +42,9 @@ class ChildProcess:
             queues=config["queues"],
             concurrency=config["concurrency"],
             grace=self._grace,
-            alone=self._alone,
+            level=self._level,
             heart=self._hello,
+            runs=runs,
         )
 
     def run(self) -> None:
@@ -51,11 +55,11 @@ class ChildProcess:
         signal.signal(signal.SIGUSR1, lambda number, frame: print_stacks(self.worker))
         threading.Thread(target=self._listen, name="holdfast-link", daemon=True).start()
         self.worker.start()
+        threading.Thread(target=self._tell, name="holdfast-status", daemon=True).start()
         while self._stop_within is None:
-            self._tell()
             if self.worker.draining:
                 self._replace()
-            if self._alone and self._has_nothing_to_do():
+            if self._level and self._has_nothing_to_do():
                 break
             self._wake.wait(_STATUS)
         self.worker.stop(self._stop_within if self._stop_within is not None else self._grace)
@@ -85,25 +89,26 @@ class ChildProcess:
         self._wake.set()
 
     def _tell(self) -> None:
-        soon = time.monotonic() + _SOON
-        near = [x for x in self.worker.executions() if x.deadline is not None and x.deadline < soon]
-        self._wire.send(
-            {
-                "status": {
-                    "info": self.worker.info(),
-                    "draining": self.worker.draining,
-                    "kids": self.worker.pids(),
-                    "deadlines": [
-                        [*x.claim, x.deadline, x.timed_out().error]
-                        for x in near
-                        if x.task.conduct.kind != "process"
-                    ],
-                }
-            }
-        )
+        """Also while the worker stops: silence means that this process is frozen."""
+        while True:
+            try:
+                heard = self._wire.send({"status": self._status()})
+            except Exception:
+                logger.exception("the supervisor could not be told how this process does")
+            else:
+                if not heard:  # it is gone, or a handler closed our connection to it
+                    os._exit(1)
+            time.sleep(_STATUS)
+
+    def _status(self) -> dict[str, Any]:
+        return {
+            "info": self.worker.info(),
+            "draining": self.worker.draining,
+            "kids": self.worker.pids(),
+        }
 
     def _has_nothing_to_do(self) -> bool:
-        since = self.worker.idle_since
+        since = self.worker.isolation.idle_since
         return since is not None and time.monotonic() - since > _ALONE_IDLE
 
     def _replace(self) -> None:
@@ -112,7 +117,6 @@ class ChildProcess:
         while time.monotonic() < deadline and self._stop_within is None:
             if all(execution.stuck for execution in self.worker.executions()):
                 break
-            self._tell()
             self._wake.wait(_STATUS)
         for execution in self.worker.executions():
             if execution.stuck:
@@ -123,11 +127,22 @@ class ChildProcess:
         self._stop_within = 0.0
 
 
+def end_with_parent() -> None:
+    """Let the kernel kill this process when its supervisor is gone, where it can (Linux): `_listen`
+    notices that too, but not while a handler holds Python's interpreter lock."""
+    with suppress(OSError, AttributeError):
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+
+
 def main() -> None:
+    end_with_parent()
     wire = Wire(socket.socket(fileno=int(sys.argv[1])))
+    page = int(sys.argv[2])
+    runs = RunTable(page)
+    os.close(page)
     config = next(iter(wire))
     configure(**config["log"])
-    ChildProcess(wire, config).run()
+    ChildProcess(wire, config, runs).run()
 
 
 if __name__ == "__main__":

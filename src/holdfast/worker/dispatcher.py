@@ -14,13 +14,13 @@ from collections.abc import Callable, Sequence
 from holdfast.engine import Engine, Wakeups
 from holdfast.errors import HoldfastError
 from holdfast.job import Job
+from holdfast.worker.isolation import Isolation
 from holdfast.worker.slots import Lane
 
 logger = logging.getLogger("holdfast.worker")
 
 PROMOTED = 1000  # at a time
 _LONGEST_PAUSE = 5.0
-_SUSPECTS = 2.0  # seconds between two looks for jobs that must run alone
 
 Begin = Callable[[Lane, Sequence[Job]], None]
 
@@ -35,17 +35,19 @@ class Dispatcher:
         begin: Begin,
         poll: float,
         update: Callable[[], None],
-        alone: bool | None,
+        may_claim: Callable[[], bool],
+        isolation: Isolation,
     ) -> None:
-        """`worker`: its id, None while it has none. `alone`: True: take only jobs that must run
-        alone; False: leave them to others; None: run them too, when nothing else runs."""
+        """`worker`: its id, None while it has none. `may_claim`: False while ends cannot be written.
+        `isolation`: takes jobs with deaths on record."""
         self._engine = engine
         self._lanes = list(lanes)
         self._worker = worker
         self._begin = begin
         self._poll = poll
         self._update = update
-        self._alone = alone
+        self._may_claim = may_claim
+        self._isolation = isolation
         self._lock = threading.Lock()
         self._wakeups: Wakeups | None = None
         self._pausing = False
@@ -54,9 +56,6 @@ class Dispatcher:
         self._due_is_known = False
         self._ended = 0  # jobs of limits, so far
         self._poll_at = 0.0
-        self._suspects_at = 0.0
-        self._waits_alone = False
-        self.idle_since: float | None = None  #: when it last began to find nothing
         self._thread = threading.Thread(target=self._run, name="holdfast-dispatcher", daemon=True)
 
     def start(self) -> None:
@@ -84,7 +83,9 @@ class Dispatcher:
         with self._lock:
             for lane in lanes:
                 lane.free += 1
-            wanted = self._waits_alone or any(not lane.dry for lane in lanes)
+                if lane.of is not None:
+                    lane.of.free += 1
+            wanted = any(not lane.dry for lane in lanes)
         if wanted:
             self.wake()
 
@@ -105,10 +106,10 @@ class Dispatcher:
             self._due_at = at
             self.wake()
 
-    @property
-    def busy(self) -> int:
-        with self._lock:
-            return sum(lane.size - lane.free for lane in self._lanes)
+    def clock_was_set(self) -> None:
+        """What was known of due moments is wrong."""
+        self._due_is_known = False
+        self.wake()
 
     def _run(self) -> None:
         pause = 0.05
@@ -144,7 +145,7 @@ class Dispatcher:
     def _tick(self) -> float:
         """Take what can be taken; the seconds to wait then."""
         worker = self._worker()
-        if worker is None or self._pausing:
+        if worker is None or self._pausing or not self._may_claim():
             return self._poll
         self._update()
         now = time.monotonic()
@@ -154,20 +155,22 @@ class Dispatcher:
         for lane in self._lanes:
             if now >= lane.again_at:
                 lane.dry, lane.again_at = False, math.inf
-        if self._alone is not True and now >= self._due_at:
+        isolation = self._isolation
+        if isolation.takes_others and now >= self._due_at:
             self._promote()
-        if self._alone is not False and self._isolate(worker, now):
-            return self._poll
-        if self._alone is not True:
+        self._isolate(worker, now)
+        if isolation.takes_others and not isolation.holds_others:
             self._claim(worker)
             if not self._due_is_known:  # after the claim: what is pending need not wait for it
                 self._promote()
         now = time.monotonic()
+        look_at = isolation.look_at
+        if isolation.holds_others or not isolation.takes_others:
+            return max(0.0, min(look_at, self._poll_at) - now)
         if any(not lane.dry and lane.free and lane.types for lane in self._lanes):
-            # The process for suspects ends when none are left: until then it looks often.
-            return 0.1 if self._alone is True else 0.0
+            return 0.0
         again = min(lane.again_at for lane in self._lanes)
-        return max(0.0, min(self._due_at, self._poll_at, again) - now)
+        return max(0.0, min(self._due_at, self._poll_at, again, look_at) - now)
 
     def _promote(self) -> None:
         """Look when something is due; what is due now becomes pending."""
@@ -201,34 +204,11 @@ class Dispatcher:
         # A rotating start: a lane that always finds work must not be the first for ever.
         self._lanes.append(self._lanes.pop(0))
 
-    def _isolate(self, worker: str, now: float) -> bool:
-        """Run a job that must run alone; True while one runs, or waits for the others to end."""
-        if self._waits_alone and self.busy:
-            return True
-        if now < self._suspects_at and not self._waits_alone:
-            return False
-        types = sorted({name for lane in self._lanes for name in lane.types})
-        queues = sorted({lane.queue for lane in self._lanes})
-        known = any(queue in queues and type in types for queue, type in self._engine.suspects())
-        self._waits_alone = known
-        if not known:
-            self._suspects_at = now + (_SUSPECTS if self._alone is None else 0.1)
-            if self.idle_since is None:
-                self.idle_since = now
-            return False
-        self.idle_since = None
-        if self.busy:
-            return True
-        rules = {name: rule for lane in self._lanes for name, rule in lane.rules.items()}
-        jobs = self._engine.claim_suspect(queues, worker=worker, types=types, rules=rules)
-        for job in jobs:
-            lane = next(
-                lane for lane in self._lanes if lane.queue == job.queue and job.type in lane.types
-            )
+    def _isolate(self, worker: str, now: float) -> None:
+        """Begin jobs with deaths on record. Before the others: they had their slots first."""
+        for lane, jobs in self._isolation.take(worker, now, self._lanes):
             with self._lock:
-                lane.free -= 1
-            self._begin(lane, [job])
-        if not jobs:  # another took it, or its queue is paused: that must not stop the others
-            self._waits_alone = False
-            self._suspects_at = now + _SUSPECTS
-        return bool(jobs)
+                lane.free -= len(jobs)
+                if lane.of is not None:
+                    lane.of.free -= len(jobs)
+            self._begin(lane, jobs)

@@ -12,11 +12,12 @@ from holdfast.aio import Runner
 from holdfast.context import Context, News
 from holdfast.job import Claim, Job
 from holdfast.outcome import Ended, Finish, GivenBack, Raised, Returned, Stopped, judge
-from holdfast.task import Task
+from holdfast.task import Kind, Task
 from holdfast.worker.workdir import make_workdir, remove_workdir
 
 if TYPE_CHECKING:
     from holdfast.worker.logbook import Logbook, Notes
+    from holdfast.worker.run_table import RunTable
     from holdfast.worker.slots import Lane
 
 # Held while progress is read and written: an older one must not overtake the last one, which is
@@ -48,6 +49,7 @@ class Execution:
 
     __slots__ = (
         "_context",
+        "_place",
         "_root",
         "_runner",
         "begun",
@@ -61,6 +63,7 @@ class Execution:
         "logbook",
         "news",
         "notes",
+        "runs",
         "started",
         "stuck",
         "task",
@@ -90,9 +93,29 @@ class Execution:
         self.told: News | None = None  #: what of it was written last: the same object
         self.logbook: Logbook | None = None  #: who keeps its lines
         self.notes: Notes | None = None  #: how many there are
+        self.runs: RunTable | None = None  #: the page shared with a supervisor
+        self._place = -1  # in that page
         self._runner = runner
         self._root = root
         self._context: Context | None = None
+
+    def enter(self) -> None:
+        """Publish that user code begins: the decoding of its arguments, then the handler."""
+        if self.runs is not None:
+            self._place = self.runs.begin(self.claim, self.started, self.deadline)
+
+    def enter_hook(self) -> None:
+        """Publish that a hook begins, which has no deadline; its handler has ended or will not run."""
+        if self.runs is not None and self._place < 0:
+            self._place = self.runs.begin(self.claim, self.started, None)
+        elif self.runs is not None:
+            self.runs.forget_deadline(self._place)
+
+    def leave(self) -> None:
+        """Publish that no user code of this run goes on."""
+        if self.runs is not None:
+            self.runs.end(self._place)
+            self._place = -1
 
     def now(self) -> datetime | None:
         """By the database's clock, as far as this machine can tell."""
@@ -115,6 +138,11 @@ class Execution:
     @property
     def has_context(self) -> bool:
         return self._context is not None
+
+    @property
+    def kind(self) -> Kind:
+        """How it is run: as its task says, or in a process of its own after deaths of others."""
+        return "process" if self.lane.apart else self.task.conduct.kind
 
     @property
     def completed(self) -> bool:

@@ -1,7 +1,7 @@
 """Writes how runs ended: whatever has gathered, in one batch; each is fenced by its claim.
 
-What the database cannot take now is kept and sent again: a finish is never dropped, except when its
-claim is lost. A slot is free when its finish is committed.
+What the database cannot take now is kept and sent again, together with what has gathered meanwhile: a
+finish is never dropped, except when its claim is lost. A slot is free when its finish is committed.
 """
 
 import logging
@@ -12,15 +12,17 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from holdfast.engine import Engine, Report
-from holdfast.errors import DatabaseError
+from holdfast.errors import HoldfastError
 from holdfast.outcome import Applied, Finish
 from holdfast.worker.execution import REPORTING, Execution
 
 logger = logging.getLogger("holdfast.worker")
 
 LARGEST = 1000
-_AGAIN = 0.1  # seconds until a row that somebody's transaction holds is tried again
-_LONGEST_PAUSE = 2.0
+_LATER = 0.1  # seconds until a row that somebody's transaction holds is tried again
+_SHORTEST_PAUSE, _LONGEST_PAUSE = 0.05, 2.0
+STALLED = 60.0  # seconds without a written end, after which a worker takes no more jobs
+_AGAIN = frozenset({Applied.BUSY, Applied.UNWRITTEN})
 
 
 class Item(NamedTuple):
@@ -35,6 +37,10 @@ class Finisher:
         self._engine = engine
         self._written = written
         self._items: queue.SimpleQueue[Item | None] = queue.SimpleQueue()
+        self._kept: list[Item] = []  # what the database could not take yet
+        self._failing_since: float | None = None
+        self._told_stalled = False
+        self._pause = _SHORTEST_PAUSE
         self._thread = threading.Thread(target=self._run, name="holdfast-finisher", daemon=True)
         self._abandoned = False
 
@@ -43,6 +49,17 @@ class Finisher:
 
     def put(self, execution: Execution | None, finish: Finish) -> None:
         self._items.put(Item(execution, finish))
+
+    @property
+    def failing_for(self) -> float:
+        """Seconds since which some finish could not be written; 0.0: everything was."""
+        since = self._failing_since
+        return 0.0 if since is None else time.monotonic() - since
+
+    @property
+    def is_stalled(self) -> bool:
+        """Ends have waited for so long that taking more jobs would only add to them."""
+        return self.failing_for > STALLED
 
     def close(self, timeout: float) -> bool:
         """Write what is left, within the time; True when everything was."""
@@ -54,21 +71,22 @@ class Finisher:
         return not self._thread.is_alive()
 
     def _run(self) -> None:
-        while True:
-            batch, closing = self._gather()
-            if batch:
-                self._write(batch)
-            if closing:
-                return
+        closing = False
+        while not (closing and not self._kept) and not self._abandoned:
+            batch, closes = self._gather()
+            closing = closing or closes
+            if batch := self._kept + batch:
+                self._kept = self._write(batch)
+            if self._kept:
+                time.sleep(self._pause)
+                self._pause = min(2 * self._pause, _LONGEST_PAUSE)
 
     def _gather(self) -> tuple[list[Item], bool]:
-        first = self._items.get()
-        if first is None:
-            return [], True
-        batch = [first]
+        """What has come, and whether the finisher is to end; waits for it if nothing is kept."""
+        batch: list[Item] = []
         while len(batch) < LARGEST:
             try:
-                item = self._items.get_nowait()
+                item = self._items.get(block=not batch and not self._kept)
             except queue.Empty:
                 break
             if item is None:
@@ -76,24 +94,52 @@ class Finisher:
             batch.append(item)
         return batch, False
 
-    def _write(self, batch: list[Item]) -> None:
-        """Until every member is applied or lost."""
-        pause = 0.05
-        while batch and not self._abandoned:
-            try:
-                self._report(batch)
-                applied = self._engine.finish([item.finish for item in batch])
-            except DatabaseError as problem:
-                logger.warning("the ends of %d jobs wait for the database: %s", len(batch), problem)
-                time.sleep(pause)
-                pause = min(2 * pause, _LONGEST_PAUSE)
-                continue
-            results = [(item, applied[item.finish.id, item.finish.claim_no]) for item in batch]  # type: ignore[index]
-            self._written([pair for pair in results if pair[1] is not Applied.BUSY])
-            batch = [item for item, result in results if result is Applied.BUSY]
-            if batch:
-                self._later(batch)
-                return
+    def _write(self, batch: list[Item]) -> list[Item]:
+        """Write a batch; the members that are to be sent again."""
+        try:
+            self._report(batch)
+            applied = self._engine.finish([item.finish for item in batch])
+        except HoldfastError as problem:
+            self._failed(batch, problem)
+            return batch
+        except Exception as problem:  # a bug of ours: no finish is dropped for it, and none waits
+            if len(batch) > 1:
+                return [left for item in batch for left in self._write([item])]
+            logger.exception("the end of job %s could not be written", batch[0].finish.id)
+            self._failed(batch, problem)
+            return batch
+        results = [(item, applied[item.finish.id, item.finish.claim_no]) for item in batch]  # type: ignore[index]
+        self._written([pair for pair in results if pair[1] not in _AGAIN])
+        if busy := [item for item, result in results if result is Applied.BUSY]:
+            self._later(busy)
+        unwritten = [item for item, result in results if result is Applied.UNWRITTEN]
+        if unwritten:
+            self._failed(unwritten, "it has no room for them")
+        else:
+            self._recovered()
+        return unwritten
+
+    def _failed(self, batch: Sequence[Item], problem: object) -> None:
+        if self._failing_since is None:
+            self._failing_since = time.monotonic()
+        if self.is_stalled and not self._told_stalled:
+            self._told_stalled = True
+            logger.error(
+                "no end could be written for %.0f s (%s): this worker takes no more jobs until the "
+                "database takes writes again",
+                *(self.failing_for, problem),
+            )
+        logger.warning(
+            "the ends of %d jobs wait for the database (%s); sending them again in %.2g s",
+            *(len(batch), problem, self._pause),
+        )
+
+    def _recovered(self) -> None:
+        if self._failing_since is not None:
+            logger.info("the ends of all jobs are written again")
+            self._failing_since = None
+            self._told_stalled = False
+            self._pause = _SHORTEST_PAUSE
 
     def _report(self, batch: Sequence[Item]) -> None:
         """The last progress of each run is always written."""
@@ -116,6 +162,6 @@ class Finisher:
             for item in batch:
                 self._items.put(item)
 
-        timer = threading.Timer(_AGAIN, again)
+        timer = threading.Timer(_LATER, again)
         timer.daemon = True
         timer.start()

@@ -16,6 +16,8 @@ from typing import NamedTuple
 from holdfast.engine import Engine, Seen, Swept, WorkerInfo
 from holdfast.errors import HoldfastError
 from holdfast.job import Claim
+from holdfast.outcome import DIED
+from holdfast.worker.death import OomKills, how, oom_kills, own_making
 
 logger = logging.getLogger("holdfast.worker")
 
@@ -96,6 +98,16 @@ class Member:
 class _Gone(NamedTuple):
     verdicts: Sequence[tuple[Claim, str]]
     orderly: bool
+    begun: Sequence[Claim] | None
+    code: int | None
+    oom_kills: int | None  #: on record before it died
+
+
+def _seen(id: str, gone: _Gone, oom_kills_now: int | None) -> Seen:
+    """A dead worker, with what its death says of its jobs (decision 0021)."""
+    begun = None if gone.begun is None else tuple(gone.begun)
+    counts = gone.code, gone.oom_kills, oom_kills_now
+    return Seen(id, None, begun, DIED + how(*counts) if own_making(*counts) else None)
 
 
 class Heart:
@@ -112,6 +124,7 @@ class Heart:
         self._swept = swept
         self._looked = looked
         self._observer = Observer(heartbeat)
+        self._oom_kills = OomKills()
         self._lock = threading.Lock()
         self._members: dict[str, Member] = {}
         self._gone: dict[str, _Gone] = {}
@@ -141,13 +154,21 @@ class Heart:
             self._members.pop(id, None)
 
     def died(
-        self, id: str, verdicts: Sequence[tuple[Claim, str]] = (), *, orderly: bool = False
+        self,
+        id: str,
+        verdicts: Sequence[tuple[Claim, str]] = (),
+        *,
+        orderly: bool = False,
+        begun: Sequence[Claim] | None = None,
+        code: int | None = None,
     ) -> None:
         """Its process was waited for: it is dead for certain. `orderly`: we made it, and none of its
-        jobs is to blame; `verdicts`: except these runs, and how they ended."""
+        jobs is to blame; `verdicts`: except these runs, and how they ended. `begun`: the runs whose
+        handlers had begun and not ended (None: unknown). `code`: its exit code as waitpid tells it,
+        negative for a signal (None: its supervisor ended it for what it did)."""
         with self._lock:
             self._members.pop(id, None)
-            self._gone[id] = _Gone(verdicts, orderly)
+            self._gone[id] = _Gone(verdicts, orderly, begun, code, self._oom_kills.before)
         self._wake.set()
 
     def _run(self) -> None:
@@ -183,6 +204,7 @@ class Heart:
             logger.warning("declared dead after a long silence: %s", ", ".join(w.id for w in dead))
         self._report(self._engine.sweep(dead, limit=RESCUED))
         self._looked()
+        self._oom_kills.look(time.monotonic())
 
     def _living(self) -> list[Member]:
         with self._lock:
@@ -192,12 +214,14 @@ class Heart:
     def _bury(self) -> None:
         with self._lock:
             gone = dict(self._gone)
-        for id, (verdicts, orderly) in gone.items():
-            if orderly:
+        now = oom_kills()
+        for id, death in gone.items():
+            if death.orderly:
                 self._engine.leave(id)
-            for claim, verdict in verdicts:
+            for claim, verdict in death.verdicts:
                 self._engine.sentence(claim, verdict)
-        self._report(self._engine.sweep([Seen(id, None) for id in gone], limit=RESCUED))
+        dead = [_seen(id, death, now) for id, death in gone.items()]
+        self._report(self._engine.sweep(dead, limit=RESCUED))
         with self._lock:
             for id in gone:
                 self._gone.pop(id, None)

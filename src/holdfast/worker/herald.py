@@ -9,18 +9,27 @@ from holdfast.errors import HoldfastError
 from holdfast.events import Event, Listeners
 from holdfast.job import EventKind, Job
 from holdfast.outcome import Finish, Outcome, kind_of
+from holdfast.retry import FAILS_AT
 from holdfast.worker.execution import Execution
 from holdfast.worker.pruning import Work
 from holdfast.worker.tally import Tally
+from holdfast.worker.unreadable import UnreadablePayloads
 
 logger = logging.getLogger("holdfast.worker")
 
 
 class Herald:
-    def __init__(self, listeners: Listeners, counts: Counter[str], tally: Tally) -> None:
+    def __init__(
+        self,
+        listeners: Listeners,
+        counts: Counter[str],
+        tally: Tally,
+        unreadable: UnreadablePayloads,
+    ) -> None:
         self._listeners = listeners
         self._counts = counts
         self._tally = tally
+        self._unreadable = unreadable
 
     def started(self, jobs: Sequence[Job]) -> None:
         if self._listeners.wants(EventKind.STARTED):
@@ -31,7 +40,9 @@ class Herald:
         """A finish that was applied."""
         job = execution.job
         self._tally.count(job, finish, execution.now())
-        if finish.error is not None:
+        if finish.outcome is Outcome.UNREADABLE:
+            self._unreadable.add(job.type, (finish.error or "").partition(FAILS_AT)[0])
+        elif finish.error is not None:
             level = logging.ERROR if finish.outcome is Outcome.FAILED else logging.WARNING
             logger.log(level, "job %s (%s) %s: %s", job.id, job.type, finish.outcome, finish.error)
         kind = kind_of(finish)

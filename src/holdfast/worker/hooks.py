@@ -58,10 +58,12 @@ class Hooks:
         self._put = put
 
     def run(self, execution: Execution, finish: Finish, value: Any) -> None:
+        execution.enter_hook()
         self._threads.submit(lambda: self._run(execution, finish, value))
 
     def confirm(self, execution: Execution, ended: Ended, completion: Finish) -> None:
         """The handler wrote its completion on a transaction of its own: was that committed?"""
+        execution.enter_hook()
         self._threads.submit(lambda: self._confirm(execution, ended, completion))
 
     def _confirm(self, execution: Execution, ended: Ended, completion: Finish) -> None:
@@ -70,6 +72,7 @@ class Hooks:
         except HoldfastError:
             committed = False  # then what is written below changes nothing
         if committed:
+            execution.leave()
             self._put(execution, completion)
             return
         if isinstance(ended, Returned):
@@ -84,6 +87,7 @@ class Hooks:
         except BaseException:
             logger.exception("job %s: its hook could not be run", execution.job.id)
             final = finish
+        execution.leave()
         self._put(execution, final)
 
     def _settled(self, execution: Execution, finish: Finish, value: Any) -> Finish:

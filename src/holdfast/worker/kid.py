@@ -4,6 +4,7 @@ SIGTERM raises in the handler, so that its `finally` blocks run. When the worker
 and all that it has started end at once.
 """
 
+import asyncio
 import importlib
 import os
 import signal
@@ -20,14 +21,35 @@ from holdfast.errors import HoldfastError
 from holdfast.outcome import Ended, Finish, Raised, Returned, judge
 from holdfast.task import Task
 from holdfast.worker.execution import Execution
-from holdfast.worker.processes import find_task
-from holdfast.worker.runner import run_here
+from holdfast.worker.processes import CANNOT_ANSWER, find_task
+from holdfast.worker.runner import run_here, run_on_loop
 from holdfast.worker.slots import Lane
 from holdfast.worker.wire import Wire, pack_ended, unpack_job
 
 
 class Terminated(BaseException):
     """The run shall end."""
+
+
+class OwnWire(Wire):
+    """Sends only while its descriptor is the connection that it was made for: a handler may close all
+    descriptors, and open files or sockets that get the same numbers."""
+
+    def __init__(self, connection: socket.socket) -> None:
+        super().__init__(connection)
+        self._number = connection.fileno()
+        self._file = _file_of(self._number)
+
+    def send(self, message: dict[str, Any]) -> bool:
+        return _file_of(self._number) == self._file and super().send(message)
+
+
+def _file_of(number: int) -> tuple[int, int] | None:
+    try:
+        found = os.fstat(number)
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino
 
 
 class RemoteExecution(Execution):
@@ -91,10 +113,11 @@ class Kid:
             job, task, Lane(job.queue, ["process"], 1), app.runner, app.settings.workdir
         )
         execution.tell(self._wire)
+        self._wire.send({"begun": True})
         self._current = execution
         ended: Ended
         try:
-            _, ended = run_here(execution, app.middleware)
+            _, ended = _run(execution, app)
         except Terminated as error:
             ended = judge(error, task.policy)
         execution.ended = True
@@ -104,7 +127,17 @@ class Kid:
         self._answer(ended, saw_stop=execution.has_context and execution.context.saw_stop)
 
     def _answer(self, ended: Ended, *, saw_stop: bool = False) -> None:
-        self._wire.send({**pack_ended(ended), "saw_stop": saw_stop})
+        if not self._wire.send({**pack_ended(ended), "saw_stop": saw_stop}):
+            # The worker waits for an answer that cannot be sent. Our end is what it notices; `_listen`
+            # does not, while it reads from a connection that this process has closed elsewhere.
+            os._exit(CANNOT_ANSWER)
+
+
+def _run(execution: Execution, app: Holdfast) -> tuple[Any, Ended]:
+    """Also an `async def` handler, on a loop of its own: jobs with deaths on record (decision 0021)."""
+    if execution.task.conduct.kind == "async":
+        return asyncio.run(run_on_loop(execution, app.middleware))
+    return run_here(execution, app.middleware)
 
 
 def _load(module: str, name: str) -> tuple[Task[Any, Any], Holdfast]:
@@ -117,7 +150,7 @@ def _load(module: str, name: str) -> tuple[Task[Any, Any], Holdfast]:
 def main() -> None:
     sys.path.insert(0, str(Path.cwd()))
     connection = socket.socket(fileno=int(sys.argv[1]))
-    Kid(Wire(connection)).run()
+    Kid(OwnWire(connection)).run()
 
 
 if __name__ == "__main__":

@@ -37,7 +37,12 @@ def portrait(worker: "Worker", lanes: Sequence[Lane]) -> str:
             "hooks": hooked(worker.app),
             "running": len(running),
             "draining": worker.draining,
+            "cannot_write_for": round(worker.cannot_write_for, 1),
+            "supervised": worker.supervised,
+            "level": worker.isolation.level,
+            "full": worker.isolation.full,
             "memory": memory(),
+            "unreadable": worker.unreadable.info(),
             "jobs": [
                 {"id": x.job.id, "type": x.job.type, "stuck": x.stuck} for x in running[:_SOME]
             ],

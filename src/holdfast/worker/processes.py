@@ -18,6 +18,7 @@ from holdfast.app import Holdfast
 from holdfast.errors import InvalidInput
 from holdfast.outcome import Died, Ended, Raised, Returned, decide
 from holdfast.task import Task
+from holdfast.worker.death import how, oom_kills, own_making
 from holdfast.worker.execution import Execution
 from holdfast.worker.hooks import python_value
 from holdfast.worker.runner import Report, forejudged
@@ -25,6 +26,9 @@ from holdfast.worker.threads import Threads
 from holdfast.worker.wire import Wire, pack_job, unpack_ended
 
 TERM_TO_KILL = 5.0  # seconds between the request to end and the end
+_KILL_TO_LEAVE = 2.0  # seconds after that, until a process that cannot be killed is left alone
+_TRIES = 3  # processes that may die before the handler has begun
+CANNOT_ANSWER = 78  # the exit code of one whose handler closed its connection
 
 
 def find_task(module: ModuleType, name: str) -> Task[Any, Any] | None:
@@ -35,6 +39,13 @@ def find_task(module: ModuleType, name: str) -> Task[Any, Any] | None:
         if isinstance(value, Holdfast) and name in value.tasks:
             return value.tasks[name]
     return None
+
+
+def is_importable(task: Task[Any, Any]) -> bool:
+    """Whether another process can find the task: at the top of a module that can be imported."""
+    module = task.handler.__module__
+    found = sys.modules.get(module)  # None where the code was pasted or run by exec
+    return module != "__main__" and found is not None and find_task(found, task.name) is task
 
 
 class ProcessRunner:
@@ -51,10 +62,7 @@ class ProcessRunner:
         """Refuse tasks that a child process could not find."""
         for task in app.tasks.values():
             module = task.handler.__module__
-            if task.conduct.kind != "process":
-                continue
-            found = sys.modules.get(module)  # None where the code was pasted or run by exec
-            if module == "__main__" or not found or find_task(found, task.name) is not task:
+            if task.conduct.kind == "process" and not is_importable(task):
                 raise InvalidInput(
                     f"task {task.name!r} (process=True) cannot be found by another process: define "
                     f"it at the top of a module that can be imported; it is in {module!r}"
@@ -68,10 +76,9 @@ class ProcessRunner:
         value: Any = None
         ended: Ended | None = forejudged(execution)
         if ended is None:
+            execution.enter()
             try:
-                kid = self._take()
-                ended = kid.perform(execution)
-                self._give(kid)
+                ended = self._perform(execution)
             except OSError as problem:  # no more processes, or no more files
                 ended = Raised(f"OSError: no process could be started: {problem}", None)
         execution.ended = True
@@ -84,10 +91,28 @@ class ProcessRunner:
             value = python_value(ended.result)
         self._ended(execution, ended, value)
 
+    def _perform(self, execution: Execution) -> Ended:
+        """In a warm process. One that was killed before the handler began is replaced, since the job is
+        not to blame for that."""
+        for _ in range(_TRIES):
+            kid = self._take()
+            ended = kid.perform(execution)
+            self._give(kid)
+            stopping = execution.why is not None or self._closed
+            if kid.begun or not isinstance(ended, Died) or stopping:
+                break
+        return ended
+
     def _take(self) -> "Kid":
-        with self._lock:
-            if self._idle:
-                return self._idle.pop()
+        while True:
+            with self._lock:
+                kid = self._idle.pop() if self._idle else None
+            if kid is None:
+                break
+            if kid.lives():
+                return kid
+            kid.sound = False
+            self._give(kid)
         kid = Kid()
         with self._lock:
             self._all.add(kid)
@@ -131,12 +156,19 @@ class Kid:
             )
         self._wire = Wire(ours)
         self._told_to_end = 0.0
+        self._oom_kills: int | None = None  #: before the run
         self.pid = self._process.pid
         self.sound = True
+        self.begun = False  #: the handler of its last job has begun
+
+    def lives(self) -> bool:
+        return self._process.poll() is None
 
     def perform(self, execution: Execution) -> Ended:
         """Run one job; blocks."""
         self._told_to_end = 0.0
+        self.begun = False
+        self._oom_kills = oom_kills()
         execution.halt = self._end
         if execution.why is not None:
             self._end()
@@ -146,8 +178,10 @@ class Kid:
         )
         ended: Ended | None = None
         if sent:
-            for message in self._wire:
-                if "progress" in message:
+            for message in self._wire.messages(self.lives):
+                if "begun" in message:
+                    self.begun = True
+                elif "progress" in message:
                     execution.progress(*message["progress"])
                 elif "log" in message:
                     execution.log(*message["log"])
@@ -164,26 +198,33 @@ class Kid:
         execution.halt = None
         if ended is None:
             self.sound = False
-            return Died(self._how())
+            return self._died()
         if self._told_to_end:
             self.sound = False  # it may have left things behind
         return ended
 
-    def _how(self) -> str:
+    def _died(self) -> Died:
         try:
             code = self._process.wait(TERM_TO_KILL)
         except subprocess.TimeoutExpired:
-            return "its process closed its connection"
-        if code < 0:
-            return f"its process was ended by {signal.Signals(-code).name}"
-        return f"its process ended with exit code {code}"
+            return Died("it closed its connection to the worker")
+        if code == CANNOT_ANSWER:
+            return Died(
+                "it could not answer: the handler closed the connection to the worker, a file "
+                "descriptor that it had not opened"
+            )
+        after = oom_kills()
+        return Died(how(code, self._oom_kills, after), own_making(code, self._oom_kills, after))
 
     def _end(self) -> None:
-        """SIGTERM at first, to it and all that it started; SIGKILL when it takes too long."""
+        """SIGTERM at first, to it and all that it started; SIGKILL when it takes too long. One that
+        even the kernel cannot end now (it waits for a disk) is not waited for."""
         now = time.monotonic()
         self._told_to_end = self._told_to_end or now
-        overdue = now - self._told_to_end >= TERM_TO_KILL
-        self._signal(signal.SIGKILL if overdue else signal.SIGTERM)
+        late = now - self._told_to_end
+        self._signal(signal.SIGKILL if late >= TERM_TO_KILL else signal.SIGTERM)
+        if late >= TERM_TO_KILL + _KILL_TO_LEAVE:
+            self._wire.shut()
 
     def _signal(self, number: signal.Signals) -> None:
         with suppress(ProcessLookupError, PermissionError):

@@ -2,6 +2,7 @@
 touches the engine."""
 
 import asyncio
+import logging
 import threading
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
@@ -9,12 +10,24 @@ from datetime import datetime
 from functools import partial
 from typing import Any, Protocol
 
-from holdfast.errors import InvalidArguments
+from holdfast.codec import encode_error
 from holdfast.middleware import Middleware, wrap_arun, wrap_run
-from holdfast.outcome import CRASHES, Ended, GivenBack, Late, Raised, Returned, judge, quarantined
+from holdfast.outcome import (
+    CRASHES,
+    Ended,
+    GivenBack,
+    Late,
+    Raised,
+    Returned,
+    Unreadable,
+    judge,
+    quarantined,
+)
 from holdfast.recurrence import from_json, is_missed
 from holdfast.worker.execution import Execution
 from holdfast.worker.threads import Threads
+
+logger = logging.getLogger("holdfast.worker")
 
 Report = Callable[[Execution, Ended | None, Any], None]  #: how it ended, and the Python result
 
@@ -39,14 +52,17 @@ def forejudged(execution: Execution) -> Raised | Late | GivenBack | None:
     if job.verdict is not None:
         return Raised(job.verdict, None)
     if job.crashes >= CRASHES:
-        return Raised(quarantined(job.crashes, "see its worker's log"), None, permanent=True)
+        return Raised(quarantined(job.crashes, job.error), None, permanent=True)
     return None
 
 
-def prepared(execution: Execution) -> dict[str, Any] | Raised | Late | GivenBack:
+def prepared(execution: Execution) -> dict[str, Any] | Raised | Late | GivenBack | Unreadable:
     """Its arguments, or why it does not run."""
     decided = forejudged(execution)
-    return arguments_of(execution) if decided is None else decided
+    if decided is not None:
+        return decided
+    execution.enter()  # a type of the application's may run its own code to decode an argument
+    return arguments_of(execution)
 
 
 def _is_missed(schedule: str, due: datetime, now: datetime) -> bool:
@@ -56,13 +72,14 @@ def _is_missed(schedule: str, due: datetime, now: datetime) -> bool:
         return False  # its end will tell what is wrong with it
 
 
-def arguments_of(execution: Execution) -> dict[str, Any] | Raised:
-    """The handler's arguments; a payload that no longer fits fails for good."""
+def arguments_of(execution: Execution) -> dict[str, Any] | Unreadable:
+    """Return the handler's arguments, unless the payload does not fit this code: it may be that of a
+    newer version, whose worker is about to start."""
     body = execution.job.body
     try:
         return execution.task.arguments.decode(body.payload if body is not None else "{}")
-    except InvalidArguments as problem:
-        return Raised(f"InvalidArguments: {problem}", None, permanent=True)
+    except Exception as problem:  # InvalidArguments, or whatever a validator of the user raises
+        return Unreadable(encode_error(problem).error)
 
 
 def returned(execution: Execution, value: Any) -> Ended:
@@ -117,7 +134,7 @@ class AsyncRunner:
         value: Any = None
         ended: Ended
         arguments = prepared(execution)
-        if isinstance(arguments, Raised | Late | GivenBack):
+        if not isinstance(arguments, dict):
             ended = arguments
         else:
             try:
@@ -145,6 +162,18 @@ class AsyncRunner:
         return answer
 
 
+async def run_on_loop(execution: Execution, middleware: Sequence[Middleware]) -> tuple[Any, Ended]:
+    """Run an `async def` handler on this loop, and wait for its end."""
+    loop = asyncio.get_running_loop()
+    done: asyncio.Future[tuple[Any, Ended]] = loop.create_future()
+
+    def report(execution: Execution, ended: Ended | None, value: Any) -> None:
+        done.set_result((value, ended or Returned(None)))
+
+    AsyncRunner(loop, report, middleware).start([execution])
+    return await done
+
+
 class ThreadRunner:
     """`def` handlers, in threads. A thread cannot be killed: it is told through its context."""
 
@@ -167,7 +196,7 @@ class ThreadRunner:
 def run_here(execution: Execution, middleware: Sequence[Middleware]) -> tuple[Any, Ended]:
     """Run a `def` handler in this thread."""
     arguments = prepared(execution)
-    if isinstance(arguments, Raised | Late | GivenBack):
+    if not isinstance(arguments, dict):
         return None, arguments
     try:
         value = call_here(execution, arguments, middleware)
@@ -187,10 +216,12 @@ def call_here(
 
 
 class LoopThread:
-    """An event loop in a thread of its own."""
+    """An event loop in a thread of its own. It goes on whatever a task or a callback on it raises:
+    asyncio lets SystemExit and KeyboardInterrupt end the loop, and every other run with it."""
 
     def __init__(self) -> None:
         self.loop = asyncio.new_event_loop()
+        self._closing = False
         self._thread = threading.Thread(target=self._run, name="holdfast-loop", daemon=True)
 
     def start(self) -> None:
@@ -199,13 +230,18 @@ class LoopThread:
     def _run(self) -> None:
         asyncio.set_event_loop(self.loop)
         try:
-            self.loop.run_forever()
+            while not self._closing:
+                try:
+                    self.loop.run_forever()
+                except BaseException:  # who awaits the task that raised it is told, too
+                    logger.exception("a task on the event loop ended with this; the loop goes on")
         finally:
             self.loop.run_until_complete(self.loop.shutdown_asyncgens())
             self.loop.close()
 
     def close(self, timeout: float) -> bool:
         """False: a handler blocks it."""
+        self._closing = True
         if self._thread.is_alive():
             self.loop.call_soon_threadsafe(self.loop.stop)
             self._thread.join(timeout)

@@ -25,6 +25,9 @@ MOST = 10_000
 class Lane:
     """Some kinds of jobs of one queue. `free` is changed under the dispatcher's lock only."""
 
+    of: "Lane | None" = None  #: the lane whose slots these are, too
+    apart = False  #: each of its jobs has a process of its own, whatever its kind
+
     def __init__(self, queue: str, kinds: Iterable[Kind], size: int) -> None:
         self.queue = queue
         self.kinds = frozenset(kinds)
@@ -37,6 +40,10 @@ class Lane:
 
     def __repr__(self) -> str:
         return f"<Lane {self.queue} {'/'.join(sorted(self.kinds))} {self.free} of {self.size} free>"
+
+    @property
+    def taken(self) -> int:
+        return self.size - self.free
 
     def update(self, tasks: Mapping[str, Task[Any, Any]]) -> None:
         """Which types it takes: those of its kinds that are registered now."""

@@ -2,7 +2,7 @@
 
 It starts them by exec, beats for those that live, gives back at once what a dead one held, starts it
 anew, and replaces one that cannot stop a handler past its deadline. Jobs whose process died under
-them are run by an extra process, one at a time. Its main thread watches processes and never touches
+them are run by extra processes (`isolation.py`). Its main thread watches processes and never touches
 the database; the heart's thread does.
 """
 
@@ -15,19 +15,21 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Mapping
-from contextlib import suppress
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, suppress
 from typing import Any
 
 from holdfast.app import Holdfast
-from holdfast.job import Claim
+from holdfast.engine import Suspects
 from holdfast.worker.heart import Heart, Member
-from holdfast.worker.slots import parse_queues
+from holdfast.worker.isolation import Company, plan
+from holdfast.worker.run_table import Begun, RunTable
+from holdfast.worker.slots import make_lanes
+from holdfast.worker.watchdog import LATE, PAST_DEADLINE, SILENT, Watchdog, timeout_of
 from holdfast.worker.wire import Wire
 
 logger = logging.getLogger("holdfast.worker")
 
-PAST_DEADLINE = 10.0  # seconds: by then a child that can still act has begun to replace itself
 _TICK = 0.2
 _SLOWEST_RESTART = 10.0
 _SHORT_LIFE = 5.0
@@ -36,20 +38,27 @@ _SHORT_LIFE = 5.0
 class Child:
     """A worker process, as its supervisor knows it."""
 
-    def __init__(self, config: Mapping[str, Any], *, alone: bool) -> None:
-        ours, theirs = socket.socketpair()
-        with theirs:
-            self.process = subprocess.Popen(  # noqa: S603
-                [sys.executable, "-m", "holdfast.worker.child", str(theirs.fileno())],
-                pass_fds=[theirs.fileno()],
-                stdin=subprocess.DEVNULL,
-                process_group=0,  # a Ctrl-C at the terminal is for us alone
-            )
-        ours.setblocking(True)
+    def __init__(self, config: Mapping[str, Any], *, level: int) -> None:
+        with ExitStack() as stack:
+            ours, theirs = socket.socketpair()
+            stack.callback(ours.close)
+            page = RunTable.create()
+            stack.callback(os.close, page)
+            self._runs = RunTable(page)
+            files = [theirs.fileno(), page]
+            with theirs:
+                self.process = subprocess.Popen(  # noqa: S603
+                    [sys.executable, "-m", "holdfast.worker.child", *map(str, files)],
+                    pass_fds=files,
+                    stdin=subprocess.DEVNULL,
+                    process_group=0,  # a Ctrl-C at the terminal is for us alone
+                )
+            stack.pop_all()
+        os.close(page)
         self.socket = ours
         self.wire = Wire(ours)
         self.pid = self.process.pid
-        self.alone = alone
+        self.level = level  #: of the jobs with deaths on record that it is for; 0: ordinary ones
         self.started = time.monotonic()
         self.id: str | None = None
         self.info = "{}"
@@ -57,10 +66,13 @@ class Child:
         self.draining = False
         self.replaced = False
         self.killed = False
-        self.deadlines: list[tuple[str, int, float, str]] = []
+        self.blamed = False  #: its begun runs count as the cause of its death
+        self.condemned: list[Begun] = []  #: runs whose timeout is recorded when it is gone
+        self.locked_since: float | None = None  #: when it was first seen to hold a lock, silently
+        self.heard_at = self.started
         self.kids: list[int] = []
         self.buffer = b""
-        self.wire.send({**config, "alone": alone})
+        self.wire.send_now({**config, "level": level})
 
     def receive(self) -> list[dict[str, Any]] | None:
         """What it said; None: it closed its end."""
@@ -70,31 +82,53 @@ class Child:
             return None
         if not data:
             return None
+        self.heard_at = time.monotonic()
         *lines, self.buffer = (self.buffer + data).split(b"\n")
         return [json.loads(line) for line in lines]
 
+    def last_words(self) -> Iterator[dict[str, Any]]:
+        """What it said before it died. (Without waiting: what it started may hold its end open.)"""
+        self.socket.setblocking(False)
+        while (messages := self.receive()) is not None:
+            yield from messages
+
     def confirm(self, moment: float) -> None:
-        self.wire.send({"beat": moment})
+        self.wire.send_now({"beat": moment})
 
     def tell_dead(self) -> None:
-        self.wire.send({"dead": True})
+        self.wire.send_now({"dead": True})
 
     def ask_stacks(self) -> None:
-        self.wire.send({"stacks": True})
+        self.wire.send_now({"stacks": True})
 
     def update(self, status: Mapping[str, Any]) -> None:
         self.info = status["info"]
         self.draining = status["draining"]
         self.kids = status["kids"]
-        self.deadlines = [tuple(one) for one in status["deadlines"]]
 
-    def overdue(self, now: float) -> list[tuple[Claim, str]]:
-        """Runs that are so far past their deadline that the child cannot be trusted to act."""
-        return [
-            (Claim(id, claim_no), verdict)
-            for id, claim_no, deadline, verdict in self.deadlines
-            if now > deadline + PAST_DEADLINE
-        ]
+    def begun(self) -> list[Begun]:
+        """The runs whose handlers have begun and not ended, also when it is frozen or dead."""
+        return self._runs.runs()
+
+    def overdue(self, now: float, by: float) -> list[Begun]:
+        """The runs that are past their deadline by more than so many seconds."""
+        return [run for run in self.begun() if run.deadline is not None and now > run.deadline + by]
+
+    def silent_for(self, now: float) -> float:
+        """Seconds since it last said anything; it does so twice a second."""
+        return now - self.heard_at
+
+    def is_silent(self, now: float) -> bool:
+        return self.silent_for(now) >= SILENT
+
+    def told(self) -> str:
+        """What it last said of itself, and what only we can see: it is silent, or a run is late."""
+        now = time.monotonic()
+        silent, late = self.is_silent(now), self.overdue(now, LATE)
+        if not silent and not late:
+            return self.info
+        told = json.loads(self.info) | {"overdue": [run.claim.id for run in late]}
+        return json.dumps(told | ({"silent_for": self.silent_for(now)} if silent else {}))
 
     def signal(self, number: int) -> None:
         with suppress(ProcessLookupError):
@@ -108,6 +142,32 @@ class Child:
                 os.killpg(group, signal.SIGKILL)
 
 
+class Restarts:
+    """When processes may be started again: one that dies young several times in a row has to wait."""
+
+    def __init__(self) -> None:
+        self._failures = self._not_started = 0
+        self._at = 0.0
+
+    def allowed(self, now: float) -> bool:
+        return now >= self._at
+
+    def failed(self, now: float) -> float:
+        """No process could be started; the seconds until the next attempt."""
+        pause = min(2.0**self._not_started, _SLOWEST_RESTART)
+        self._not_started += 1
+        self._at = now + pause
+        return pause
+
+    def started(self) -> None:
+        self._not_started = 0
+
+    def ended(self, code: int | None, started: float, now: float) -> None:
+        self._failures = self._failures + 1 if code and now - started < _SHORT_LIFE else 0
+        if self._failures > 2:
+            self._at = now + min(0.1 * 2.0**self._failures, _SLOWEST_RESTART)
+
+
 class Supervisor:
     def __init__(
         self, app: Holdfast, config: Mapping[str, Any], *, processes: int, grace: float
@@ -119,11 +179,13 @@ class Supervisor:
         self._children: dict[int, Child] = {}
         self._selector = selectors.DefaultSelector()
         self._heart = Heart(app.engine, app.settings.heartbeat, looked=self._look_for_suspects)
-        self._suspects = False
+        self._watchdog = Watchdog(app.engine.lock_holders, grace)
+        self._suspects: list[Suspects] = []  #: what waits for a process of its level
+        self._lanes = make_lanes(config["queues"], config["concurrency"])
         self._signals = 0
         self._stop_by: float | None = None
-        self._failures = 0
-        self._restart_at = 0.0
+        # Apart: those that a job kills one after the other must not delay the ordinary ones.
+        self._restarts = {False: Restarts(), True: Restarts()}
 
     # signals
 
@@ -150,32 +212,53 @@ class Supervisor:
 
     def run(self) -> int:
         self._heart.start()
+        steps = (self._spawn, self._listen, self._reap, self._judge, self._obey)
         while self._stop_by is None or self._children:
-            self._spawn()
-            self._listen()
-            self._reap()
-            self._judge(time.monotonic())
-            if self._signals:
-                self._stop()
+            for step in steps:
+                try:
+                    step()
+                except Exception:  # as out of memory: the children need somebody who goes on
+                    logger.exception("the supervisor could not do a step; it goes on")
+                    time.sleep(_TICK)
         self._heart.close(2.0)
         return 0
 
     def _spawn(self) -> None:
-        if self._stop_by is not None or time.monotonic() < self._restart_at:
+        now = time.monotonic()
+        if self._stop_by is not None:
             return
-        normal = [c for c in self._children.values() if not c.alone and not c.replaced]
-        for _ in range(self._processes - len(normal)):
-            self._start(alone=False)
-        if self._suspects:
-            self._suspects = False  # one that runs takes them; when it ends, we look again
-            if not any(child.alone for child in self._children.values()):
-                self._start(alone=True)
+        if self._restarts[False].allowed(now):
+            normal = [c for c in self._children.values() if not c.level and not c.replaced]
+            for _ in range(self._processes - len(normal)):
+                self._start(0)
+        if self._suspects and self._restarts[True].allowed(now):
+            waiting, self._suspects = self._suspects, []  # the heart looks again soon
+            for level, number in plan(waiting, self._lanes, self._company(now)).items():
+                for _ in range(number):
+                    self._start(level)
 
-    def _start(self, *, alone: bool) -> None:
-        child = Child(self._config, alone=alone)
+    def _company(self, now: float) -> dict[int, list[Company]]:
+        """The processes for jobs with deaths on record, by level."""
+        found: dict[int, list[Company]] = {}
+        for child in self._children.values():
+            if child.level and not child.replaced:
+                full = bool(json.loads(child.info).get("full"))
+                found.setdefault(child.level, []).append(Company(now - child.started, full))
+        return found
+
+    def _start(self, level: int) -> None:
+        restarts = self._restarts[level > 0]
+        try:
+            child = Child(self._config, level=level)
+        except (OSError, MemoryError, subprocess.SubprocessError) as problem:
+            pause = restarts.failed(time.monotonic())
+            logger.error("no process could be started (%s); next attempt in %g s", problem, pause)
+            return
+        restarts.started()
         self._children[child.pid] = child
         self._selector.register(child.socket, selectors.EVENT_READ, child)
-        logger.info("process %d started%s", child.pid, ", for jobs to run alone" if alone else "")
+        purpose = f", for jobs whose process died (level {level})" if level else ""
+        logger.info("process %d started%s", child.pid, purpose)
 
     def _listen(self) -> None:
         for key, _ in self._selector.select(_TICK):
@@ -199,7 +282,7 @@ class Supervisor:
             self._heart.add(
                 Member(
                     message["hello"],
-                    lambda: child.info,
+                    child.told,
                     child.confirm,
                     child.tell_dead,
                     lambda: child.stopped,
@@ -209,7 +292,11 @@ class Supervisor:
 
     def _reap(self) -> None:
         for child in list(self._children.values()):
-            pid, status = os.waitpid(child.pid, os.WNOHANG | os.WUNTRACED | os.WCONTINUED)
+            try:
+                pid, status = os.waitpid(child.pid, os.WNOHANG | os.WUNTRACED | os.WCONTINUED)
+            except ChildProcessError:  # somebody else has waited for it
+                self._buried(child, None)
+                continue
             if not pid:
                 continue
             if os.WIFSTOPPED(status) or os.WIFCONTINUED(status):
@@ -217,64 +304,64 @@ class Supervisor:
                 continue
             self._buried(child, os.waitstatus_to_exitcode(status))
 
-    def _buried(self, child: Child, code: int) -> None:
-        """A child is gone: what it started goes too, and what it held is given back."""
+    def _buried(self, child: Child, code: int | None) -> None:
+        """A child is gone: what it started goes too, and what it held is given back. `code`: its exit
+        code; None: unknown."""
         child.process.returncode = code
+        for message in child.last_words():  # its id may be among them
+            self._heard(child, message)
+        if child.id is not None:  # first: while the heart knows it, it beats for it
+            verdicts = [(run.claim, timeout_of(run)) for run in child.condemned]
+            begun = [run.claim for run in child.begun()]
+            orderly = child.killed and not child.blamed
+            # One that we killed for what it did is judged by that, and not by our signal.
+            told = None if child.blamed else code
+            self._heart.died(child.id, verdicts, orderly=orderly, begun=begun, code=told)
         del self._children[child.pid]
         with suppress(KeyError):
             self._selector.unregister(child.socket)
         child.wire.close()
-        if child.id is not None:
-            verdicts = child.overdue(time.monotonic()) if child.killed else []
-            self._heart.died(child.id, verdicts, orderly=child.killed)
         child.kill()
-        if code == 0:
-            self._failures = 0
-            return
-        logger.error("process %d ended with %s", child.pid, _how(code))
-        short = time.monotonic() - child.started < _SHORT_LIFE
-        self._failures = self._failures + 1 if short else 0
-        if self._failures > 2:
-            pause = min(0.1 * 2.0**self._failures, _SLOWEST_RESTART)
-            self._restart_at = time.monotonic() + pause
+        if code != 0:
+            logger.error("process %d ended with %s", child.pid, _how(code))
+        self._restarts[child.level > 0].ended(code, child.started, time.monotonic())
 
-    def _judge(self, now: float) -> None:
+    def _judge(self) -> None:
+        now = time.monotonic()
         for child in self._children.values():
             if child.draining and not child.replaced:
                 logger.warning("process %d drains: a handler is stuck in it", child.pid)
                 child.replaced = True
-            limit = self._grace + PAST_DEADLINE if child.draining else 0.0
-            if any(now > deadline + PAST_DEADLINE + limit for *_, deadline, _ in child.deadlines):
-                logger.error("process %d is killed: a handler is stuck in it", child.pid)
-                child.kill()
-                child.deadlines = [
-                    (*one[:2], 0.0, one[3]) for one in child.deadlines if one[2] < now
-                ]
+            self._watchdog.look(child, now)
         if self._stop_by is not None and now > self._stop_by:
             for child in self._children.values():
+                if not child.killed:
+                    child.condemned = child.overdue(now, PAST_DEADLINE)
                 child.kill()
 
-    def _stop(self) -> None:
-        if self._stop_by is None:
+    def _obey(self) -> None:
+        """A signal asks to stop, a second one to stop at once."""
+        if self._signals and self._stop_by is None:
             logger.info("stopping: %d s for what runs", self._grace)
             self._stop_by = time.monotonic() + self._grace + 0.9
             for child in self._children.values():
-                child.wire.send({"stop": self._grace})
+                child.wire.send_now({"stop": self._grace})
         if self._signals > 1:
             self._stop_by = 0.0
 
     def _look_for_suspects(self) -> None:
         """In the heart's thread."""
-        queues = parse_queues(self._config["queues"])
-        for queue, type in self._app.engine.suspects():
-            if queue in queues and type in self._app.tasks:
-                self._suspects = True
-                with suppress(OSError):
-                    self._wakeup[1].send(b"!")
-                return
+        for lane in self._lanes:
+            lane.update(self._app.tasks)
+        self._suspects = self._app.engine.suspects()
+        if self._suspects:
+            with suppress(OSError):
+                self._wakeup[1].send(b"!")
 
 
-def _how(code: int) -> str:
+def _how(code: int | None) -> str:
+    if code is None:
+        return "an unknown exit code"
     return signal.Signals(-code).name if code < 0 else f"exit code {code}"
 
 

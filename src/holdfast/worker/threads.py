@@ -1,9 +1,12 @@
 """Threads for handlers. Daemons, unlike those of `concurrent.futures`: one that never returns must not
 keep the process from ending."""
 
+import logging
 import queue
 import threading
 from collections.abc import Callable
+
+logger = logging.getLogger("holdfast.worker")
 
 
 class Threads:
@@ -33,7 +36,10 @@ class Threads:
 
     def _run(self) -> None:
         while (work := self._work.get()) is not None:
-            work()
+            try:
+                work()
+            except BaseException:  # the thread is used again, whatever happened
+                logger.exception("a thread for handlers failed")
             del work
             with self._lock:
                 self._idle += 1

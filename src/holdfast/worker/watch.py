@@ -96,7 +96,7 @@ class Timer:
         """A thread is stuck as soon as it does not return, a coroutine when its cancellation was of no
         use: it swallowed it, or blocks its loop. (A process is killed.)"""
         late = now - (execution.deadline or now)
-        kind = execution.task.conduct.kind
+        kind = execution.kind
         if execution.why is None:
             execution.stop(Stop.TIMEOUT)
         elif not execution.stuck and kind != "process" and (kind == "thread" or late > _PATIENCE):

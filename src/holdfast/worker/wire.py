@@ -2,19 +2,26 @@
 
 import dataclasses
 import json
+import select
 import socket
 import threading
-from collections.abc import Iterator
+from collections import deque
+from collections.abc import Callable, Iterator
+from contextlib import suppress
 from datetime import datetime
 from typing import Any
 
 from holdfast.job import Body, Edge, Job, NewJob, Status
-from holdfast.outcome import Ended, Raised, Returned, Snoozed
+from holdfast.outcome import Ended, Raised, Returned, Snoozed, Unreadable
 
 _TIMES = (
     *("created_at", "updated_at", "run_at", "started_at", "completed_at", "keep_until"),
-    *("expires_at", "due_at", "last_run_at"),
+    *("expires_at", "due_at", "last_run_at", "unreadable_since"),
 )
+
+
+_MOST_UNSENT = 65_536  # bytes that are kept for one that does not read
+_LOOK = 1.0  # seconds between two looks whether the other end's process lives
 
 
 class Wire:
@@ -23,10 +30,12 @@ class Wire:
     def __init__(self, connection: socket.socket) -> None:
         self._connection = connection
         self._sending = threading.Lock()  # two messages at once could be mixed
-        self._file = connection.makefile("rb")
+        self._unsent = b""
+        self._part: list[bytes] = []  # of a message that has not come whole yet
+        self._lines: deque[bytes] = deque()
 
     def send(self, message: dict[str, Any]) -> bool:
-        """False: the other end is gone."""
+        """Wait until it is sent. False: the other end is gone."""
         try:
             with self._sending:
                 self._connection.sendall(json.dumps(message).encode() + b"\n")
@@ -34,17 +43,60 @@ class Wire:
             return False
         return True
 
+    def send_now(self, message: dict[str, Any]) -> bool:
+        """Send without waiting, to one that may be frozen. What it does not take now is kept for the
+        next call. False: the message is dropped, since too much is kept already, or the other end is
+        gone. (Not to be mixed with `send`.)"""
+        line = json.dumps(message).encode() + b"\n"
+        with self._sending:
+            try:
+                sent = self._connection.send(self._unsent + line, socket.MSG_DONTWAIT)
+            except BlockingIOError:
+                sent = 0
+            except OSError:
+                return False
+            if not sent and len(self._unsent) + len(line) > _MOST_UNSENT:
+                return False
+            self._unsent = (self._unsent + line)[sent:]
+        return True
+
     def __iter__(self) -> Iterator[dict[str, Any]]:
-        """What comes, until the other end is gone."""
+        return self.messages()
+
+    def messages(self, lives: Callable[[], bool] | None = None) -> Iterator[dict[str, Any]]:
+        """What comes, until the other end is gone. `lives`: whether its process does; asked since
+        others that it started may keep the connection open after its death."""
         try:
-            for line in self._file:
-                if line.endswith(b"\n"):
-                    yield json.loads(line)
+            while True:
+                while self._lines:
+                    yield json.loads(self._lines.popleft())
+                if lives is not None and not self._comes_within(_LOOK):
+                    if lives():
+                        continue
+                    if not self._comes_within(0):
+                        return
+                data = self._connection.recv(65536)
+                if not data:
+                    return
+                self._part.append(data)
+                if b"\n" in data:
+                    *lines, rest = b"".join(self._part).split(b"\n")
+                    self._lines += lines
+                    self._part = [rest]
         except (OSError, ValueError):  # gone, also in the middle of a message
             return
 
+    def _comes_within(self, seconds: float) -> bool:
+        poll = select.poll()
+        poll.register(self._connection, select.POLLIN)
+        return bool(poll.poll(1000 * seconds))
+
+    def shut(self) -> None:
+        """Let who reads here see the end, whoever keeps the other end open."""
+        with suppress(OSError):
+            self._connection.shutdown(socket.SHUT_RDWR)
+
     def close(self) -> None:
-        self._file.close()
         self._connection.close()
 
 
@@ -74,6 +126,8 @@ def pack_ended(ended: Ended) -> dict[str, Any]:
             return {"raised": list(ended)}
         case Snoozed(delay):
             return {"snoozed": delay}
+        case Unreadable(error):
+            return {"unreadable": error}
         case _:
             raise TypeError(f"a handler does not end so: {ended!r}")
 
@@ -83,6 +137,8 @@ def unpack_ended(message: dict[str, Any]) -> Ended:
         return Raised(*message["raised"])
     if "snoozed" in message:
         return Snoozed(message["snoozed"])
+    if "unreadable" in message:
+        return Unreadable(message["unreadable"])
     next_run = message["next_run"]
     return Returned(
         message["returned"],

@@ -11,15 +11,15 @@ import time
 from collections import Counter
 from collections.abc import Callable, Sequence
 from functools import partial
-from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 from holdfast.duration import Duration, seconds
-from holdfast.engine import Held, Seen
+from holdfast.engine import Held, Seen, limiting
 from holdfast.errors import HoldfastError
 from holdfast.job import Claim, Job
 from holdfast.outcome import Applied, Ended, released
 from holdfast.task import Kind
+from holdfast.worker.clock_watch import ClockWatch
 from holdfast.worker.declaring import declare
 from holdfast.worker.dispatcher import Dispatcher
 from holdfast.worker.doubt import Doubt
@@ -28,17 +28,20 @@ from holdfast.worker.finisher import Finisher, Item
 from holdfast.worker.heart import BEATS_MISSED, Heart, Member
 from holdfast.worker.herald import Herald
 from holdfast.worker.hooks import Hooks, decided, hook_of
+from holdfast.worker.isolation import make_isolation
 from holdfast.worker.life import Life
 from holdfast.worker.logbook import Logbook
 from holdfast.worker.portrait import portrait
 from holdfast.worker.processes import ProcessRunner
 from holdfast.worker.pruning import Pruner
+from holdfast.worker.run_table import RunTable
 from holdfast.worker.runner import AsyncRunner, JobRunner, LoopThread, ThreadRunner
 from holdfast.worker.services import Housekeeping, Services
 from holdfast.worker.slots import Lane, Queues, make_lanes
 from holdfast.worker.stacks import tell_stacks
 from holdfast.worker.tally import Tally
 from holdfast.worker.threads import Threads
+from holdfast.worker.unreadable import UnreadablePayloads
 from holdfast.worker.watch import Timer, Watch
 
 if TYPE_CHECKING:
@@ -60,21 +63,26 @@ class Worker:
         queues: Queues = None,
         concurrency: int | None = None,
         grace: Duration = 30.0,
-        alone: bool | None = None,
+        level: int | None = None,
         heart: "Callable[[Worker], None] | None" = None,
+        runs: RunTable | None = None,
     ) -> None:
         """`queues`: "default=10,media=2", a list, or a mapping to sizes. `concurrency`: for queues
-        without a size. `grace`: how long a stop waits for what runs. (`alone` and `heart` are the
-        supervisor's: whether to run jobs that must run alone, and who beats instead of us.)"""
+        without a size. `grace`: how long a stop waits for what runs. (`level`, `heart` and `runs` are
+        the supervisor's: which jobs with deaths on record to run, who beats instead of us, and the
+        page in which it reads what has begun.)"""
         self.app = app
         self.engine = app.engine
         self.grace = seconds(grace, what="grace")
         self.counts: Counter[str] = Counter()  #: what maintenance did so far
         self.draining = False
+        self.unreadable = UnreadablePayloads()
         self._settings = app.settings
         self._lanes = make_lanes(queues, concurrency)
-        self._alone = alone
+        self.isolation = make_isolation(app, level)
         self._beats_elsewhere = heart
+        self._runs = runs
+        self.supervised = heart is not None
         self._known_tasks = -1
         self._running: dict[Claim, Execution] = {}
         self._begun = 0  # executions, so far
@@ -98,7 +106,7 @@ class Worker:
         engine, heartbeat = self.engine, self._settings.heartbeat
         self._tally = Tally(engine)
         self._logbook = Logbook(engine)
-        self._herald = Herald(self.app.listeners, self.counts, self._tally)
+        self._herald = Herald(self.app.listeners, self.counts, self._tally, self.unreadable)
         self._finisher = Finisher(engine, self._written)
         self._dispatcher = Dispatcher(
             engine,
@@ -107,7 +115,8 @@ class Worker:
             begin=self._begin,
             poll=self._settings.poll_interval,
             update=self._update,
-            alone=self._alone,
+            may_claim=lambda: not self._finisher.is_stalled,
+            isolation=self.isolation,
         )
         self._timer = Timer(
             self.executions,
@@ -124,7 +133,9 @@ class Worker:
         )
         self._heart = Heart(engine, heartbeat, swept=self._herald.swept)
         house = Housekeeping(engine, workdir=self._settings.workdir, counts=self.counts)
-        self._services = Services("services", {**house.ticks(), "tallying": self._tally.tick})
+        ticks = {**house.ticks(), "tallying": self._tally.tick}
+        ticks["clock"] = ClockWatch(engine, self._dispatcher.clock_was_set).tick
+        self._services = Services("services", ticks)
         self._pruner = Pruner(self.app, self._the_loop, self._threads, self._herald.pruned)
         self._hooks = Hooks(self.app.runner, self._the_loop, self._threads, self._finisher.put)
         middleware = self.app.middleware
@@ -218,8 +229,10 @@ class Worker:
             task = self.app.tasks[job.type]
             execution = Execution(job, task, lane, self.app.runner, self._settings.workdir)
             execution.logbook = self._logbook
+            execution.runs = self._runs
             self._running[execution.claim] = execution
-            by_kind.setdefault(task.conduct.kind, []).append(execution)
+            kind: Kind = "process" if lane.apart else task.conduct.kind
+            by_kind.setdefault(kind, []).append(execution)
             if execution.deadline is not None and execution.deadline - execution.started < 1.0:
                 self._timer.wake()
         self._herald.started(jobs)
@@ -241,10 +254,12 @@ class Worker:
         if hook_of(execution, finish) is not None:
             self._hooks.run(execution, finish, value)
         else:
+            execution.leave()
             self._finisher.put(execution, finish)
 
     def _vanished(self, execution: Execution) -> None:
         """Its row is gone, or another's by now: nothing to write. What it held of limits is free."""
+        execution.leave()
         if execution.why is not Stop.GONE:
             logger.warning("job %s was lost while it ran: its result is dropped", execution.job.id)
         elif execution.job.limited:
@@ -335,8 +350,8 @@ class Worker:
         return clean
 
     def join(self, timeout: float | None = None) -> bool:
-        """Wait until nothing is pending in its queues, and nothing runs; False: not in time. (What is
-        scheduled or will be retried is not waited for.)"""
+        """Wait until no job of its queues is pending or waits for a limit, and it runs none. Return
+        False if that takes longer. Does not wait for jobs that are scheduled or will be retried."""
         deadline = None if timeout is None else time.monotonic() + timeout
         while deadline is None or time.monotonic() < deadline:
             begun = self._begun
@@ -347,15 +362,15 @@ class Worker:
         return False
 
     def _has_nothing(self) -> bool:
-        """By the database's word. In this order: what is claimed between the two looks was pending."""
-        served = {lane.queue for lane in self._lanes}
-        if any(queue.depth for queue in self.engine.queues(cap=1) if queue.name in served):
+        worker, served = self.id, {lane.queue for lane in self._lanes}
+        if worker is None:
             return False
-        return self.id is not None and not self.engine.held(self.id)
+        return not self.engine.run(lambda: limiting.is_busy(served, worker), write=False)
 
     @property
-    def idle_since(self) -> float | None:
-        return self._dispatcher.idle_since
+    def cannot_write_for(self) -> float:
+        """Seconds since which ends of runs could not be written; 0.0: they can."""
+        return self._finisher.failing_for
 
     def pids(self) -> list[int]:
         """The process groups of handlers with a process of their own."""
@@ -367,24 +382,14 @@ class Worker:
         self.start()
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.stop()
 
     async def __aenter__(self) -> "Worker":
         self.start(asyncio.get_running_loop())
         return self
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         # In a thread: our handlers need this loop to end.
         stopping = threading.Thread(target=self.stop, name="holdfast-stop", daemon=True)
         stopping.start()

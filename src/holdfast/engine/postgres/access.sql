@@ -7,12 +7,12 @@ SELECT pg_advisory_xact_lock(hashtext('{schema}.tokens'));
 
 -- name: any_token
 -- Was a token ever made, besides the one that is to be the first? (That was sent before, then.)
-SELECT EXISTS (SELECT 1 FROM {schema}.tokens WHERE kind = 'token' AND id <> :id::uuid);
+SELECT EXISTS (SELECT 1 FROM {schema}.tokens WHERE kind = 'token' AND id <> :id::text::uuid);
 
 -- name: add_token
 -- A token, or a session of one. One that was sent before is there already.
 INSERT INTO {schema}.tokens (id, hash, name, role, kind, scope, parent_id, created_at, expires_at, created_by)
-VALUES (:id::uuid, :hash::text, :name::text, :role::text, :kind::text, :scope::text, :parent_id::uuid, {now},
+VALUES (:id::text::uuid, :hash::text, :name::text, :role::text, :kind::text, :scope::text, :parent_id::text::uuid, {now},
         {now} + :life::bigint * interval '1 microsecond', :created_by::text)
 ON CONFLICT (id) DO UPDATE
    SET name = excluded.name
@@ -38,7 +38,7 @@ SELECT tokens.id::text, tokens.name, tokens.role, tokens.kind, tokens.scope, tok
 -- It is being used; so is the token that a session came from.
 UPDATE {schema}.tokens
    SET last_used_at = {now}
- WHERE id = ANY(ARRAY[:id::uuid, :parent_id::uuid]);
+ WHERE id = ANY(ARRAY[:id::text::uuid, :parent_id::text::uuid]);
 
 -- name: tokens
 -- The tokens, or the sessions, the newest first.
@@ -52,7 +52,7 @@ SELECT id::text, name, role, kind, scope, parent_id::text, created_at, expires_a
 -- From now on it counts no more. The first moment stays.
 UPDATE {schema}.tokens
    SET revoked_at = COALESCE(revoked_at, {now})
- WHERE id = :id::uuid
+ WHERE id = :id::text::uuid
 RETURNING id::text, name, role, kind, scope, parent_id::text, created_at, expires_at, revoked_at, last_used_at, created_by;
 
 -- name: end_session
@@ -86,14 +86,14 @@ SELECT value
 -- name: record
 -- What somebody did. One that was sent before is there already.
 INSERT INTO {schema}.audit (id, at, actor, role, action, target, detail, address, request_id)
-VALUES (:id::uuid, {now}, :actor::text, :role::text, :action::text, :target::text, :detail::text, :address::text, :request_id::text)
+VALUES (:id::text::uuid, {now}, :actor::text, :role::text, :action::text, :target::text, :detail::text, :address::text, :request_id::text)
 ON CONFLICT DO NOTHING;
 
 -- name: entries
 -- A page of what was done, the newest first.
 SELECT id::text, at, actor, role, action, target, detail, address, request_id
   FROM {schema}.audit
- WHERE id < :before::uuid
+ WHERE id < :before::text::uuid
  ORDER BY audit.id DESC
  LIMIT :limit::int;
 

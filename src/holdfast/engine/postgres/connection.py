@@ -1,12 +1,14 @@
 """PostgreSQL connections: what a session is told, how statements run, what errors mean."""
 
 import json
+import select
 from functools import cached_property
 from typing import Any
 
 import psycopg
 from psycopg.rows import TupleRow, tuple_row
 
+from holdfast.engine.postgres.address import describe
 from holdfast.engine.script import Reply, Run
 from holdfast.engine.statements import Command, Statements
 from holdfast.errors import (
@@ -16,20 +18,37 @@ from holdfast.errors import (
     HoldfastError,
     InvalidArguments,
     KeyConflict,
+    OutcomeUnknown,
+    Refused,
     SchemaError,
+    StorageError,
 )
 
 
 class Connection(psycopg.Connection[TupleRow]):
     """A session of ours. It keeps one cursor: making one anew took 30 µs of each single enqueue."""
 
+    was_cut = False  #: a call on it took too long, and its socket was shut down
+    used_at = 0.0  #: when it was last given back, by the monotonic clock
+
     @cached_property
     def desk(self) -> psycopg.Cursor[TupleRow]:
         return self.cursor(row_factory=tuple_row)
 
+    @cached_property
+    def _incoming(self) -> select.poll:
+        look = select.poll()
+        look.register(self.fileno(), select.POLLIN)
+        return look
+
+    def is_spoken_to(self) -> bool:
+        """The server has said something although nothing was asked: mostly that the session is over.
+        What would be sent now would have an unknown outcome, without need."""
+        return bool(self._incoming.poll(0))
+
 
 LOCK_TIMEOUT = 2.0
-STATEMENT_TIMEOUT = 30.0
+STATEMENT_TIMEOUT = 0.7  # of the time that a call may take: the server gives up before the client
 
 # A dead server must be noticed by the connection that talks to it, not after two hours of TCP.
 _KEEPALIVE = {
@@ -46,9 +65,13 @@ _KEEPALIVE = {
 # for little; and a prepared one keeps doing so until the next ANALYZE. So our sessions never may.
 _SESSION = {
     "lock_timeout": f"{LOCK_TIMEOUT * 1000:.0f}",
-    "statement_timeout": f"{STATEMENT_TIMEOUT * 1000:.0f}",
     "idle_in_transaction_session_timeout": "5000",
     "timezone": "UTC",
+    # What the role or the database may say otherwise, and our statements or psycopg do not expect.
+    "datestyle": "ISO",
+    "client_encoding": "UTF8",
+    "default_transaction_isolation": r"read\ committed",
+    "search_path": "pg_catalog",  # tables are named with their schema; functions are not
     "enable_seqscan": "off",
     "enable_bitmapscan": "off",
     "enable_sort": "off",
@@ -57,15 +80,17 @@ _SESSION = {
 }
 
 
-def connection_settings(*, pooler: bool) -> dict[str, Any]:
-    """Keyword arguments of a connection. Behind a transaction pooler a session is not ours: nothing
-    may be set on it or prepared in it."""
+def connection_settings(*, pooler: bool, timeout: float) -> dict[str, Any]:
+    """Keyword arguments of a connection; `timeout`: seconds that a call may take. Behind a transaction
+    pooler a session is not ours: nothing may be set on it or prepared in it."""
     settings: dict[str, Any] = {**_KEEPALIVE, "autocommit": True, "application_name": "holdfast"}
     if pooler:
         settings["prepare_threshold"] = None
     else:
         settings["prepare_threshold"] = 2
-        settings["options"] = " ".join(f"-c {name}={value}" for name, value in _SESSION.items())
+        limit = {"statement_timeout": f"{STATEMENT_TIMEOUT * timeout * 1000:.0f}"}
+        words = (f"-c {name}={value}" for name, value in {**_SESSION, **limit}.items())
+        settings["options"] = " ".join(words)
     return settings
 
 
@@ -96,10 +121,29 @@ def commands(statements: Statements, run: Run) -> tuple[tuple[Command, ...], dic
     return statements.commands(run.name, options), params
 
 
+class Cut(psycopg.OperationalError):
+    """The connection broke while a command was under way: nobody knows whether it was committed."""
+
+
+# What a server says of the values it was given, and of nothing else: the same values would be refused
+# again. Data exceptions, an index row that is too large; constraints, and what triggers raise.
+_VALUES = ("22", "54000")
+_RULES = ("23", "P0001")
+# Sessions that are not what they seem: a standby, a session behind a pooler that is another by now.
+_READ_ONLY = "25006"
+_NOT_OUR_SESSION = frozenset({"26000", "42P05"})  # no such prepared statement; it is there already
+
+
 def translate(problem: BaseException, where: str) -> HoldfastError:
-    """Our error for a driver's, with the remedy. Goes by SQLSTATE, which all drivers give."""
+    """Our error for a driver's, with the remedy. Goes by SQLSTATE, which all drivers give. Only what
+    speaks of the values that were given is InvalidArguments, KeyConflict or Refused; everything else
+    means that the database is unavailable."""
+    if isinstance(problem, HoldfastError):
+        return problem
     state = getattr(problem, "sqlstate", None) or getattr(problem, "pgcode", None) or ""
     text = str(problem).strip().partition("\n")[0]
+    if isinstance(problem, Cut):
+        return OutcomeUnknown(f"{where}: {text}")
     if state in ("42P01", "3F000", "42703"):  # no such table, schema, column
         return SchemaError(
             f"{text}: the tables of Holdfast are not in {where}, or are those of another release; "
@@ -114,30 +158,45 @@ def translate(problem: BaseException, where: str) -> HoldfastError:
         )
     if state == "23505":
         return KeyConflict(f"{where}: {text}")
+    if state.startswith(_RULES):
+        return Refused(f"{where}: a constraint or a trigger refused it: {text}")
     if state == "25P02":
         return DatabaseError("the transaction has failed already: roll it back and begin again")
-    if state.startswith("22"):  # data that the database cannot store
+    if state.startswith(_VALUES):
         return InvalidArguments(f"{where} cannot store a value: {text}")
-    if state.startswith(("08", "57P", "53")) or (not state and _is_connection_error(problem)):
-        return DatabaseUnavailable(f"{where}: {text}")
-    return DatabaseError(f"{where}: {text}")
+    if state == _READ_ONLY:
+        return DatabaseUnavailable(
+            f"{where}: {text}: this server is a standby, or read-only; connect to the primary (several "
+            "hosts in the URL find it)"
+        )
+    if state in _NOT_OUR_SESSION:
+        return DatabaseUnavailable(
+            f"{where}: {text}: sessions are shared, as behind pgbouncer: use Holdfast(pooler=True)"
+        )
+    lost = state.startswith(_GONE) or (not state and _is_connection_error(problem))
+    return (DatabaseUnavailable if lost or not state else StorageError)(f"{where}: {text}")
+
+
+_GONE = ("08", "57P", "53300")  # connection exception, shutdown, too many connections
 
 
 def _is_connection_error(problem: BaseException) -> bool:
     return isinstance(problem, psycopg.OperationalError | psycopg.InterfaceError | OSError)
 
 
+def is_refusal(problem: BaseException) -> bool:
+    """The server has refused the values that it was given: a try that it had taken did not differ."""
+    return (getattr(problem, "sqlstate", None) or "").startswith(_VALUES + _RULES)
+
+
 def went_away(problem: BaseException) -> bool:
-    """The connection is gone: what was asked may be asked again on a new one."""
+    """The session is gone or of no use: what was asked may be asked again on a new one."""
     state = getattr(problem, "sqlstate", None) or ""
+    if state == _READ_ONLY or state in _NOT_OUR_SESSION:
+        return True
     return state.startswith(("08", "57P")) or (not state and _is_connection_error(problem))
 
 
 def where_is(url: str) -> str:
     """The server and database of a URL, without the password."""
-    try:
-        info = psycopg.conninfo.conninfo_to_dict(url)
-    except psycopg.Error:
-        return "PostgreSQL"
-    host = info.get("host") or "the local server"
-    return f"PostgreSQL ({host}, database {info.get('dbname') or '(default)'})"
+    return describe(url)

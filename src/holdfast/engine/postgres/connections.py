@@ -1,11 +1,13 @@
 """The connections of one engine: taken for one piece of work, given back, made anew when broken.
 
 Written by hand where psycopg_pool would serve, because it is on the way of every single enqueue: the
-pool took 90 µs of 560 (decision 0005). It has no threads, and a server that cannot be reached is
-told at once, with the reason.
+pool took 90 µs of 560 (decision 0005). A server that cannot be reached is told at once, with the
+reason. Every piece of work has a deadline; what was not used for a while is closed.
 """
 
+import logging
 import threading
+import time
 from collections.abc import Callable
 from contextlib import suppress
 from typing import TypeVar
@@ -13,89 +15,172 @@ from typing import TypeVar
 import psycopg
 from psycopg.pq import TransactionStatus
 
-from holdfast.engine.postgres.connection import Connection, went_away
+from holdfast.engine.postgres.connection import Connection, Cut, is_refusal, went_away
+from holdfast.engine.postgres.keeper import Keeper
 from holdfast.errors import DatabaseBusy
 
+logger = logging.getLogger("holdfast.engine")
 T = TypeVar("T")
 
 MOST = 20  # at the same time
-_PATIENCE = 30.0  # seconds to wait for one of them
+UNUSED = 30.0  # seconds after which an idle connection is closed
+FIRST_TRY = (
+    0.8  # of the time that a piece of work may take: the rest is for one on a new connection
+)
+_CROWDED = 10.0  # seconds without new connections, after the server had none left
+# A refused connection has no SQLSTATE: of the server's limit, of a role's or database's, pgbouncer's.
+_TOO_MANY = (
+    "too many clients",
+    "too many connections",
+    "slots are reserved",
+    "no more connections",
+)
 
 
 class Connections:
-    def __init__(self, connect: Callable[[], Connection]) -> None:
+    def __init__(
+        self, connect: Callable[[], Connection], keeper: Keeper, *, timeout: float
+    ) -> None:
+        """`timeout`: seconds that a piece of work may take, with the wait for a connection."""
         self._connect = connect
+        self._keeper = keeper
+        self._timeout = timeout
         self._idle: list[Connection] = []
         self._changed = threading.Condition()
         self._made = 0
+        self._most = MOST
+        self._crowded_until = 0.0
         self._waiting = 0
         self._closed = False
 
-    def use(self, work: Callable[[Connection], T]) -> T:
+    def use(self, work: Callable[[Connection], T], deadline: float | None = None) -> T:
         """Do it, and once more on a new connection if the server went away meanwhile. Every verb may
-        be repeated: an insert by its ids, a finish by its claim, the rest by what it says."""
+        be repeated: an insert by its ids, a finish by its claim, the rest by what it says. Raises
+        `Cut` where one of the tries may have been committed and no answer came."""
+        now = time.monotonic()
+        deadline = now + self._timeout if deadline is None else deadline
         try:
-            return self._once(work)
+            return self._once(work, now + FIRST_TRY * (deadline - now))
         except (psycopg.Error, OSError) as problem:
-            if not went_away(problem):
+            self._drop_idle_if(problem)
+            if not went_away(problem) or time.monotonic() >= deadline:
                 raise
-        self._drop_idle()  # what happened to one has happened to all that are idle
-        return self._once(work)
+            first = problem
+        try:
+            return self._once(work, deadline)
+        except (psycopg.Error, OSError) as problem:
+            if isinstance(first, Cut) and not is_refusal(problem):
+                raise Cut(str(problem)) from problem
+            raise
 
-    def _once(self, work: Callable[[Connection], T]) -> T:
-        connection = self._take()
+    def _once(self, work: Callable[[Connection], T], deadline: float) -> T:
+        connection = self._take(deadline)
+        self._keeper.begin(connection, deadline)
         try:
             return work(connection)
+        except (psycopg.Error, OSError) as problem:
+            if went_away(problem):
+                _close(connection)
+                if connection.was_cut:
+                    spent = FIRST_TRY * self._timeout
+                    text = (
+                        f"the server did not answer within {spent:g} s: its connection is given up"
+                    )
+                    logger.warning("%s", text)
+                    raise Cut(text) from problem
+                if not getattr(problem, "sqlstate", None):
+                    raise Cut(str(problem)) from problem
+            raise
         finally:
+            self._keeper.end(connection)
             self._give(connection)
 
-    def _take(self) -> Connection:
-        try:
-            return self._idle.pop()  # no lock on the way of most
-        except IndexError:
-            pass
+    def _take(self, deadline: float | None = None) -> Connection:
+        deadline = time.monotonic() + self._timeout if deadline is None else deadline
+        while True:
+            try:
+                connection: Connection | None = self._idle.pop()  # no lock on the way of most
+            except IndexError:
+                connection = self._wait(deadline)
+            if connection is not None:
+                if not connection.is_spoken_to():
+                    return connection
+                _close(connection)
+                self._forget()
+                continue
+            try:
+                return self._connect()
+            except BaseException as problem:
+                self._forget()
+                if not self._is_crowded(problem):
+                    raise
+
+    def _wait(self, deadline: float) -> Connection | None:
+        """An idle connection, or None: a new one may be made, and is counted."""
         with self._changed:
             # First counted as waiting, then a look: who gives back later is sure to notice.
             self._waiting += 1
             try:
-                found = self._changed.wait_for(lambda: self._idle or self._made < MOST, _PATIENCE)
-                if not found:
+                left = max(0.0, deadline - time.monotonic())
+                if not self._changed.wait_for(lambda: self._idle or self._made < self._most, left):
                     raise DatabaseBusy(
-                        f"all {MOST} connections of this engine were in use for {_PATIENCE:g} s"
+                        f"all {self._made} connections of this engine were in use for "
+                        f"{self._timeout:g} s"
                     )
                 if self._idle:
                     return self._idle.pop()
                 self._made += 1
+                return None
             finally:
                 self._waiting -= 1
-        try:
-            return self._connect()
-        except BaseException:
-            self._forget()
-            raise
+
+    def _is_crowded(self, problem: BaseException) -> bool:
+        """The server has no more connections, but we have some: they are shared for a while."""
+        with self._changed:
+            if not self._made or not any(words in str(problem) for words in _TOO_MANY):
+                return False
+            self._most = self._made
+            self._crowded_until = time.monotonic() + _CROWDED
+            return True
 
     def _give(self, connection: Connection) -> None:
         sound = not connection.closed and (
             connection.pgconn.transaction_status == TransactionStatus.IDLE
         )
-        if not sound or self._closed:
+        if not sound or self._closed or connection.was_cut:
             _close(connection)
             self._forget()
             return
+        connection.used_at = time.monotonic()
         self._idle.append(connection)
         if self._waiting:
             with self._changed:
                 self._changed.notify()
+
+    def tidy(self, now: float) -> None:
+        """Close what was not used for a while: the last one given back is the first one taken."""
+        if now > self._crowded_until:
+            self._most = MOST
+        with suppress(IndexError):  # others take them meanwhile
+            while now - self._idle[0].used_at > UNUSED:
+                _close(self._idle.pop(0))
+                self._forget()
 
     def _forget(self) -> None:
         with self._changed:
             self._made -= 1
             self._changed.notify()
 
+    def _drop_idle_if(self, problem: BaseException) -> None:
+        """What happened to one session has happened to all that are idle."""
+        if went_away(problem):
+            self._drop_idle()
+
     def _drop_idle(self) -> None:
-        while self._idle:
-            _close(self._idle.pop())
-            self._forget()
+        with suppress(IndexError):  # none is left
+            while True:
+                _close(self._idle.pop())
+                self._forget()
 
     def close(self) -> None:
         self._closed = True

@@ -1,10 +1,19 @@
 """How PostgreSQL says times."""
 
+import re
 from datetime import UTC, datetime
 from typing import Any
 
 from holdfast.clock import Clock
 from holdfast.engine.dialect import Audience
+
+_TIMES = re.compile(r"\b(\w+_at|keep_until|unreadable_since)\b")
+
+
+def times_as_text(columns: str) -> str:
+    """Columns to be read in a caller's transaction, too, whose connection may have its own idea of what
+    a time is."""
+    return _TIMES.sub(r"\1::text", columns)
 
 
 class PostgresDialect:

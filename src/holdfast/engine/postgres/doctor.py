@@ -24,6 +24,11 @@ PACKAGE = "holdfast.engine.postgres"
 LOWEST_VERSION = 130000
 SKEW = 2.0  # seconds
 CROWDED = 0.8
+_NEEDED = {
+    "datestyle": "ISO",
+    "client_encoding": "UTF8",
+    "default_transaction_isolation": "read committed",
+}
 OLD_TRANSACTION = 300  # seconds
 
 
@@ -49,6 +54,7 @@ class Examined(BaseEngine):
             with self._connect() as connection:
                 return [
                     *_server(connection),
+                    *_session(connection),
                     *_durability(connection),
                     *self._tables(connection),
                     *_upkeep(connection, f"{self.schema}.jobs"),
@@ -145,6 +151,19 @@ def _server(connection: Connection) -> Iterator[Finding]:
         )
 
 
+def _session(connection: Connection) -> Iterator[Finding]:
+    """Settings that our sessions begin with, except behind a pooler, where none can be given."""
+    for name, needed in _NEEDED.items():
+        told = _ask(connection, f"SHOW {name}")
+        if not told.startswith(needed):
+            yield Finding(
+                "fail",
+                name,
+                f"{told}: Holdfast needs {needed!r}, and cannot set it behind a pooler; run ALTER ROLE "
+                f"... SET {name} = '{needed}'",
+            )
+
+
 def _durability(connection: Connection) -> Iterator[Finding]:
     for setting in ("fsync", "full_page_writes"):
         if _ask(connection, f"SHOW {setting}") == "on":
@@ -237,9 +256,9 @@ def _connections(connection: Connection) -> Finding:
 
 def _clock(connection: Connection) -> Finding:
     before = time.time()
-    there: datetime = _ask(connection, "SELECT clock_timestamp()")
+    there: float = _ask(connection, "SELECT extract(epoch FROM clock_timestamp())::float8")
     after = time.time()
-    skew = there.timestamp() - (before + after) / 2
+    skew = there - (before + after) / 2
     # What lies within the round trip cannot be told apart from its duration.
     certain = max(0.0, abs(skew) - (after - before) / 2)
     if certain > SKEW:

@@ -13,23 +13,22 @@ from psycopg.rows import tuple_row
 
 from holdfast.clock import Clock
 from holdfast.engine import Fetched, Transaction, claims, finishing, migrate, verbs
+from holdfast.engine.base import TIMEOUT
 from holdfast.engine.claims import CLAIMED
 from holdfast.engine.dialect import wake
 from holdfast.engine.group import GroupCommit, Request
 from holdfast.engine.inspection import COLUMNS
 from holdfast.engine.postgres import transaction
+from holdfast.engine.postgres.address import check_url
 from holdfast.engine.postgres.bounds import BEGINNING, Bounds
-from holdfast.engine.postgres.connection import (
-    Connection,
-    connection_settings,
-    perform,
-    translate,
-    where_is,
-)
+from holdfast.engine.postgres.connection import Connection, perform, translate, where_is
 from holdfast.engine.postgres.connections import Connections
+from holdfast.engine.postgres.connector import Connector
 from holdfast.engine.postgres.copying import COPY, COPY_FROM, copy_row, is_plain
-from holdfast.engine.postgres.dialect import PostgresDialect
+from holdfast.engine.postgres.dialect import PostgresDialect, times_as_text
 from holdfast.engine.postgres.doctor import Examined
+from holdfast.engine.postgres.keeper import Keeper
+from holdfast.engine.postgres.migrating import PATIENCE_AT_OPEN, Migrations
 from holdfast.engine.postgres.wakeups import Herald, PostgresWakeups, channel
 from holdfast.engine.script import Reply, Run, Script, T, drive
 from holdfast.engine.statements import Statements, qualified
@@ -39,18 +38,13 @@ from holdfast.errors import (
     DatabaseUnavailable,
     HoldfastError,
     InvalidInput,
-    InvalidURL,
     KeyConflict,
-    SchemaError,
 )
 from holdfast.job import Claim, EventKind, Job, NewJob
 from holdfast.outcome import Applied, Finish, kind_of
 
 PACKAGE = "holdfast.engine.postgres"
-APPLIED = (
-    "number integer PRIMARY KEY, title text NOT NULL, breaking boolean NOT NULL,"
-    " applied_at timestamptz NOT NULL DEFAULT now()"
-)
+VITAL = 5.0  # seconds for a heartbeat: others take a worker for dead after three that are late
 GROUP = 200  # enqueues that share a commit at the most
 _REQUEUES = frozenset({"promote", "rescue", "retry", "replace", "unpark", "move_schedule"})
 _EVENTS = frozenset({"events"})
@@ -59,28 +53,33 @@ _SCHEMA = re.compile(r"[a-z_][a-z0-9_]{0,50}")
 
 class PostgresEngine(Examined):
     def __init__(
-        self, url: str, *, schema: str, pooler: bool, clock: Clock, auto_migrate: bool
+        self,
+        url: str,
+        *,
+        schema: str,
+        pooler: bool | None,
+        clock: Clock,
+        auto_migrate: bool,
+        timeout: float = TIMEOUT,
     ) -> None:
-        super().__init__(clock)
+        super().__init__(clock, timeout)
         if not _SCHEMA.fullmatch(schema):
             raise InvalidInput(
                 f"schema={schema!r}: use lower-case letters, digits and '_', at most 51, not "
                 "beginning with a digit"
             )
-        try:
-            psycopg.conninfo.conninfo_to_dict(url)
-        except psycopg.Error as problem:
-            raise InvalidURL(f"the PostgreSQL URL cannot be understood: {problem}") from None
+        check_url(url)
         self.dialect = PostgresDialect(clock)
         self.schema = schema
         self.where = where_is(url)
         self._url = url
-        self._pooler = pooler
+        self._keeper = Keeper()
+        self._connector = Connector(url, self._keeper, pooler=pooler, timeout=timeout)
         self._auto_migrate = auto_migrate
         words = {
             "schema": schema,
             "now": "COALESCE(:now::text::timestamptz, statement_timestamp())",
-            "columns": _as_text(COLUMNS),
+            "columns": times_as_text(_as_text(COLUMNS)),
             "claimed": _as_text(qualified(CLAIMED)),
         }
         self._words: Mapping[str, str] = words
@@ -88,6 +87,7 @@ class PostgresEngine(Examined):
         self._group: GroupCommit[Sequence[NewJob], list[Job]] = GroupCommit(
             self._insert_group, largest=GROUP
         )
+        self._migrations = Migrations(self._connect, schema, self.where, words)
         self._opening = threading.Lock()
         self._connections: Connections | None = None
         self._vital: Connections
@@ -103,25 +103,31 @@ class PostgresEngine(Examined):
         self.check_usable()
         if self._connections is not None:
             return self._connections
-        with self._opening:
+        with self._opening, self._owner:
             if self._connections is None:
                 try:
                     with self._connect() as connection:
-                        self._prepare(connection)
+                        if self._auto_migrate:
+                            self._migrations.apply(connection, PATIENCE_AT_OPEN)
+                        else:
+                            self._migrations.require(connection)
                 except (psycopg.Error, OSError) as problem:
                     raise translate(problem, self.where) from problem
-                self._vital = Connections(self._connect)
-                self._connections = Connections(self._connect)
+                keeper, timeout = self._keeper, self._timeout
+                self._vital = Connections(self._connect, keeper, timeout=min(timeout, VITAL))
+                connections = Connections(self._connect, keeper, timeout=timeout)
+                keeper.start(self._vital.tidy, connections.tidy)
+                self._connections = connections
         return self._connections
 
     def _connect(self) -> Connection:
-        return Connection.connect(
-            self._url, row_factory=tuple_row, **connection_settings(pooler=self._pooler)
-        )
+        return self._connector.connect()
 
     def close(self) -> None:
+        self._closed = True
+        if self._owner.is_elsewhere:
+            return  # closing them would end the sessions of the process that opened them
         with self._opening:
-            self._closed = True
             connections, self._connections = self._connections, None
         if connections is None:
             return
@@ -131,69 +137,37 @@ class PostgresEngine(Examined):
             subscriber.close()
         connections.close()
         self._vital.close()
+        self._keeper.close()
 
     # migrations
 
-    def _prepare(self, connection: Connection) -> None:
-        known = migrate.load(PACKAGE, self._words)
-        missing = migrate.missing(known, self._applied(connection))
-        if missing and not self._auto_migrate:
-            raise SchemaError(
-                f"the tables of Holdfast are not in {self.where}, schema {self.schema!r}, or are "
-                f"those of an older release (missing: {', '.join(m.name for m in missing)}): run "
-                "'holdfast migrate', or pass auto_migrate=True"
-            )
-        if missing:
-            self._apply(connection, known)
-
     def _applied(self, connection: Connection) -> list[migrate.AppliedMigration]:
-        with connection.cursor(row_factory=tuple_row) as cursor:
-            cursor.execute("SELECT to_regclass(%s)", [f"{self.schema}.migrations"])
-            if cursor.fetchall()[0][0] is None:
-                return []
-            cursor.execute(
-                f"SELECT number, title, breaking FROM {self.schema}.migrations"  # noqa: S608
-            )
-            return [migrate.AppliedMigration(*row) for row in cursor.fetchall()]
-
-    def _apply(self, connection: Connection, known: Sequence[migrate.Migration]) -> list[str]:
-        with connection.transaction():
-            # Ten processes may start at once: the first migrates, the others find it done.
-            connection.execute("SET LOCAL lock_timeout = '60s'")
-            connection.execute("SELECT pg_advisory_xact_lock(hashtext(%s))", [self.schema])
-            connection.execute(f"CREATE SCHEMA IF NOT EXISTS {self.schema}")
-            connection.execute(f"CREATE TABLE IF NOT EXISTS {self.schema}.migrations ({APPLIED})")
-            missing = migrate.missing(known, self._applied(connection))
-            for migration in missing:
-                for command in migrate.commands(migration.sql):
-                    connection.execute(command)
-                connection.execute(
-                    f"INSERT INTO {self.schema}.migrations VALUES (%s, %s, %s)",  # noqa: S608
-                    [migration.number, migration.title, migration.breaking],
-                )
-        return [migration.name for migration in missing]
+        return self._migrations.applied(connection)
 
     def migrate(self) -> list[str]:
         self.check_usable()
         try:
             with self._connect() as connection:
-                return self._apply(connection, migrate.load(PACKAGE, self._words))
+                return self._migrations.apply(connection)
         except (psycopg.Error, OSError) as problem:
             raise translate(problem, self.where) from problem
 
     def migrations_sql(self) -> str:
-        found = migrate.load(PACKAGE, self._words)
-        text = migrate.as_text(found, f"{self.schema}.migrations", APPLIED, "now()")
-        return f"CREATE SCHEMA IF NOT EXISTS {self.schema};\n{text}"
+        return self._migrations.as_sql()
 
     # running scripts
 
     def run(self, script: Callable[[], Script[T]], *, write: bool) -> T:
+        return self._run(script, write)
+
+    def _run(
+        self, script: Callable[[], Script[T]], write: bool, deadline: float | None = None
+    ) -> T:
         def work(connection: Connection) -> T:
             with connection.transaction() if write else nullcontext():
                 return self._drive(connection, script)
 
-        return self._on_connection(work)
+        return self._on_connection(work, deadline)
 
     def run_vital(self, script: Callable[[], Script[T]]) -> T:
         """On a connection of its own: the others may all be taken."""
@@ -224,9 +198,9 @@ class PostgresEngine(Examined):
             self._bounds.forget()
         return reply
 
-    def _on_connection(self, work: Callable[[Connection], T]) -> T:
+    def _on_connection(self, work: Callable[[Connection], T], deadline: float | None = None) -> T:
         try:
-            return self._open().use(work)
+            return self._open().use(work, deadline)
         except (psycopg.Error, OSError) as problem:
             raise translate(problem, self.where) from problem
 
@@ -236,21 +210,24 @@ class PostgresEngine(Examined):
         if not jobs:
             return []
         self._bounds.inserted(jobs)
-        if len(jobs) >= COPY_FROM and all(is_plain(job) for job in jobs):
-            inserted = self._copy(jobs, notify)
-        elif notify and all(job.key is None for job in jobs):
-            inserted = self._group.submit(jobs)
-        else:  # a key may have to wait for another's transaction, and nobody shall wait with it
-            inserted = self._insert_now(jobs, notify)
+        inserted = self._repeated(jobs, lambda: self._insert_quickest(jobs, notify))
         for subscriber in list(self._subscribers):
             subscriber.wake()
         return inserted
+
+    def _insert_quickest(self, jobs: Sequence[NewJob], notify: bool) -> list[Job]:
+        if len(jobs) >= COPY_FROM and all(is_plain(job) for job in jobs):
+            return self._copy(jobs, notify)
+        if notify and not any(job.unique for job in jobs):
+            return self._group.submit(jobs, self._timeout)
+        # A key may have to wait for another's transaction, and nobody shall wait with it.
+        return self._insert_now(jobs, notify)
 
     def _insert_group(self, group: Sequence[Request[Sequence[NewJob], list[Job]]]) -> None:
         """One statement for all; if it fails, each request alone, so that one harms no other."""
         jobs = [job for request in group for job in request.work]
         try:
-            inserted = iter(self._insert_now(jobs))
+            inserted = iter(self._insert_now(jobs, deadline=group[0].deadline))
         except (DatabaseBusy, DatabaseUnavailable):
             raise  # it would be the same for each of them
         except HoldfastError:
@@ -268,17 +245,19 @@ class PostgresEngine(Examined):
         except HoldfastError as problem:
             request.fail(problem)
 
-    def _insert_now(self, jobs: Sequence[NewJob], notify: bool = True) -> list[Job]:
+    def _insert_now(
+        self, jobs: Sequence[NewJob], notify: bool = True, deadline: float | None = None
+    ) -> list[Job]:
         queues = frozenset(job.queue for job in jobs) if notify else frozenset()
         at_once = self._herald.due(queues)
-        plain = len(at_once) <= 1 and all(job.key is None for job in jobs)
+        plain = len(at_once) <= 1 and not any(job.unique for job in jobs)
 
         def script() -> Script[list[Job]]:
             return verbs.insert(self.dialect, jobs, hint=at_once)
 
         # One statement commits itself, without a transaction around it.
         told = not plain or self.is_followed([job.id for job in jobs], [EventKind.ENQUEUED])
-        inserted = self.run(script, write=told)
+        inserted = self._run(script, told, deadline)
         self._herald.later(queues - at_once)
         return inserted
 
@@ -377,10 +356,9 @@ class PostgresEngine(Examined):
 
     def wakeups(self, *, events: bool = False) -> PostgresWakeups:
         self._open()
-        connect = None if self._pooler else self._connect
-        subscriber = PostgresWakeups(
-            connect, channel(self.schema, events), self._subscribers.remove
-        )
+        connect = None if self._connector.pooled else self._connect
+        name = channel(self.schema, events)
+        subscriber = PostgresWakeups(connect, self._keeper, name, self._subscribers.remove)
         self._subscribers.append(subscriber)
         return subscriber
 

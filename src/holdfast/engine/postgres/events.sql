@@ -24,7 +24,7 @@ SELECT {now}, jobs.id,
            'result_left_out', :kind::text = 'completed' AND COALESCE(octet_length(jobs.result::text), 0) > :result::int,
            'progress', jobs.progress, 'message', jobs.message)
   FROM (SELECT txid_current() AS number OFFSET 0) AS own
- CROSS JOIN json_array_elements_text(:ids::json) WITH ORDINALITY AS told (id, place)
+ CROSS JOIN json_array_elements_text(:ids::text::json) WITH ORDINALITY AS told (id, place)
  CROSS JOIN LATERAL (SELECT * FROM {schema}.jobs WHERE jobs.id = told.id::uuid LIMIT 1) AS jobs
  WHERE own.number > 0
    AND (NOT :final::boolean OR jobs.status IN ({finished}))
@@ -46,7 +46,7 @@ SELECT floor
 SELECT topic, since
   FROM {schema}.followers
  WHERE until > {now}
-   AND topic IN (SELECT json_array_elements_text(:topics::json));
+   AND topic IN (SELECT json_array_elements_text(:topics::text::json));
 
 -- name: begin_topics
 -- A row of no job: from its position on, something more is written. (The lock on the outbox has given the transaction its
@@ -64,7 +64,7 @@ UPDATE {schema}.outbox
 -- Somebody follows these topics, at least for so long.
 INSERT INTO {schema}.followers (name, topic, until, since)
 SELECT :name::text, key, {now} + :life::bigint * interval '1 microsecond', value::bigint
-  FROM json_each_text(:since::json)
+  FROM json_each_text(:since::text::json)
 ON CONFLICT (name, topic) DO UPDATE
    SET until = GREATEST(followers.until, excluded.until), since = excluded.since;
 

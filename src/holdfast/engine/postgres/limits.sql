@@ -4,19 +4,20 @@
 -- Hold some keys for this transaction: who counts next, counts what this one has done.
 SELECT key
   FROM {schema}.keys
- WHERE key = ANY(ARRAY(SELECT json_array_elements_text(:keys::json)))
+ WHERE key = ANY(ARRAY(SELECT json_array_elements_text(:keys::text::json)))
  ORDER BY key
    FOR UPDATE;
 
 -- name: rooms
--- How many run under some keys, and what is allowed. A limit counts by its name or its queue, or by its keys. "= ANY"
--- and the order leave the planner one index to choose.
+-- How many run under some keys, what is allowed, and which pending job has the turn of a key. A limit counts by its name or
+-- its queue, or by its keys. "= ANY" and the order leave the planner one index to choose.
 SELECT keys.key,
        COALESCE(limits.set_concurrency, limits.concurrency),
        COALESCE(limits.set_rate, limits.rate),
        COALESCE(limits.set_period, limits.period),
        keys.starts,
-       keys.in_line,
+       first.id, first.queue, first.priority,                                                                          --? keyed
+       NULL::text, NULL::text, NULL::bigint,                                                                           --? whole
        (extract(epoch FROM {now}) * 1000000)::bigint,
        (SELECT count(*) FROM (SELECT 1 FROM {schema}.jobs WHERE status = 'running' AND limit_key = ANY(ARRAY[keys.key]) --? keyed
                                ORDER BY limit_key OFFSET 0) AS counted)                                                --? keyed
@@ -26,12 +27,16 @@ SELECT keys.key,
                                  ORDER BY limit_queue OFFSET 0) AS counted)                                            --? whole
   FROM {schema}.keys
   JOIN {schema}.limits ON limits.name = keys.name
- WHERE keys.key = ANY(ARRAY(SELECT json_array_elements_text(:keys::json)));
+  LEFT JOIN LATERAL (SELECT id::text, queue, priority                                                                  --? keyed
+                       FROM {schema}.jobs                                                                              --? keyed
+                      WHERE id = keys.turn_id AND COALESCE(status, '') = 'pending'                                     --? keyed
+                      LIMIT 1) AS first ON true                                                                        --? keyed
+ WHERE keys.key = ANY(ARRAY(SELECT json_array_elements_text(:keys::text::json)));
 
 -- name: stirring
 -- Of which of some types a queue holds pending jobs; and, by the way, the rooms of some limits without keys, as above.
-SELECT wanted.type, NULL::int, NULL::int, NULL::bigint, NULL::text, NULL::boolean, NULL::bigint, NULL::bigint
-  FROM json_array_elements_text(:types::json) AS wanted (type)
+SELECT wanted.type, NULL::int, NULL::int, NULL::bigint, NULL::text, NULL::text, NULL::text, NULL::bigint, NULL::bigint, NULL::bigint
+  FROM json_array_elements_text(:types::text::json) AS wanted (type)
  WHERE EXISTS (SELECT 1 FROM {schema}.jobs
                 WHERE status = 'pending' AND queue = :queue::text AND type = wanted.type AND NOT suspect
                 ORDER BY rank, run_at, id LIMIT 1 OFFSET 0)
@@ -41,18 +46,18 @@ SELECT keys.key,
        COALESCE(limits.set_rate, limits.rate),
        COALESCE(limits.set_period, limits.period),
        keys.starts,
-       keys.in_line,
+       NULL, NULL, NULL,
        (extract(epoch FROM {now}) * 1000000)::bigint,
        (SELECT count(*) FROM (SELECT 1 FROM {schema}.jobs WHERE status = 'running' AND limit_name = ANY(ARRAY[keys.key])
                                ORDER BY limit_name OFFSET 0) AS counted)
   FROM {schema}.keys
   JOIN {schema}.limits ON limits.name = keys.name
- WHERE keys.key = ANY(ARRAY(SELECT json_array_elements_text(:keys::json)));
+ WHERE keys.key = ANY(ARRAY(SELECT json_array_elements_text(:keys::text::json)));
 
 -- name: awaited
 -- Which of some keys jobs wait for.
 SELECT wanted.key
-  FROM json_array_elements_text(:keys::json) AS wanted (key)
+  FROM json_array_elements_text(:keys::text::json) AS wanted (key)
  WHERE EXISTS (SELECT 1 FROM {schema}.jobs
                 WHERE status = 'blocked' AND limit_key = ANY(ARRAY[wanted.key])
                 ORDER BY limit_key, rank, run_at, id LIMIT 1 OFFSET 0);
@@ -61,7 +66,7 @@ SELECT wanted.key
 -- Keys that are seen for the first time.
 INSERT INTO {schema}.keys (key, name)
 SELECT key, name
-  FROM json_to_recordset(:batch::json) AS new (key text, name text)
+  FROM json_to_recordset(:batch::text::json) AS new (key text, name text)
  ORDER BY key
 ON CONFLICT DO NOTHING;
 
@@ -69,10 +74,10 @@ ON CONFLICT DO NOTHING;
 -- Remember when jobs of a key started, and when the next may, if some wait for that.
 UPDATE {schema}.keys
    SET starts = new.starts,
-       wake_at = {now} + new.wait * interval '1 microsecond'
-  FROM json_to_recordset(:batch::json) AS new (key text, starts text, wait bigint)
+       wake_at = COALESCE({now} + new.wait * interval '1 microsecond', keys.wake_at)
+  FROM json_to_recordset(:batch::text::json) AS new (key text, starts text, wait bigint)
  WHERE keys.key = new.key
-   AND keys.key = ANY(ARRAY(SELECT wanted.key FROM json_to_recordset(:batch::json) AS wanted (key text)));
+   AND keys.key = ANY(ARRAY(SELECT wanted.key FROM json_to_recordset(:batch::text::json) AS wanted (key text)));
 
 -- name: park
 -- These wait for room under their key.
@@ -80,46 +85,72 @@ UPDATE {schema}.jobs
    SET status = 'blocked',
        limit_key = new.limit_key,
        updated_at = {now}
-  FROM json_to_recordset(:batch::json) AS new (id uuid, limit_key text)
+  FROM json_to_recordset(:batch::text::json) AS new (id uuid, limit_key text)
  WHERE jobs.id = new.id
-   AND jobs.id = ANY(ARRAY(SELECT wanted.id FROM json_to_recordset(:batch::json) AS wanted (id uuid)))
+   AND jobs.id = ANY(ARRAY(SELECT wanted.id FROM json_to_recordset(:batch::text::json) AS wanted (id uuid)))
    AND COALESCE(jobs.status, '') IN ({park});
 
 -- name: unpark
--- The best that wait for a key go back in line; where keys take turns, one of them, at its end.
+-- The best that wait for a key go back in line. Where keys take turns, one of them, at its end (in the order of `place`):
+-- unless a pending job has the key's turn, whose priority is not lower.
 UPDATE {schema}.jobs
    SET status = 'pending',
+       rank = CASE WHEN jobs.rank = -jobs.priority OR NOT EXISTS (SELECT 1
+                                                                    FROM {schema}.keys
+                                                                    JOIN {schema}.limits ON limits.name = keys.name
+                                                                   WHERE keys.key = jobs.limit_key
+                                                                     AND limits.fair) THEN jobs.rank
+                   ELSE jobs.rank + (extract(epoch FROM {now} - jobs.run_at) * 1000000)::bigint
+                        + (SELECT new.place FROM json_to_recordset(:batch::text::json) AS new (key text, place int)
+                            WHERE new.key = jobs.limit_key LIMIT 1) END,
        run_at = CASE WHEN EXISTS (SELECT 1
                                     FROM {schema}.keys
                                     JOIN {schema}.limits ON limits.name = keys.name
                                    WHERE keys.key = jobs.limit_key
-                                     AND limits.fair) THEN {now} ELSE jobs.run_at END,
+                                     AND limits.fair)
+                     THEN {now} + interval '1 microsecond' * (SELECT new.place
+                                                                FROM json_to_recordset(:batch::text::json) AS new (key text, place int)
+                                                               WHERE new.key = jobs.limit_key
+                                                               LIMIT 1)
+                     ELSE jobs.run_at END,
        updated_at = {now}
  WHERE id = ANY(ARRAY(SELECT best.id
-                        FROM json_to_recordset(:batch::json) AS new (key text, size int)
-                  CROSS JOIN LATERAL (SELECT id
+                        FROM json_to_recordset(:batch::text::json) AS new (key text, size int)
+                  CROSS JOIN LATERAL (SELECT id, priority
                                         FROM {schema}.jobs
                                        WHERE status = 'blocked'
                                          AND limit_key IS NOT NULL
                                          AND limit_key = new.key COLLATE "C"
                                        ORDER BY limit_key, rank, run_at, id
-                                       LIMIT COALESCE((SELECT CASE WHEN limits.fair THEN 1 - keys.in_line::int ELSE new.size END
+                                       LIMIT COALESCE((SELECT CASE WHEN limits.fair THEN 1 ELSE new.size END
                                                          FROM {schema}.keys
                                                          JOIN {schema}.limits ON limits.name = keys.name
                                                         WHERE keys.key = new.key COLLATE "C"
                                                         LIMIT 1), new.size)
-                                         FOR NO KEY UPDATE SKIP LOCKED) AS best))
+                                         FOR NO KEY UPDATE SKIP LOCKED) AS best
+                       WHERE NOT EXISTS (SELECT 1
+                                           FROM {schema}.keys
+                                           JOIN {schema}.limits ON limits.name = keys.name AND limits.fair
+                             CROSS JOIN LATERAL (SELECT first.priority
+                                                   FROM {schema}.jobs AS first
+                                                  WHERE first.id = keys.turn_id AND COALESCE(first.status, '') = 'pending'
+                                                  LIMIT 1) AS turn
+                                          WHERE keys.key = new.key COLLATE "C"
+                                            AND turn.priority >= best.priority
+                                          OFFSET 0)))
 RETURNING jobs.queue, jobs.limit_key, EXISTS (SELECT 1
                                                 FROM {schema}.keys
                                                 JOIN {schema}.limits ON limits.name = keys.name
                                                WHERE keys.key = jobs.limit_key
-                                                 AND limits.fair);
+                                                 AND limits.fair), jobs.id::text;
 
 -- name: turn
--- Where keys take turns: which have a job in line, and which have not.
+-- Where keys take turns: which job has the turn of a key.
 UPDATE {schema}.keys
-   SET in_line = :in_line::boolean
- WHERE key = ANY(ARRAY(SELECT json_array_elements_text(:keys::json)));
+   SET turn_id = new.turn_id
+  FROM json_to_recordset(:batch::text::json) AS new (key text, turn_id uuid)
+ WHERE keys.key = new.key COLLATE "C"
+   AND keys.key = ANY(ARRAY(SELECT wanted.key FROM json_to_recordset(:batch::text::json) AS wanted (key text)));
 
 -- name: due_keys
 -- Keys for which time has made room.
@@ -151,11 +182,26 @@ SELECT key
   FROM seen
  WHERE key IS NOT NULL;
 
+-- name: busy
+-- Whether jobs of some queues are pending or parked, or a worker holds any. More parked jobs than it looks at count as one.
+SELECT EXISTS (SELECT 1
+                 FROM json_array_elements_text(:queues::text::json) AS wanted (queue)
+                WHERE EXISTS (SELECT 1 FROM {schema}.jobs
+                               WHERE status = 'pending' AND queue = wanted.queue
+                               ORDER BY queue, type, suspect, rank, run_at, id LIMIT 1 OFFSET 0))
+    OR EXISTS (SELECT 1 FROM {schema}.jobs WHERE status = 'running' AND worker_id = :worker::text)
+    OR (SELECT COALESCE(bool_or(queue IN (SELECT json_array_elements_text(:queues::text::json))), false) OR count(*) = :scan::int
+          FROM (SELECT queue
+                  FROM {schema}.jobs
+                 WHERE status = 'blocked' AND limit_key IS NOT NULL
+                 ORDER BY limit_key, rank, run_at, id
+                 LIMIT :scan::int) AS parked);
+
 -- name: declare_limit
 -- A limit as the code has it; what an operator has set stays.
 INSERT INTO {schema}.limits (name, concurrency, rate, period, keyed, fair, tasks, updated_at)
 SELECT name, concurrency, rate, period, keyed, fair, tasks, {now}
-  FROM json_to_recordset(:batch::json)
+  FROM json_to_recordset(:batch::text::json)
     AS new (name text, concurrency integer, rate integer, period bigint, keyed boolean, fair boolean, tasks text)
 ON CONFLICT (name) DO UPDATE
    SET concurrency = excluded.concurrency,
@@ -191,6 +237,21 @@ DELETE FROM {schema}.keys
 UPDATE {schema}.keys
    SET wake_at = {now}
  WHERE name = :name::text;
+
+-- name: wake_early
+-- Keys that wait for a rate longer than it can last, since the clock went back: look again, some at a time.
+UPDATE {schema}.keys
+   SET wake_at = {now}
+ WHERE key = ANY(ARRAY(SELECT few.key
+                         FROM (SELECT key, name, wake_at
+                                 FROM {schema}.keys
+                                WHERE key > :after::text
+                                ORDER BY key
+                                LIMIT :limit::int
+                                  FOR UPDATE SKIP LOCKED) AS few
+                    LEFT JOIN {schema}.limits ON limits.name = few.name
+                        WHERE few.wake_at > {now} + (COALESCE(limits.set_period, limits.period, 0) * 101 / 100 + :margin::bigint) * interval '1 microsecond'))
+RETURNING key;
 
 -- name: crowd
 -- What runs in a queue counts under its limit from now on.
@@ -229,7 +290,7 @@ SELECT count(*)
           FROM {schema}.jobs
          WHERE status = 'blocked' AND limit_key IS NOT NULL AND limit_key = :limit_key::text       --? parked
          WHERE status = 'pending' AND queue = :queue::text AND type = :type::text AND NOT suspect  --? pending
-           AND (rank, run_at, id) < (:rank::bigint, :run_at::text::timestamptz, :id::uuid)
+           AND (rank, run_at, id) < (:rank::bigint, :run_at::text::timestamptz, :id::text::uuid)
          ORDER BY
                limit_key,                                                                          --? parked
                rank, run_at, id

@@ -5,7 +5,7 @@
 -- foreign key would lock them, one line earlier: one that is being deleted is gone, and no error.
 INSERT INTO {schema}.logs (job_id, claim_no, attempt, line_no, at, level, text)
 SELECT jobs.id, new.claim_no, new.attempt, new.line_no, new.at, new.level, new.text
-  FROM json_to_recordset(:batch::json)
+  FROM json_to_recordset(:batch::text::json)
     AS new (id uuid, claim_no bigint, attempt integer, line_no integer, at timestamptz, level text, text text)
  CROSS JOIN LATERAL (SELECT jobs.id FROM {schema}.jobs WHERE jobs.id = new.id FOR KEY SHARE) AS jobs
 ON CONFLICT DO NOTHING;
@@ -16,7 +16,7 @@ ON CONFLICT DO NOTHING;
 DELETE FROM {schema}.logs
  WHERE ctid = ANY (ARRAY(
        SELECT line.place
-         FROM json_to_recordset(:batch::json) AS old (id uuid, claim_no bigint)
+         FROM json_to_recordset(:batch::text::json) AS old (id uuid, claim_no bigint)
         CROSS JOIN LATERAL (
               SELECT ctid AS place
                 FROM {schema}.logs
@@ -28,7 +28,7 @@ DELETE FROM {schema}.logs
 -- Lines of a job behind one of them, in order; or the last ones, backwards.
 SELECT job_id::text, claim_no, attempt, line_no, at, level, text
   FROM {schema}.logs
- WHERE job_id = :id::uuid
+ WHERE job_id = :id::text::uuid
    AND (claim_no, line_no) > (:claim_no::bigint, :line_no::integer)
  ORDER BY claim_no, line_no              --? oldest
  ORDER BY claim_no DESC, line_no DESC    --? newest

@@ -4,7 +4,7 @@
 -- What a worker did in some minutes, by its own count so far: its rows are written by nobody else.
 INSERT INTO {schema}.rollups (minute, type, queue, worker_id, completed, failed, cancelled, retried, wait, run, waits, runs)
 SELECT minute, type, queue, worker_id, completed, failed, cancelled, retried, wait, run, waits, runs
-  FROM json_to_recordset(:batch::json)
+  FROM json_to_recordset(:batch::text::json)
     AS new (minute timestamptz, type text, queue text, worker_id text, completed bigint, failed bigint, cancelled bigint,
             retried bigint, wait double precision, run double precision, waits text, runs text)
 ON CONFLICT (minute, type, queue, worker_id) DO UPDATE
@@ -67,3 +67,10 @@ SELECT queue, type, run_at
    AND run_at <= {now}
  ORDER BY run_at, id
  LIMIT 1;
+
+-- name: probe
+-- A write that is committed if the database takes any.
+INSERT INTO {schema}.probes (name, at)
+VALUES (:name::text, {now})
+ON CONFLICT (name) DO UPDATE
+   SET at = excluded.at;

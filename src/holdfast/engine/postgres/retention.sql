@@ -13,8 +13,8 @@ DELETE FROM {schema}.jobs
                                                           FROM {schema}.jobs
                                                          WHERE status = ANY(ARRAY[:status::text])
                                                            AND status <> 'running'
-                                                           AND id > :after::uuid
-                                                           AND id < :before::uuid
+                                                           AND id > :after::text::uuid
+                                                           AND id < :before::text::uuid
                                                          ORDER BY status, id
                                                          LIMIT :scan::int) AS look
                                                  WHERE NOT EXISTS (SELECT 1 FROM {schema}.hooks WHERE hooks.type = look.type)
@@ -34,7 +34,7 @@ RETURNING id::text;
 SELECT max(id::text), count(*)
        , count(*) FILTER (WHERE due)                                                                      --? counted
        , count(*) FILTER (WHERE due AND type IN (SELECT type FROM {schema}.hooks)                         --? counted
-                            AND type <> ALL(ARRAY(SELECT json_array_elements_text(:types::json))))        --? counted
+                            AND type <> ALL(ARRAY(SELECT json_array_elements_text(:types::text::json))))  --? counted
   FROM (SELECT id
                , type                                                                                     --? counted
                , NOT EXISTS (SELECT 1 FROM {schema}.workflows                                             --? counted
@@ -46,8 +46,8 @@ SELECT max(id::text), count(*)
           FROM {schema}.jobs
          WHERE status = ANY(ARRAY[:status::text])
            AND status <> 'running'
-           AND id > :after::uuid
-           AND id < :before::uuid
+           AND id > :after::text::uuid
+           AND id < :before::text::uuid
          ORDER BY status, id
          LIMIT :scan::int) AS looked;
 
@@ -64,11 +64,11 @@ UPDATE {schema}.jobs
                                                           FROM {schema}.jobs
                                                          WHERE status = ANY(ARRAY[:status::text])
                                                            AND status <> 'running'
-                                                           AND id > :after::uuid
-                                                           AND id < :before::uuid
+                                                           AND id > :after::text::uuid
+                                                           AND id < :before::text::uuid
                                                          ORDER BY status, id
                                                          LIMIT :scan::int) AS look
-                                                 WHERE (type = ANY(ARRAY(SELECT json_array_elements_text(:types::json)))
+                                                 WHERE (type = ANY(ARRAY(SELECT json_array_elements_text(:types::text::json)))
                                                         OR NOT EXISTS (SELECT 1 FROM {schema}.hooks WHERE hooks.type = look.type) --? archived
                                                        )
                                                    AND keep_until <= {now}                               --? over
@@ -85,9 +85,9 @@ RETURNING id::text, prunings, claim_no;
 -- name: prune_leased
 -- Delete jobs that were leased, each only while its lease holds.
 DELETE FROM {schema}.jobs
- USING json_to_recordset(:batch::json) AS new (id uuid, prunings integer, claim_no bigint)
+ USING json_to_recordset(:batch::text::json) AS new (id uuid, prunings integer, claim_no bigint)
  WHERE jobs.id = new.id
-   AND jobs.id = ANY(ARRAY(SELECT wanted.id FROM json_to_recordset(:batch::json) AS wanted (id uuid)))
+   AND jobs.id = ANY(ARRAY(SELECT wanted.id FROM json_to_recordset(:batch::text::json) AS wanted (id uuid)))
    AND jobs.prunings = new.prunings
    AND jobs.claim_no = new.claim_no
    AND COALESCE(jobs.status, '') IN ({prune})
@@ -98,9 +98,9 @@ RETURNING jobs.id::text;
 UPDATE {schema}.jobs
    SET keep_until = {now} + new.delay * interval '1 microsecond',
        prune_error = new.error
-  FROM json_to_recordset(:batch::json) AS new (id uuid, prunings integer, claim_no bigint, delay bigint, error text)
+  FROM json_to_recordset(:batch::text::json) AS new (id uuid, prunings integer, claim_no bigint, delay bigint, error text)
  WHERE jobs.id = new.id
-   AND jobs.id = ANY(ARRAY(SELECT wanted.id FROM json_to_recordset(:batch::json) AS wanted (id uuid)))
+   AND jobs.id = ANY(ARRAY(SELECT wanted.id FROM json_to_recordset(:batch::text::json) AS wanted (id uuid)))
    AND jobs.prunings = new.prunings
    AND jobs.claim_no = new.claim_no
    AND COALESCE(jobs.status, '') IN ({prune});
@@ -109,14 +109,14 @@ UPDATE {schema}.jobs
 -- Tasks whose jobs may go only after their hook was called.
 INSERT INTO {schema}.hooks (type)
 SELECT type
-  FROM json_to_recordset(:batch::json) AS new (type text)
+  FROM json_to_recordset(:batch::text::json) AS new (type text)
  ORDER BY type
 ON CONFLICT DO NOTHING;
 
 -- name: forget_hooks
 -- Tasks that have none any more.
 DELETE FROM {schema}.hooks
- WHERE type = ANY(ARRAY(SELECT json_array_elements_text(:types::json)));
+ WHERE type = ANY(ARRAY(SELECT json_array_elements_text(:types::text::json)));
 
 -- name: hooks
 -- The tasks with a hook.

@@ -1,15 +1,16 @@
 -- The SQL of the PostgreSQL engine. The same names, in the same order, as ../sqlite/statements.sql.
 -- A statement given a batch takes it as one JSON parameter, :batch. {now} is the server's moment of the
--- statement. Written for READ COMMITTED: what decides is locked first, or checked by the UPDATE itself. Rows of jobs are
+-- statement. JSON, ids and times travel as text (`:ids::text::json`, `created_at::text`): the codecs that a caller has given
+-- its connection for these types do not matter. Written for READ COMMITTED: what decides is locked first, or checked by the UPDATE itself. Rows of jobs are
 -- locked FOR NO KEY UPDATE: a row of attempts or logs that is written meanwhile, which refers to the job, is in nobody's way.
 
 -- name: insert
--- Add jobs; one whose id is there, or whose key is live, is left out. A single one comes as plain parameters,
+-- Add jobs; one whose id or idempotency key is there, or whose key is live, is left out. A single one comes as plain parameters,
 -- which is a fifth quicker; one queue can be hinted at by the way.
 WITH made AS (                                                                                          --? hint
 INSERT INTO {schema}.jobs
        (id, type, queue, status, priority, rank, key, entity_type, entity_id,
-        schedule, due_at, expires_at, workflow_id, node,                                                --? special
+        schedule, due_at, expires_at, workflow_id, node, idempotency_key,                               --? special
         max_attempts, timeout, created_at, updated_at, run_at, payload)
 SELECT id, type, queue,
        CASE WHEN waits THEN 'blocked' ELSE                                                              --? special
@@ -23,22 +24,23 @@ SELECT id, type, queue,
        key, entity_type, entity_id,
        schedule,                                                                                        --? special
        CASE WHEN schedule IS NOT NULL THEN COALESCE(run_at, {now} + delay * interval '1 microsecond') END, --? special
-       {now} + expires * interval '1 microsecond', workflow_id, node,                                   --? special
+       {now} + expires * interval '1 microsecond', workflow_id, node, idempotency_key,                  --? special
        max_attempts, timeout, {now}, {now}, COALESCE(run_at, {now} + delay * interval '1 microsecond'), payload::json
-  FROM json_to_recordset(:batch::json)                                                                  --? many
+  FROM json_to_recordset(:batch::text::json)                                                            --? many
     AS new (id uuid, type text, queue text, priority bigint, key text, entity_type text, entity_id text, --? many
             schedule text, aging bigint, expires bigint, workflow_id uuid, node text, waits boolean,    --? many
+            idempotency_key text,                                                                       --? many
             max_attempts integer, timeout double precision, run_at timestamptz, delay bigint, payload text) --? many
   FROM (VALUES (:id::text::uuid, :type::text, :queue::text, :priority::bigint, :key::text,              --? one
                 :entity_type::text, :entity_id::text, :schedule::text, :aging::bigint, :expires::bigint, --? one
-                :workflow_id::text::uuid, :node::text, :waits::boolean,                                 --? one
+                :workflow_id::text::uuid, :node::text, :waits::boolean, :idempotency_key::text,         --? one
                 :max_attempts::integer, :timeout::double precision, :run_at::text::timestamptz,         --? one
                 :delay::bigint, :payload::text))                                                        --? one
     AS new (id, type, queue, priority, key, entity_type, entity_id, schedule, aging, expires,           --? one
-            workflow_id, node, waits,                                                                   --? one
+            workflow_id, node, waits, idempotency_key,                                                  --? one
             max_attempts, timeout, run_at, delay, payload)                                              --? one
 ON CONFLICT DO NOTHING
-RETURNING id::text, status, created_at, run_at
+RETURNING id::text, status, created_at::text, run_at::text
 )                                                                                                       --? hint
 SELECT made.*, pg_notify('{schema}_wake', :hint::text)                                                  --? hint
   FROM made                                                                                             --? hint
@@ -51,21 +53,28 @@ SELECT 1;
 -- name: wake
 -- Hint at queues, when the transaction commits; a name and nothing else.
 SELECT pg_notify('{schema}_wake', queue)
-  FROM json_array_elements_text(:queues::json) AS queue;
+  FROM json_array_elements_text(:queues::text::json) AS queue;
 
 -- name: present
 -- Which of these ids exist.
 SELECT id::text
   FROM {schema}.jobs
- WHERE id = ANY(ARRAY(SELECT json_array_elements_text(:ids::json)::uuid));
+ WHERE id = ANY(ARRAY(SELECT json_array_elements_text(:ids::text::json)::uuid));
 
 -- name: holder
--- The live job that holds a key.
-SELECT id::text, status
+-- The live job that holds a key, and whether it recurs.
+SELECT id::text, status, schedule IS NOT NULL
   FROM {schema}.jobs
  WHERE type = :type::text
    AND key = :key::text
    AND status IN ({unfinished});
+
+-- name: first_by_idempotency_key
+-- The job that has an idempotency key, whatever its status.
+SELECT id::text
+  FROM {schema}.jobs
+ WHERE type = :type::text
+   AND idempotency_key = :idempotency_key::text;
 
 -- name: replace
 -- Give the live holder of a key the newer request: a waiting one takes it over, a running one runs again.
@@ -91,6 +100,7 @@ UPDATE {schema}.jobs
                        WHEN :moves::boolean THEN COALESCE(:run_at::text::timestamptz, {now} + :delay::bigint * interval '1 microsecond')
                        ELSE {now} END,
        verdict = CASE WHEN status = 'running' THEN verdict END,
+       unreadable_since = CASE WHEN status = 'running' THEN unreadable_since END,
        updated_at = {now}
  WHERE id = :holder::text::uuid
    AND status IN ({unfinished})
@@ -101,7 +111,7 @@ RETURNING id::text;
 -- The bound skips what earlier claims left dead in the index.
 WITH wanted AS MATERIALIZED (
     SELECT *
-      FROM json_to_recordset(:types::json) AS wanted (type text, rank bigint, run_at timestamptz, id uuid)
+      FROM json_to_recordset(:types::text::json) AS wanted (type text, rank bigint, run_at timestamptz, id uuid)
      WHERE EXISTS (SELECT 1 FROM {schema}.workers WHERE id = :worker::text AND died_at IS NULL)
        AND NOT EXISTS (SELECT 1 FROM {schema}.queues
                         WHERE name = :queue::text AND paused_at IS NOT NULL AND (resume_at IS NULL OR resume_at > {now}))
@@ -138,7 +148,7 @@ RETURNING {claimed}, jobs.started_at, jobs.payload::text;
 -- belong to the best; then each type's walk locks that many.
 WITH wanted AS MATERIALIZED (
     SELECT *
-      FROM json_to_recordset(:types::json) AS wanted (type text, rank bigint, run_at timestamptz, id uuid)
+      FROM json_to_recordset(:types::text::json) AS wanted (type text, rank bigint, run_at timestamptz, id uuid)
      WHERE EXISTS (SELECT 1 FROM {schema}.workers WHERE id = :worker::text AND died_at IS NULL)
        AND NOT EXISTS (SELECT 1 FROM {schema}.queues
                         WHERE name = :queue::text AND paused_at IS NOT NULL AND (resume_at IS NULL OR resume_at > {now}))
@@ -205,7 +215,7 @@ SELECT {claimed}, jobs.payload::text                                            
    FOR NO KEY UPDATE OF jobs SKIP LOCKED                                                                --? one
 WITH wanted AS MATERIALIZED (                                                                           --? several
     SELECT *                                                                                            --? several
-      FROM json_to_recordset(:types::json) AS wanted (type text, "limit" int, rank bigint, run_at timestamptz, id uuid) --? several
+      FROM json_to_recordset(:types::text::json) AS wanted (type text, "limit" int, rank bigint, run_at timestamptz, id uuid) --? several
      WHERE EXISTS (SELECT 1 FROM {schema}.workers WHERE id = :worker::text AND died_at IS NULL)         --? several
        AND NOT EXISTS (SELECT 1 FROM {schema}.queues                                                    --? several
                         WHERE name = :queue::text AND paused_at IS NOT NULL AND (resume_at IS NULL OR resume_at > {now})) --? several
@@ -232,14 +242,15 @@ SELECT {claimed}, jobs.payload::text                                            
  ORDER BY jobs.rank, jobs.run_at, jobs.id                                                               --? several
 ;
 
--- name: look_suspect
--- Some of those whose process died under them: whoever takes one runs it alone.
-SELECT {claimed}, jobs.payload::text
+-- name: look_suspects
+-- Some of the jobs whose process died under them; of one level (decision 0021), or of any.
+SELECT {claimed}, jobs.deaths, jobs.payload::text
   FROM {schema}.jobs
  WHERE jobs.status = 'pending'
    AND jobs.suspect
-   AND jobs.type IN (SELECT json_array_elements_text(:types::json))
-   AND jobs.queue IN (SELECT json_array_elements_text(:queues::json))
+   AND (:level::int IS NULL OR LEAST(GREATEST(jobs.deaths, 1), 3) = :level::int)
+   AND jobs.type IN (SELECT json_array_elements_text(:types::text::json))
+   AND jobs.queue IN (SELECT json_array_elements_text(:queues::text::json))
    AND jobs.queue NOT IN (SELECT name FROM {schema}.queues WHERE paused_at IS NOT NULL AND (resume_at IS NULL OR resume_at > {now}))
    AND EXISTS (SELECT 1 FROM {schema}.workers WHERE id = :worker::text AND died_at IS NULL)
  ORDER BY jobs.rank, jobs.run_at, jobs.id
@@ -260,7 +271,7 @@ UPDATE {schema}.jobs
        limit_name = NULL,
        limit_key = NULL,
        limit_queue = NULL
- WHERE id = ANY(ARRAY(SELECT json_array_elements_text(:ids::json)::uuid))
+ WHERE id = ANY(ARRAY(SELECT json_array_elements_text(:ids::text::json)::uuid))
 RETURNING id::text, started_at;
 
 -- name: take_limited
@@ -277,34 +288,37 @@ UPDATE {schema}.jobs
        limit_name = new.limit_name,
        limit_key = new.limit_key,
        limit_queue = new.limit_queue
-  FROM json_to_recordset(:batch::json) AS new (id uuid, limit_name text, limit_key text, limit_queue text)
+  FROM json_to_recordset(:batch::text::json) AS new (id uuid, limit_name text, limit_key text, limit_queue text)
  WHERE jobs.id = new.id
-   AND jobs.id = ANY(ARRAY(SELECT wanted.id FROM json_to_recordset(:batch::json) AS wanted (id uuid)))
+   AND jobs.id = ANY(ARRAY(SELECT wanted.id FROM json_to_recordset(:batch::text::json) AS wanted (id uuid)))
 RETURNING jobs.id::text, jobs.started_at;
 
 -- name: suspects
--- The queues and types of jobs that wait to be run alone: a bounded look.
-SELECT DISTINCT queue, type
-  FROM (SELECT queue, type
+-- How many jobs wait whose process died under them, by queue, type and level: a bounded look. Paused queues are left out.
+SELECT queue, type, level, count(*)
+  FROM (SELECT queue, type, LEAST(GREATEST(deaths, 1), 3) AS level
           FROM {schema}.jobs
          WHERE status = 'pending'
            AND suspect
          ORDER BY rank, run_at, id
          LIMIT 1000) AS seen
- LIMIT 100;
+ WHERE queue NOT IN (SELECT name FROM {schema}.queues WHERE paused_at IS NOT NULL AND (resume_at IS NULL OR resume_at > {now}))
+ GROUP BY queue, type, level
+ LIMIT 300;
 
 -- name: complete
 -- The common end: it returned, and nothing else was asked of the row. What it passes over (a lost claim, a job that is
 -- to run again or has a verdict on it) is left to `finish`.
 WITH new AS MATERIALIZED (
     SELECT *
-      FROM json_to_recordset(:batch::json) AS new (id uuid, claim_no bigint, keep bigint, result text)
+      FROM json_to_recordset(:batch::text::json) AS new (id uuid, claim_no bigint, keep bigint, result text)
 )
 UPDATE {schema}.jobs
    SET status = 'completed',
        completed_at = {now},
        keep_until = {now} + new.keep * interval '1 microsecond',
        error = NULL,
+       unreadable_since = NULL,
        result = new.result::json,
        finish_no = jobs.claim_no,
        updated_at = {now}
@@ -313,7 +327,7 @@ UPDATE {schema}.jobs
    AND jobs.claim_no = new.claim_no
    AND COALESCE(jobs.status, '') = 'running'
    AND jobs.rerun_at IS NULL
-   AND NOT jobs.suspect
+   AND jobs.deaths = 0
    AND jobs.verdict IS NULL
    AND jobs.schedule IS NULL
    AND jobs.id = ANY(ARRAY(SELECT held.id
@@ -331,9 +345,9 @@ RETURNING jobs.id::text, jobs.status;
 -- through COALESCE so that the planner goes by primary key, and never by the index of running rows.
 WITH new AS MATERIALIZED (
     SELECT *
-      FROM json_to_recordset(:batch::json)
+      FROM json_to_recordset(:batch::text::json)
         AS new (id uuid, claim_no bigint, status text, final boolean, given_back integer, delay bigint,
-                keep bigint, crashed integer, error text, result text)
+                keep bigint, crashed integer, died integer, blameless boolean, unreadable boolean, error text, result text)
 )
 UPDATE {schema}.jobs
    SET status = CASE WHEN jobs.rerun_at > {now} THEN 'scheduled'
@@ -353,8 +367,10 @@ UPDATE {schema}.jobs
        result = CASE WHEN jobs.rerun_at IS NULL AND new.status = 'completed' THEN new.result::json END,
        cancel_requested = jobs.rerun_at IS NULL AND jobs.schedule IS NULL AND jobs.cancel_requested,
        crashes = jobs.crashes + new.crashed,
-       suspect = false,
+       deaths = CASE WHEN new.blameless THEN 0 ELSE jobs.deaths + new.died END,
+       suspect = jobs.suspect AND NOT new.blameless,
        verdict = NULL,
+       unreadable_since = CASE WHEN new.unreadable AND jobs.rerun_at IS NULL THEN COALESCE(jobs.unreadable_since, {now}) END,
        finish_no = jobs.claim_no,
        rerun_at = NULL,
        updated_at = {now}
@@ -379,7 +395,7 @@ SELECT 1;
 -- What became of finishes that changed nothing: applied before, held by a transaction, or lost.
 SELECT id::text, finish_no, claim_no, status
   FROM {schema}.jobs
- WHERE id = ANY(ARRAY(SELECT json_array_elements_text(:ids::json)::uuid));
+ WHERE id = ANY(ARRAY(SELECT json_array_elements_text(:ids::text::json)::uuid));
 
 -- name: record_attempts
 -- Keep a failed run with its job; the newest 50 of a job stay.
@@ -387,12 +403,12 @@ INSERT INTO {schema}.attempts
        (job_id, claim_no, attempt, worker_id, started_at, finished_at, status, error, trace)
 SELECT id, claim_no, attempt, worker_id, started_at, {now},
        (SELECT status FROM {schema}.jobs WHERE jobs.id = new.id), error, trace
-  FROM json_to_recordset(:batch::json)
+  FROM json_to_recordset(:batch::text::json)
     AS new (id uuid, claim_no bigint, attempt integer, worker_id text, started_at timestamptz,
             error text, trace text)
 ON CONFLICT DO NOTHING;
 DELETE FROM {schema}.attempts
- USING json_to_recordset(:batch::json) AS new (id uuid)
+ USING json_to_recordset(:batch::text::json) AS new (id uuid)
  WHERE attempts.job_id = new.id
    AND attempts.claim_no <= (SELECT old.claim_no
                                FROM {schema}.attempts AS old
@@ -433,28 +449,29 @@ SELECT LEAST((SELECT (extract(epoch FROM run_at - {now}) * 1000000)::bigint
 -- Mark workers dead, for good, if they are as silent as was seen.
 UPDATE {schema}.workers
    SET died_at = {now}
-  FROM json_to_recordset(:batch::json) AS seen (id text, beat_no bigint)
+  FROM json_to_recordset(:batch::text::json) AS seen (id text, beat_no bigint)
  WHERE workers.id = seen.id
    AND (seen.beat_no IS NULL OR workers.beat_no = seen.beat_no)
    AND workers.died_at IS NULL
-RETURNING workers.id, workers.left_at;
+RETURNING workers.id, workers.left_at, workers.info::text;
 
 -- name: suspect
--- One of the jobs that a worker held may have killed it: each runs alone next time, and one that was alone already has
--- a crash on its record.
+-- A worker died: each job that had begun in it has one more death on record, and one that was the only one has a crash
+-- too, if the process died by its own doing. `begun`: a list of 'id:claim number', or NULL: all that the worker held.
 UPDATE {schema}.jobs
    SET suspect = true,
-       crashes = crashes + (SELECT CASE count(*) WHEN 1 THEN 1 ELSE 0 END
-                              FROM (SELECT 1
-                                      FROM {schema}.jobs AS beside
-                                     WHERE beside.worker_id = jobs.worker_id
-                                       AND beside.status = 'running'
-                                     LIMIT 2) AS held)
- WHERE id = ANY(ARRAY(SELECT held.id
-                        FROM json_to_recordset(:batch::json) AS dead (id text)
-                        JOIN {schema}.jobs AS held ON held.worker_id = dead.id
-                       WHERE held.status = 'running'
-                         FOR NO KEY UPDATE OF held SKIP LOCKED));
+       deaths = jobs.deaths + 1,
+       crashes = jobs.crashes + dead.alone,
+       error = CASE WHEN dead.alone = 1 THEN dead.crash ELSE jobs.error END
+  FROM json_to_recordset(:batch::text::json) AS dead (id text, alone integer, crash text)
+ WHERE jobs.worker_id = dead.id
+   AND jobs.status = 'running'
+   AND jobs.id = ANY(ARRAY(SELECT held.id
+                             FROM json_to_recordset(:batch::text::json) AS gone (id text, begun text)
+                             JOIN {schema}.jobs AS held ON held.worker_id = gone.id
+                            WHERE held.status = 'running'
+                              AND (gone.begun IS NULL OR held.id::text || ':' || held.claim_no IN (SELECT json_array_elements_text(gone.begun::json)))
+                              FOR NO KEY UPDATE OF held SKIP LOCKED));
 
 -- name: fallen
 -- What dead workers held, and whether they went in good order.
@@ -480,9 +497,10 @@ UPDATE {schema}.jobs
        keep_until = CASE WHEN rerun_at IS NULL AND cancel_requested AND schedule IS NULL THEN {now} + :keep::bigint * interval '1 microsecond' END,
        cancel_requested = rerun_at IS NULL AND cancel_requested AND schedule IS NULL,
        verdict = CASE WHEN rerun_at IS NULL THEN verdict END,
+       unreadable_since = NULL,
        rerun_at = NULL,
        updated_at = {now}
- WHERE id = ANY(ARRAY(SELECT json_array_elements_text(:ids::json)::uuid))
+ WHERE id = ANY(ARRAY(SELECT json_array_elements_text(:ids::text::json)::uuid))
 RETURNING {columns};
 
 -- name: leave
@@ -492,32 +510,11 @@ UPDATE {schema}.workers
  WHERE id = :id::text
    AND died_at IS NULL;
 
--- name: ask_stacks
--- Somebody wants to see where the runs of a worker stand; its next beat tells it so.
-UPDATE {schema}.workers
-   SET asked_at = {now}
- WHERE id = :id::text
-   AND died_at IS NULL
-RETURNING id;
-
--- name: tell_stacks
--- Where they stand.
-UPDATE {schema}.workers
-   SET stacks_at = {now},
-       stacks = :text::text
- WHERE id = :id::text;
-
--- name: stacks
--- What a worker said of its runs, and when it was asked.
-SELECT asked_at, stacks_at, stacks
-  FROM {schema}.workers
- WHERE id = :id::text;
-
 -- name: sentence
 -- What to record of a run that its worker cannot record any more; whoever claims it next does.
 UPDATE {schema}.jobs
    SET verdict = :verdict::text
- WHERE id = :id::uuid
+ WHERE id = :id::text::uuid
    AND claim_no = :claim_no::bigint
    AND COALESCE(status, '') = 'running';
 
@@ -527,14 +524,14 @@ UPDATE {schema}.jobs
    SET progress = new.progress,
        message = new.message,
        updated_at = {now}
-  FROM json_to_recordset(:batch::json) AS new (id uuid, claim_no bigint, progress double precision, message text)
+  FROM json_to_recordset(:batch::text::json) AS new (id uuid, claim_no bigint, progress double precision, message text)
  WHERE jobs.id = new.id
    AND jobs.claim_no = new.claim_no
    AND COALESCE(jobs.status, '') = 'running'
    AND (jobs.progress, jobs.message) IS DISTINCT FROM (new.progress, new.message)
    AND jobs.id = ANY(ARRAY(SELECT held.id
                              FROM {schema}.jobs AS held
-                            WHERE held.id = ANY(ARRAY(SELECT wanted.id FROM json_to_recordset(:batch::json) AS wanted (id uuid)))
+                            WHERE held.id = ANY(ARRAY(SELECT wanted.id FROM json_to_recordset(:batch::text::json) AS wanted (id uuid)))
                             ORDER BY held.id
                               FOR NO KEY UPDATE SKIP LOCKED))
 RETURNING jobs.id::text;
@@ -548,11 +545,11 @@ UPDATE {schema}.jobs
        keep_until = CASE WHEN status <> 'running' THEN {now} + new.keep * interval '1 microsecond' END,
        rerun_at = NULL,
        updated_at = {now}
-  FROM json_to_recordset(:batch::json) AS new (job_id uuid, keep bigint)
+  FROM json_to_recordset(:batch::text::json) AS new (job_id uuid, keep bigint)
  WHERE id = new.job_id
-   AND id = ANY(ARRAY(SELECT wanted.job_id FROM json_to_recordset(:batch::json) AS wanted (job_id uuid)))
+   AND id = ANY(ARRAY(SELECT wanted.job_id FROM json_to_recordset(:batch::text::json) AS wanted (job_id uuid)))
    AND COALESCE(status, '') IN ({cancel}, {request_cancel})
-   AND COALESCE(status, '') = ANY(ARRAY(SELECT json_array_elements_text(:statuses::json)))               --? only
+   AND COALESCE(status, '') = ANY(ARRAY(SELECT json_array_elements_text(:statuses::text::json)))         --? only
    AND (schedule IS NULL OR status = 'running')
 RETURNING id::text;
 
@@ -562,13 +559,14 @@ RETURNING id::text;
 WITH asked AS MATERIALIZED (
     SELECT id, key, row_number() OVER (PARTITION BY type, key ORDER BY COALESCE(status, '') IN ({finished}), id) AS place
       FROM {schema}.jobs
-     WHERE id = ANY(ARRAY(SELECT job_id FROM json_to_recordset(:batch::json) AS new (job_id uuid)))
+     WHERE id = ANY(ARRAY(SELECT job_id FROM json_to_recordset(:batch::text::json) AS new (job_id uuid)))
        AND COALESCE(status, '') IN ({retry})
 )
 UPDATE {schema}.jobs
    SET status = 'pending',
        attempts = 0,
        crashes = 0,
+       deaths = 0,
        suspect = false,
        verdict = NULL,
        run_at = {now},
@@ -579,6 +577,7 @@ UPDATE {schema}.jobs
        keep_until = NULL,
        prune_error = NULL,
        error = NULL,
+       unreadable_since = NULL,
        progress = NULL,
        message = NULL,
        cancel_requested = false,
@@ -587,7 +586,7 @@ UPDATE {schema}.jobs
        updated_at = {now}
  WHERE id = ANY(ARRAY(SELECT id FROM asked WHERE place = 1 OR key IS NULL))
    AND COALESCE(status, '') IN ({retry})
-   AND COALESCE(status, '') = ANY(ARRAY(SELECT json_array_elements_text(:statuses::json)))               --? only
+   AND COALESCE(status, '') = ANY(ARRAY(SELECT json_array_elements_text(:statuses::text::json)))         --? only
    AND NOT EXISTS (SELECT 1
                      FROM {schema}.jobs AS live
                     WHERE live.type = jobs.type
@@ -600,8 +599,8 @@ RETURNING id::text, queue;
 -- name: delete
 -- Remove jobs, whatever they are doing; a run whose row is gone ends quietly.
 DELETE FROM {schema}.jobs
- WHERE id = ANY(ARRAY(SELECT job_id FROM json_to_recordset(:batch::json) AS new (job_id uuid)))
-   AND COALESCE(status, '') = ANY(ARRAY(SELECT json_array_elements_text(:statuses::json)))               --? only
+ WHERE id = ANY(ARRAY(SELECT job_id FROM json_to_recordset(:batch::text::json) AS new (job_id uuid)))
+   AND COALESCE(status, '') = ANY(ARRAY(SELECT json_array_elements_text(:statuses::text::json)))         --? only
 RETURNING id::text, limit_key, status, queue;
 
 -- name: edit
@@ -624,7 +623,7 @@ UPDATE {schema}.jobs
        run_at = COALESCE(given.moment, run_at),
        updated_at = {now}
   FROM given
- WHERE id = :id::uuid
+ WHERE id = :id::text::uuid
    AND COALESCE(status, '') IN ({waiting})
    AND (schedule IS NULL OR given.moment IS NULL)
    AND (:aging::bigint IS NOT NULL OR rank = -priority OR COALESCE(:priority::bigint, priority) = priority)
@@ -663,19 +662,19 @@ ON CONFLICT (name) DO UPDATE
 -- Whole jobs by id.
 SELECT {columns}, payload::text, result::text
   FROM {schema}.jobs
- WHERE id = ANY(ARRAY(SELECT json_array_elements_text(:ids::json)::uuid));
+ WHERE id = ANY(ARRAY(SELECT json_array_elements_text(:ids::text::json)::uuid));
 
 -- name: attempts
 -- The failed runs of a job, the newest first.
 SELECT job_id::text, claim_no, attempt, worker_id, started_at, finished_at, status, error, trace
   FROM {schema}.attempts
- WHERE job_id = :id::uuid
+ WHERE job_id = :id::text::uuid
  ORDER BY claim_no DESC;
 
 -- name: last_runs
 -- The newest failed run of each of these jobs: the end of its traceback, and when it was.
 SELECT told.id, right(runs.trace, 8000), runs.finished_at
-  FROM json_array_elements_text(:ids::json) AS told (id)
+  FROM json_array_elements_text(:ids::text::json) AS told (id)
  CROSS JOIN LATERAL (SELECT trace, finished_at
                        FROM {schema}.attempts
                       WHERE job_id = told.id::uuid
@@ -692,8 +691,8 @@ SELECT {columns}
           FROM {schema}.jobs                                                --? listed
           FROM {schema}.jobs                                                --? entity
           FROM (SELECT * FROM {schema}.jobs WHERE status = 'running' OFFSET 0) AS jobs --? running
-         WHERE id < :before::uuid
-           AND id >= :since::uuid
+         WHERE id < :before::text::uuid
+           AND id >= :since::text::uuid
            AND status = ANY(ARRAY[:status::text]) AND status <> 'running'   --? listed
            AND entity_type = ANY(ARRAY[:entity_type::text])                 --? entity
            AND entity_id = :entity_id::text AND entity_type IS NOT NULL     --? entity
@@ -711,15 +710,15 @@ SELECT {columns}
    AND worker_id = :worker_id::text                                         --? worker
    AND priority >= :lowest::bigint                                          --? lowest
    AND priority <= :highest::bigint                                         --? highest
-   AND NOT EXISTS (SELECT 1 FROM json_array_elements_text(:error::json) AS word (value)  --? error
+   AND NOT EXISTS (SELECT 1 FROM json_array_elements_text(:error::text::json) AS word (value) --? error
                     WHERE COALESCE(strpos(lower(jobs.error COLLATE "C"), word.value), 0) = 0)  --? error
-   AND NOT EXISTS (SELECT 1 FROM json_array_elements_text(:text::json) AS word (value)   --? text
+   AND NOT EXISTS (SELECT 1 FROM json_array_elements_text(:text::text::json) AS word (value) --? text
                     WHERE strpos(lower(jobs.type COLLATE "C"), word.value) = 0           --? text
                       AND COALESCE(strpos(lower(jobs.key COLLATE "C"), word.value), 0) = 0      --? text
                       AND COALESCE(strpos(lower(jobs.error COLLATE "C"), word.value), 0) = 0    --? text
                       AND COALESCE(strpos(lower(jobs.message COLLATE "C"), word.value), 0) = 0) --? text
-   AND NOT EXISTS (SELECT 1 FROM json_array_elements(:payload::json) AS wanted (value)   --? payload
-                    WHERE COALESCE(CASE WHEN jobs.payload::text !~ '[\\]u(0000|[dD][89a-fA-F])' --? payload
+   AND NOT EXISTS (SELECT 1 FROM json_array_elements(:payload::text::json) AS wanted (value) --? payload
+                    WHERE COALESCE(CASE WHEN jobs.payload::text !~ E'[\\\\]u(0000|[dD][89a-fA-F])' --? payload
                                         THEN (jobs.payload #> ARRAY(SELECT json_array_elements_text(wanted.value -> 'path')))::text END --? payload
                                    <> ALL(ARRAY(SELECT json_array_elements_text(wanted.value -> 'texts'))), TRUE)) --? payload
  ORDER BY id DESC
@@ -733,8 +732,8 @@ SELECT min(id::text), count(*)
           FROM {schema}.jobs                                                --? listed
           FROM {schema}.jobs                                                --? entity
           FROM (SELECT * FROM {schema}.jobs WHERE status = 'running' OFFSET 0) AS jobs --? running
-         WHERE id < :before::uuid
-           AND id >= :since::uuid
+         WHERE id < :before::text::uuid
+           AND id >= :since::text::uuid
            AND status = ANY(ARRAY[:status::text]) AND status <> 'running'   --? listed
            AND entity_type = ANY(ARRAY[:entity_type::text])                 --? entity
            AND entity_id = :entity_id::text AND entity_type IS NOT NULL     --? entity
@@ -765,7 +764,7 @@ SELECT wanted.status,
                       ORDER BY status, id
                       LIMIT :cap::int) AS counted)
        END
-  FROM json_array_elements_text(:statuses::json) AS wanted (status);
+  FROM json_array_elements_text(:statuses::text::json) AS wanted (status);
 
 -- name: workers
 -- Every worker that is remembered.

@@ -1,7 +1,8 @@
 """Scripts inside a caller's PostgreSQL transaction, on any of the drivers.
 
 A savepoint around ours: when a script fails, nothing of it stays and the caller's work goes on. The
-wait for somebody else's uncommitted key is bounded, and the caller's own setting put back.
+wait for somebody else's uncommitted key is bounded, times come as ISO text, and the caller's own
+settings are put back.
 """
 
 from collections.abc import AsyncIterator, Callable, Iterator
@@ -27,11 +28,18 @@ from holdfast.errors import HoldfastError
 _SAVE = parse("SAVEPOINT holdfast")
 _UNDO = parse("ROLLBACK TO SAVEPOINT holdfast")
 _DONE = parse("RELEASE SAVEPOINT holdfast")
+# What our statements depend on, as long as they run. The rest of a session is the caller's: times have
+# an offset, tables a schema, and built-in functions come first in any search_path that does not say
+# otherwise.
+_NEEDED = {"lock_timeout": f"{LOCK_TIMEOUT * 1000:.0f}", "datestyle": "ISO"}
 _BOUND = parse(
-    "SELECT current_setting('lock_timeout'),"
-    f" set_config('lock_timeout', '{LOCK_TIMEOUT * 1000:.0f}', true)"
+    "SELECT "
+    + ", ".join(f"current_setting('{name}')" for name in _NEEDED)
+    + "".join(f", set_config('{name}', '{value}', true)" for name, value in _NEEDED.items())
 )
-_UNBOUND = parse("SELECT set_config('lock_timeout', :before::text, true)")
+_UNBOUND = parse(
+    "SELECT " + ", ".join(f"set_config('{name}', :{name}::text, true)" for name in _NEEDED)
+)
 _FAILED = "25P02"
 _FAILED_ALREADY = "its transaction has failed already"
 _HOW = "begin one (psycopg: leave autocommit off; asyncpg: 'async with conn.transaction()')"
@@ -79,9 +87,9 @@ class SyncTransaction(_Scripts):
         try:
             self._execute(cursor, _SAVE)
             try:
-                before = self._execute(cursor, _BOUND).rows[0][0]
+                before = dict(zip(_NEEDED, self._execute(cursor, _BOUND).rows[0], strict=False))
                 yield
-                self._execute(cursor, _UNBOUND, {"before": before})
+                self._execute(cursor, _UNBOUND, before)
             except BaseException:
                 self._execute(cursor, _UNDO)
                 self._execute(cursor, _DONE)
@@ -123,9 +131,10 @@ class AsyncTransaction(_Scripts):
         try:
             await execute(connection, _SAVE)
             try:
-                before = (await execute(connection, _BOUND)).rows[0][0]
+                reply = await execute(connection, _BOUND)
+                before = dict(zip(_NEEDED, reply.rows[0], strict=False))
                 yield
-                await execute(connection, _UNBOUND, {"before": before})
+                await execute(connection, _UNBOUND, before)
             except BaseException:
                 await execute(connection, _UNDO)
                 await execute(connection, _DONE)

@@ -8,14 +8,15 @@ is a look everywhere, for what was told meanwhile.
 
 import contextlib
 import os
-import select
 import threading
 import time
 from collections.abc import Callable, Iterable
 
 import psycopg
 
+from holdfast.engine.polling import Poll
 from holdfast.engine.postgres.connection import Connection
+from holdfast.engine.postgres.keeper import Keeper
 
 EVERYWHERE = frozenset({"*"})
 INTERVAL = 0.02  # seconds between two hints in a burst
@@ -23,6 +24,7 @@ OFTEN = 100.0  # hints a second: more is a burst
 _SAVED = 10.0  # hints that a quiet time leaves for the next jobs
 _RECONNECT = 1.0
 _PING = 30.0
+_ANSWER = 5.0  # seconds for an answer on the connection that listens
 
 
 def channel(schema: str, events: bool = False) -> str:
@@ -99,10 +101,12 @@ class PostgresWakeups:
     def __init__(
         self,
         connect: Callable[[], Connection] | None,
+        keeper: Keeper,
         channel: str,
         on_close: Callable[["PostgresWakeups"], None],
     ) -> None:
         self._connect = connect
+        self._keeper = keeper
         self._channel = channel
         self._on_close = on_close
         self._connection: Connection | None = None
@@ -110,6 +114,7 @@ class PostgresWakeups:
         self._ping_at = 0.0
         self._closed = False
         self._lock = threading.Lock()
+        self._poll = Poll()
         self._read, self._write = os.pipe()
         os.set_blocking(self._read, False)
         os.set_blocking(self._write, False)
@@ -126,15 +131,15 @@ class PostgresWakeups:
 
     def _slept(self, seconds: float) -> frozenset[str] | None:
         """Until something can be read, or the time is up; what a thread of ours said, if it did."""
-        files: list[int] = [self._read]
+        files: tuple[int, ...] = (self._read,)
         if self._connect is not None and self._connection is None:
             if time.monotonic() >= self._retry_at and self._listen():
                 return EVERYWHERE
             seconds = min(seconds, max(0.0, self._retry_at - time.monotonic()))
         if self._connection is not None:
-            files.append(self._connection.fileno())
+            files = (self._read, self._connection.fileno())
             seconds = min(seconds, _PING)
-        ready, _, _ = select.select(files, [], [], seconds)
+        ready = self._poll.wait(files, seconds)
         if self._read in ready:
             return EVERYWHERE if b"!" in os.read(self._read, 4096) else frozenset()
         return None
@@ -145,7 +150,8 @@ class PostgresWakeups:
             return frozenset()
         try:
             if time.monotonic() >= self._ping_at:
-                connection.execute("SELECT 1")  # a half-open connection says nothing by itself
+                with self._keeper.bounded(connection, _ANSWER):
+                    connection.execute("SELECT 1")  # a half-open connection says nothing by itself
                 self._ping_at = time.monotonic() + _PING
             return frozenset(notify.payload for notify in connection.notifies(timeout=0))
         except (psycopg.Error, OSError):
@@ -157,7 +163,8 @@ class PostgresWakeups:
             return False
         try:
             self._connection = self._connect()
-            self._connection.execute(f'LISTEN "{self._channel}"')
+            with self._keeper.bounded(self._connection, _ANSWER):
+                self._connection.execute(f'LISTEN "{self._channel}"')
         except (psycopg.Error, OSError):
             self._drop()
             return False

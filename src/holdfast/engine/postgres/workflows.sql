@@ -10,14 +10,14 @@ ON CONFLICT DO NOTHING;
 -- Which job waits for which, and what follows if that fails.
 INSERT INTO {schema}.edges (child_id, parent_id, place, policy)
 SELECT child_id, parent_id, place, policy
-  FROM json_to_recordset(:batch::json) AS new (child_id uuid, parent_id uuid, place int, policy text)
+  FROM json_to_recordset(:batch::text::json) AS new (child_id uuid, parent_id uuid, place int, policy text)
 ON CONFLICT DO NOTHING;
 
 -- name: lock_workflows
 -- Hold some workflows for this transaction: who looks next, sees what this one has done.
 SELECT id::text
   FROM {schema}.workflows
- WHERE id = ANY(ARRAY(SELECT json_array_elements_text(:workflows::json)::uuid))
+ WHERE id = ANY(ARRAY(SELECT json_array_elements_text(:workflows::text::json)::uuid))
  ORDER BY workflows.id
    FOR UPDATE;
 
@@ -42,7 +42,7 @@ SELECT id::text
 -- name: unseen
 -- Those jobs.
 SELECT jobs.id::text, jobs.workflow_id::text, jobs.status, jobs.node
-  FROM json_array_elements_text(:workflows::json) AS wanted (id)
+  FROM json_array_elements_text(:workflows::text::json) AS wanted (id)
  CROSS JOIN LATERAL (SELECT id, workflow_id, status, node
                        FROM {schema}.jobs
                       WHERE workflow_id = wanted.id::uuid AND workflow_id IS NOT NULL AND {unseen}
@@ -54,9 +54,9 @@ SELECT jobs.id::text, jobs.workflow_id::text, jobs.status, jobs.node
 -- The consequences of these have been drawn.
 UPDATE {schema}.jobs
    SET seen = new.status
-  FROM json_to_recordset(:batch::json) AS new (id uuid, status text)
+  FROM json_to_recordset(:batch::text::json) AS new (id uuid, status text)
  WHERE jobs.id = new.id
-   AND jobs.id = ANY(ARRAY(SELECT wanted.id FROM json_to_recordset(:batch::json) AS wanted (id uuid)))
+   AND jobs.id = ANY(ARRAY(SELECT wanted.id FROM json_to_recordset(:batch::text::json) AS wanted (id uuid)))
    AND jobs.status = new.status;
 
 -- name: settle
@@ -64,8 +64,8 @@ UPDATE {schema}.jobs
 -- index of all that wait for anybody would offer to find.)
 UPDATE {schema}.edges
    SET outcome = COALESCE((SELECT status FROM {schema}.jobs WHERE id = parent_id), 'gone')
- WHERE parent_id = ANY(ARRAY(SELECT json_array_elements_text(:ids::json)::uuid))                        --? ended
- WHERE child_id = ANY(ARRAY(SELECT json_array_elements_text(:ids::json)::uuid))                         --? added
+ WHERE parent_id = ANY(ARRAY(SELECT json_array_elements_text(:ids::text::json)::uuid))                  --? ended
+ WHERE child_id = ANY(ARRAY(SELECT json_array_elements_text(:ids::text::json)::uuid))                   --? added
    AND COALESCE(outcome, '') = ''
    AND EXISTS (SELECT 1 FROM {schema}.jobs WHERE id = parent_id)                                        --? ended
    AND COALESCE((SELECT status FROM {schema}.jobs WHERE id = parent_id), 'cancelled') IN ({finished})
@@ -78,7 +78,7 @@ UPDATE {schema}.jobs
    SET status = CASE WHEN run_at > {now} THEN 'scheduled' ELSE 'pending' END,
        run_at = GREATEST(run_at, {now}),
        updated_at = {now}
- WHERE id = ANY(ARRAY(SELECT json_array_elements_text(:ids::json)::uuid))
+ WHERE id = ANY(ARRAY(SELECT json_array_elements_text(:ids::text::json)::uuid))
    AND COALESCE(status, '') IN ({free})
    AND limit_key IS NULL
    AND NOT EXISTS (SELECT 1 FROM {schema}.edges WHERE child_id = jobs.id AND outcome IS NULL)
@@ -92,9 +92,9 @@ UPDATE {schema}.jobs
        completed_at = {now},
        keep_until = {now} + new.keep * interval '1 microsecond',
        updated_at = {now}
-  FROM json_to_recordset(:batch::json) AS new (id uuid, error text, keep bigint)
+  FROM json_to_recordset(:batch::text::json) AS new (id uuid, error text, keep bigint)
  WHERE jobs.id = new.id
-   AND jobs.id = ANY(ARRAY(SELECT wanted.id FROM json_to_recordset(:batch::json) AS wanted (id uuid)))
+   AND jobs.id = ANY(ARRAY(SELECT wanted.id FROM json_to_recordset(:batch::text::json) AS wanted (id uuid)))
    AND COALESCE(jobs.status, '') IN ({drop})
    AND jobs.limit_key IS NULL
 RETURNING jobs.id::text;
@@ -112,12 +112,12 @@ SELECT id::text, status,
                 WHERE workflow_id = workflows.id AND workflow_id IS NOT NULL AND jobs.status = 'cancelled' AND left(node, 1) <> '@'
                 ORDER BY workflow_id, jobs.status, jobs.id LIMIT 1 OFFSET 0)
   FROM {schema}.workflows
- WHERE id = ANY(ARRAY(SELECT json_array_elements_text(:workflows::json)::uuid));
+ WHERE id = ANY(ARRAY(SELECT json_array_elements_text(:workflows::text::json)::uuid));
 
 -- name: callbacks
 -- Callbacks that wait for their moment.
 SELECT jobs.id::text, jobs.workflow_id::text, jobs.node
-  FROM json_array_elements_text(:workflows::json) AS wanted (id)
+  FROM json_array_elements_text(:workflows::text::json) AS wanted (id)
  CROSS JOIN LATERAL (SELECT id, workflow_id, node
                        FROM {schema}.jobs
                       WHERE workflow_id = wanted.id::uuid AND workflow_id IS NOT NULL AND status = (SELECT 'blocked'::text)
@@ -129,15 +129,15 @@ SELECT jobs.id::text, jobs.workflow_id::text, jobs.node
 UPDATE {schema}.workflows
    SET status = new.status,
        finished_at = CASE WHEN new.finished THEN COALESCE(finished_at, {now}) END
-  FROM json_to_recordset(:batch::json) AS new (id uuid, status text, finished boolean)
+  FROM json_to_recordset(:batch::text::json) AS new (id uuid, status text, finished boolean)
  WHERE workflows.id = new.id
-   AND workflows.id = ANY(ARRAY(SELECT wanted.id FROM json_to_recordset(:batch::json) AS wanted (id uuid)));
+   AND workflows.id = ANY(ARRAY(SELECT wanted.id FROM json_to_recordset(:batch::text::json) AS wanted (id uuid)));
 
 -- name: reopen
 -- What failed or was cancelled in a workflow is to be done again: at once, or when those before it are done.
 UPDATE {schema}.jobs
    SET status = CASE WHEN left(node, 1) = '@' OR EXISTS (SELECT 1 FROM {schema}.edges WHERE child_id = jobs.id) THEN 'blocked' ELSE 'pending' END,
-       attempts = 0, crashes = 0, suspect = false, verdict = NULL, error = NULL, cancel_requested = false,
+       attempts = 0, crashes = 0, deaths = 0, suspect = false, verdict = NULL, unreadable_since = NULL, error = NULL, cancel_requested = false,
        started_at = NULL, completed_at = NULL, keep_until = NULL, worker_id = NULL, progress = NULL, message = NULL,
        limit_key = NULL, rerun_at = NULL, seen = NULL, updated_at = {now}
  WHERE id = ANY(ARRAY(SELECT id FROM {schema}.jobs
@@ -151,7 +151,7 @@ RETURNING id::text, queue, status;
 -- Those are waited for again.
 UPDATE {schema}.edges
    SET outcome = NULL
- WHERE parent_id = ANY(ARRAY(SELECT json_array_elements_text(:ids::json)::uuid));
+ WHERE parent_id = ANY(ARRAY(SELECT json_array_elements_text(:ids::text::json)::uuid));
 
 -- name: release_node
 -- A job that is held because another failed need not wait for that one.
@@ -177,17 +177,17 @@ SELECT edges.parent_id::text, edges.policy, edges.outcome, jobs.node, jobs.type,
 
 -- name: workflows
 -- Workflows, the newest first.
-SELECT id::text, name, status, created_at, finished_at
+SELECT id::text, name, status, created_at::text, finished_at::text
   FROM {schema}.workflows
  WHERE id < :before::text::uuid                                                                         --? page
- WHERE id = ANY(ARRAY(SELECT json_array_elements_text(:workflows::json)::uuid))                         --? some
+ WHERE id = ANY(ARRAY(SELECT json_array_elements_text(:workflows::text::json)::uuid))                   --? some
  ORDER BY workflows.id DESC
  LIMIT :limit::int;
 
 -- name: tally
 -- How many jobs of some workflows have which status. Callbacks do not count.
 SELECT jobs.workflow_id::text, jobs.status, jobs.number
-  FROM json_array_elements_text(:workflows::json) AS wanted (id)
+  FROM json_array_elements_text(:workflows::text::json) AS wanted (id)
  CROSS JOIN LATERAL (SELECT workflow_id, status, count(*) AS number
                        FROM (SELECT workflow_id, status, node FROM {schema}.jobs
                               WHERE workflow_id = wanted.id::uuid AND workflow_id IS NOT NULL
@@ -210,7 +210,7 @@ SELECT {columns}
 -- Who waits for whom, of some jobs.
 SELECT child_id::text, parent_id::text, policy, outcome
   FROM {schema}.edges
- WHERE child_id = ANY(ARRAY(SELECT json_array_elements_text(:ids::json)::uuid))
+ WHERE child_id = ANY(ARRAY(SELECT json_array_elements_text(:ids::text::json)::uuid))
  ORDER BY child_id, place;
 
 -- name: orphans
@@ -228,7 +228,7 @@ SELECT max(child_id::text), count(*),
 -- These are to be looked at once more.
 UPDATE {schema}.jobs
    SET seen = NULL
- WHERE id = ANY(ARRAY(SELECT json_array_elements_text(:ids::json)::uuid))
+ WHERE id = ANY(ARRAY(SELECT json_array_elements_text(:ids::text::json)::uuid))
    AND COALESCE(status, '') = 'blocked';
 
 -- name: abandoned

@@ -15,14 +15,17 @@ from pathlib import Path
 from typing import Any
 
 from holdfast.engine.script import Reply, Run
+from holdfast.engine.sqlite.lock_holders import describe, write_lock_holders
 from holdfast.engine.statements import Command, Statements
 from holdfast.errors import (
     DatabaseBusy,
-    DatabaseError,
     DatabaseUnavailable,
     HoldfastError,
     InvalidArguments,
+    KeyConflict,
+    Refused,
     SchemaError,
+    StorageError,
 )
 
 CHUNKS = (64, 32, 16, 8, 4, 2)  # rows that one step inserts
@@ -197,9 +200,27 @@ def _match(command: Command) -> re.Match[str]:
     return found
 
 
-def translate(problem: sqlite3.Error, path: Path) -> HoldfastError:
-    """Our error for SQLite's, with the remedy."""
+# The database answered, and cannot write now. Whatever was asked of it may be asked again.
+_STORAGE = {
+    sqlite3.SQLITE_FULL: "make room on its disk",
+    sqlite3.SQLITE_IOERR: "look at its disk, and at the kernel's log",
+    sqlite3.SQLITE_NOMEM: "give this process more memory",
+    sqlite3.SQLITE_READONLY: "let this user write to the file, its -wal and -shm, and their folder, "
+    "or use the user whom they belong to",
+}
+
+
+def was_undone(problem: sqlite3.Error) -> bool:
+    """SQLite may have rolled back the whole transaction, not only the statement that failed."""
     code = getattr(problem, "sqlite_errorcode", None) or 0
+    return code & 0xFF in (sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR, sqlite3.SQLITE_NOMEM)
+
+
+def translate(problem: sqlite3.Error, path: Path) -> HoldfastError:
+    """Our error for SQLite's, with the remedy. Only what speaks of the values that were given is
+    InvalidArguments or KeyConflict; everything else means that the database is unavailable."""
+    code = getattr(problem, "sqlite_errorcode", None) or 0
+    text = str(problem)
     if code == sqlite3.SQLITE_BUSY_SNAPSHOT:
         return DatabaseBusy(
             "the transaction read the database before it wrote, and another connection has written "
@@ -208,21 +229,22 @@ def translate(problem: sqlite3.Error, path: Path) -> HoldfastError:
     if code & 0xFF in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
         return DatabaseBusy(
             f"another connection holds the write lock of {os.fspath(path)!r} and did not let go in "
-            "time; if it is your own open transaction, pass it: task.using(tx=connection)"
+            f"time{describe(write_lock_holders(path))}; if it is your own open transaction, pass it: "
+            "task.using(tx=connection)"
         )
-    text = str(problem)
     if "no such table: holdfast" in text or "no such column" in text:
         return SchemaError(
             f"{text}: the tables of Holdfast are not in {os.fspath(path)!r}, or are those of another "
             "release; run 'holdfast migrate'"
         )
-    if code & 0xFF == sqlite3.SQLITE_READONLY:
-        return DatabaseUnavailable(
-            f"this user may read {os.fspath(path)!r}, and not write to it: let it write to the file, "
-            "its -wal and -shm, and their folder, or use the user whom they belong to"
-        )
-    if code & 0xFF in (sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_CORRUPT):
-        return DatabaseUnavailable(f"SQLite cannot use {os.fspath(path)!r}: {text}")
-    if isinstance(problem, sqlite3.InterfaceError | sqlite3.ProgrammingError):
+    if remedy := _STORAGE.get(code & 0xFF):
+        return StorageError(f"SQLite cannot write to {os.fspath(path)!r} ({text}): {remedy}")
+    if code in (sqlite3.SQLITE_CONSTRAINT_UNIQUE, sqlite3.SQLITE_CONSTRAINT_PRIMARYKEY):
+        return KeyConflict(f"SQLite: {text}")
+    if code & 0xFF == sqlite3.SQLITE_CONSTRAINT:
+        return Refused(f"SQLite: a constraint or a trigger refused it: {text}")
+    values = (sqlite3.SQLITE_TOOBIG, sqlite3.SQLITE_MISMATCH)
+    if code & 0xFF in values or text.startswith("Error binding parameter"):
         return InvalidArguments(f"SQLite cannot store a value: {text}")
-    return DatabaseError(f"SQLite: {text}")
+    kind = StorageError if code else DatabaseUnavailable
+    return kind(f"SQLite cannot use {os.fspath(path)!r}: {text}")

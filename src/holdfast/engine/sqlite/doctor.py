@@ -20,6 +20,7 @@ from holdfast.engine.backlog import steps, walk
 from holdfast.engine.base import BaseEngine
 from holdfast.engine.sqlite.connection import JOURNAL_LIMIT, LOWEST_VERSION, translate
 from holdfast.engine.sqlite.filesystem import filesystem_of, refuse_network
+from holdfast.engine.sqlite.lock_holders import lock_holders
 from holdfast.engine.statements import Command
 from holdfast.engine.values import Finding, Measures, Sizes
 from holdfast.errors import HoldfastError, UnsafeFilesystem
@@ -51,6 +52,9 @@ class Examined(BaseEngine):
 
     @abstractmethod
     def _applied(self, writer: sqlite3.Connection) -> list[migrate.AppliedMigration]: ...
+
+    def lock_holders(self) -> set[int]:
+        return lock_holders(self.path)
 
     def diagnose(self) -> list[Finding]:
         found = [

@@ -5,13 +5,15 @@
 SELECT :keys;
 
 -- name: rooms
--- How many run under some keys, and what is allowed. A limit counts by its name or its queue, or by its keys.
+-- How many run under some keys, what is allowed, and which pending job has the turn of a key. A limit counts by its name or
+-- its queue, or by its keys.
 SELECT keys.key,
        COALESCE(limits.set_concurrency, limits.concurrency),
        COALESCE(limits.set_rate, limits.rate),
        COALESCE(limits.set_period, limits.period),
        keys.starts,
-       keys.in_line,
+       first.id, first.queue, first.priority,                                                        --? keyed
+       NULL, NULL, NULL,                                                                             --? whole
        {now},
        (SELECT COUNT(*) FROM holdfast_jobs INDEXED BY holdfast_jobs_keyed                            --? keyed
          WHERE status = 'running' AND limit_key = keys.key)                --? keyed
@@ -21,11 +23,12 @@ SELECT keys.key,
            WHERE status = 'running' AND limit_queue = keys.key)          --? whole
   FROM holdfast_keys AS keys
  CROSS JOIN holdfast_limits AS limits ON limits.name = keys.name
+  LEFT JOIN holdfast_jobs AS first ON first.id = keys.turn_id AND COALESCE(first.status, '') = 'pending' --? keyed
  WHERE keys.key IN (SELECT value FROM json_each(:keys));
 
 -- name: stirring
 -- Of which of some types a queue holds pending jobs; and, by the way, the rooms of some limits without keys, as above.
-SELECT wanted.value, NULL, NULL, NULL, NULL, NULL, NULL, NULL
+SELECT wanted.value, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL
   FROM json_each(:types) AS wanted
  WHERE EXISTS (SELECT 1 FROM holdfast_jobs INDEXED BY holdfast_jobs_claim
                 WHERE status = 'pending' AND queue = :queue AND type = wanted.value AND suspect = 0)
@@ -35,7 +38,7 @@ SELECT keys.key,
        COALESCE(limits.set_rate, limits.rate),
        COALESCE(limits.set_period, limits.period),
        keys.starts,
-       keys.in_line,
+       NULL, NULL, NULL,
        {now},
        (SELECT COUNT(*) FROM holdfast_jobs INDEXED BY holdfast_jobs_slots
          WHERE status = 'running' AND limit_name = keys.key)
@@ -60,7 +63,7 @@ ON CONFLICT DO NOTHING;
 -- Remember when jobs of a key started, and when the next may, if some wait for that.
 UPDATE holdfast_keys
    SET starts = :starts,
-       wake_at = {now} + :wait
+       wake_at = COALESCE({now} + :wait, wake_at)
  WHERE key = :key;
 
 -- name: park
@@ -73,35 +76,50 @@ UPDATE holdfast_jobs
    AND status IN ({park});
 
 -- name: unpark
--- The best that wait for a key go back in line; where keys take turns, one of them, at its end.
+-- The best that wait for a key go back in line. Where keys take turns, one of them, at its end (in the order of :place):
+-- unless a pending job has the key's turn, whose priority is not lower.
 UPDATE holdfast_jobs
    SET status = 'pending',
+       rank = CASE WHEN rank = -priority OR NOT EXISTS (SELECT 1
+                                                          FROM holdfast_keys AS keys
+                                                          JOIN holdfast_limits AS limits ON limits.name = keys.name
+                                                         WHERE keys.key = :key
+                                                           AND limits.fair) THEN rank ELSE rank + {now} + :place - run_at END,
        run_at = CASE WHEN EXISTS (SELECT 1
                                     FROM holdfast_keys AS keys
                                     JOIN holdfast_limits AS limits ON limits.name = keys.name
                                    WHERE keys.key = :key
-                                     AND limits.fair) THEN {now} ELSE run_at END,
+                                     AND limits.fair) THEN {now} + :place ELSE run_at END,
        updated_at = {now}
- WHERE id IN (SELECT id
-                FROM holdfast_jobs INDEXED BY holdfast_jobs_parked
-               WHERE status = 'blocked'
-                 AND limit_key = :key
-               ORDER BY rank, run_at, id
-               LIMIT COALESCE((SELECT CASE WHEN limits.fair THEN 1 - keys.in_line ELSE :size END
-                                 FROM holdfast_keys AS keys
-                                 JOIN holdfast_limits AS limits ON limits.name = keys.name
-                                WHERE keys.key = :key), :size))
+ WHERE id IN (SELECT best.id
+                FROM (SELECT id, priority
+                        FROM holdfast_jobs INDEXED BY holdfast_jobs_parked
+                       WHERE status = 'blocked'
+                         AND limit_key = :key
+                       ORDER BY rank, run_at, id
+                       LIMIT COALESCE((SELECT CASE WHEN limits.fair THEN 1 ELSE :size END
+                                         FROM holdfast_keys AS keys
+                                         JOIN holdfast_limits AS limits ON limits.name = keys.name
+                                        WHERE keys.key = :key), :size)) AS best
+               WHERE NOT EXISTS (SELECT 1
+                                   FROM holdfast_keys AS keys
+                             CROSS JOIN holdfast_limits AS limits ON limits.name = keys.name
+                             CROSS JOIN holdfast_jobs AS first ON first.id = keys.turn_id
+                                  WHERE keys.key = :key
+                                    AND limits.fair
+                                    AND COALESCE(first.status, '') = 'pending'
+                                    AND first.priority >= best.priority))
 RETURNING queue, limit_key, EXISTS (SELECT 1
                                       FROM holdfast_keys AS keys
                                       JOIN holdfast_limits AS limits ON limits.name = keys.name
                                      WHERE keys.key = :key
-                                       AND limits.fair);
+                                       AND limits.fair), id;
 
 -- name: turn
--- Where keys take turns: which have a job in line, and which have not.
+-- Where keys take turns: which job has the turn of a key.
 UPDATE holdfast_keys
-   SET in_line = :in_line
- WHERE key IN (SELECT value FROM json_each(:keys));
+   SET turn_id = :turn_id
+ WHERE key = :key;
 
 -- name: due_keys
 -- Keys for which time has made room.
@@ -130,6 +148,20 @@ WITH RECURSIVE seen (key, number) AS (
 SELECT key
   FROM seen
  WHERE key IS NOT NULL;
+
+-- name: busy
+-- Whether jobs of some queues are pending or parked, or a worker holds any. More parked jobs than it looks at count as one.
+SELECT EXISTS (SELECT 1
+                 FROM json_each(:queues) AS wanted
+                WHERE EXISTS (SELECT 1 FROM holdfast_jobs INDEXED BY holdfast_jobs_claim
+                               WHERE status = 'pending' AND queue = wanted.value))
+    OR EXISTS (SELECT 1 FROM holdfast_jobs INDEXED BY holdfast_jobs_held WHERE status = 'running' AND worker_id = :worker)
+    OR (SELECT COALESCE(MAX(queue IN (SELECT value FROM json_each(:queues))), 0) OR COUNT(*) = :scan
+          FROM (SELECT queue
+                  FROM holdfast_jobs INDEXED BY holdfast_jobs_parked
+                 WHERE status = 'blocked' AND limit_key IS NOT NULL
+                 ORDER BY limit_key, rank, run_at, id
+                 LIMIT :scan));
 
 -- name: declare_limit
 -- A limit as the code has it; what an operator has set stays.
@@ -169,6 +201,20 @@ DELETE FROM holdfast_keys
 UPDATE holdfast_keys
    SET wake_at = {now}
  WHERE name = :name;
+
+-- name: wake_early
+-- Keys that wait for a rate longer than it can last, since the clock went back: look again, some at a time.
+UPDATE holdfast_keys
+   SET wake_at = {now}
+ WHERE key IN (SELECT few.key
+                 FROM (SELECT keys.key, keys.name, keys.wake_at
+                         FROM holdfast_keys AS keys
+                        WHERE keys.key > :after
+                        ORDER BY keys.key
+                        LIMIT :limit) AS few
+            LEFT JOIN holdfast_limits AS limits ON limits.name = few.name
+                WHERE few.wake_at > {now} + COALESCE(limits.set_period, limits.period, 0) * 101 / 100 + :margin)
+RETURNING key;
 
 -- name: crowd
 -- What runs in a queue counts under its limit from now on.

@@ -60,3 +60,10 @@ SELECT queue, type, run_at
    AND run_at <= {now}
  ORDER BY run_at, id
  LIMIT 1;
+
+-- name: probe
+-- A write that is committed if the database takes any.
+INSERT INTO holdfast_probes (name, at)
+VALUES (:name, {now})
+ON CONFLICT (name) DO UPDATE
+   SET at = excluded.at;

@@ -3,13 +3,14 @@
 
 -- name: recur
 -- The end of a recurring job's run: the row waits for its next one, whatever happened. Who asked for a run meanwhile
--- gets it first.
+-- gets it first. The worker counted from `told_at`; if the clock went back during the run, the row counts from now.
 UPDATE holdfast_jobs
    SET status = CASE WHEN rerun_at <= {now} THEN 'pending' ELSE 'scheduled' END,
        attempts = 0,
-       rank = CASE WHEN rank = -priority THEN rank ELSE rank + COALESCE(rerun_at, :run_at) - run_at END,
-       run_at = COALESCE(rerun_at, :run_at),
-       due_at = COALESCE(rerun_at, :due_at),
+       rank = CASE WHEN rank = -priority THEN rank
+                   ELSE rank + COALESCE(rerun_at, :run_at - CASE WHEN :told_at > {now} + 2000000 THEN :told_at - {now} ELSE 0 END) - run_at END,
+       run_at = COALESCE(rerun_at, :run_at - CASE WHEN :told_at > {now} + 2000000 THEN :told_at - {now} ELSE 0 END),
+       due_at = COALESCE(rerun_at, :due_at - CASE WHEN :told_at > {now} + 2000000 THEN :told_at - {now} ELSE 0 END),
        last_run_at = CASE WHEN :ran THEN started_at ELSE last_run_at END,
        last_error = CASE WHEN :failed THEN :error WHEN :ran AND NOT :stopped THEN NULL ELSE last_error END,
        consecutive_failures = CASE WHEN :failed THEN consecutive_failures + 1
@@ -19,9 +20,13 @@ UPDATE holdfast_jobs
        worker_id = NULL,
        started_at = NULL,
        cancel_requested = 0,
-       crashes = 0,
-       suspect = 0,
+       crashes = CASE WHEN :died AND :because IS NULL THEN crashes + :crashed ELSE 0 END,
+       deaths = CASE WHEN :died OR :because IS NOT NULL THEN deaths + :died ELSE 0 END,
+       suspect = CASE WHEN :died OR :because IS NOT NULL THEN suspect ELSE 0 END,
+       enabled = CASE WHEN :because IS NULL THEN enabled ELSE 0 END,
+       disabled_because = COALESCE(:because, disabled_because),
        verdict = NULL,
+       unreadable_since = NULL,
        finish_no = claim_no,
        rerun_at = NULL,
        updated_at = {now}
@@ -50,6 +55,7 @@ UPDATE holdfast_jobs
        entity_id = :entity_id,
        timeout = :timeout,
        enabled = CASE WHEN :enables THEN 1 ELSE enabled END,
+       crashes = CASE WHEN :enables THEN 0 ELSE crashes END,
        disabled_because = CASE WHEN NOT :enables THEN disabled_because END,
        updated_at = {now}
  WHERE id = :holder
@@ -63,6 +69,7 @@ UPDATE holdfast_payloads
 UPDATE holdfast_jobs
    SET enabled = :enabled,
        disabled_because = :because,
+       crashes = CASE WHEN :enabled THEN 0 ELSE crashes END,
        status = CASE WHEN :enabled OR status = 'running' THEN status ELSE 'scheduled' END,
        updated_at = {now}
  WHERE id = :id
@@ -91,6 +98,14 @@ SELECT {columns}
  ORDER BY type, key
  LIMIT :limit;
 
+-- name: disabled_schedules
+-- Recurring jobs that were not disabled by an operator, and why.
+SELECT type, key, disabled_because
+  FROM holdfast_jobs INDEXED BY holdfast_jobs_disabled
+ WHERE disabled_because IS NOT NULL
+ ORDER BY type, key
+ LIMIT :limit;
+
 -- name: recurring_types
 -- The tasks that have recurring jobs: a step for each task, however many jobs there are.
 WITH RECURSIVE seen (type) AS (
@@ -103,3 +118,42 @@ WITH RECURSIVE seen (type) AS (
 SELECT type
   FROM seen
  WHERE type IS NOT NULL;
+
+-- name: clock
+-- What time it is here.
+SELECT {now};
+
+-- name: ahead
+-- Of the jobs that wait for their time, some at a time: those that were last written later than now, and have a record of a run.
+SELECT look.id, look.run_at, look.due_at, look.updated_at, look.schedule, runs.finished_at
+  FROM (SELECT id, run_at, due_at, updated_at, schedule, claim_no
+          FROM holdfast_jobs INDEXED BY holdfast_jobs_due
+         WHERE status IN ({promote})
+           AND enabled
+           AND (run_at, id) > (:run_at, COALESCE(:id, ''))
+         ORDER BY run_at, id
+         LIMIT :limit) AS look
+ CROSS JOIN holdfast_attempts AS runs ON runs.job_id = look.id AND runs.claim_no = look.claim_no
+ WHERE look.updated_at > {now};
+
+-- name: ahead_edge
+-- The last job of that look, if there may be more after it.
+SELECT run_at, id
+  FROM holdfast_jobs INDEXED BY holdfast_jobs_due
+ WHERE status IN ({promote})
+   AND enabled
+   AND (run_at, id) > (:run_at, COALESCE(:id, ''))
+ ORDER BY run_at, id
+ LIMIT 1 OFFSET :limit - 1;
+
+-- name: pull_in
+-- Let a job that waits run sooner, unless something has written it meanwhile.
+UPDATE holdfast_jobs
+   SET rank = CASE WHEN rank = -priority THEN rank ELSE rank + :run_at - run_at END,
+       run_at = :run_at,
+       due_at = :due_at,
+       updated_at = {now}
+ WHERE id = :id
+   AND status IN ({promote})
+   AND updated_at = :written
+RETURNING queue;

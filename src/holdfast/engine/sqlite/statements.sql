@@ -4,10 +4,10 @@
 -- INDEXED BY, because the application may have run ANALYZE while the tables were small.
 
 -- name: insert
--- Add jobs; one whose id is there, or whose key is live, is left out.
+-- Add jobs; one whose id or idempotency key is there, or whose key is live, is left out.
 INSERT INTO holdfast_jobs
        (id, type, queue, status, priority, rank, key, entity_type, entity_id,
-        schedule, due_at, expires_at, workflow_id, node,                        --? special
+        schedule, due_at, expires_at, workflow_id, node, idempotency_key,       --? special
         max_attempts, timeout, created_at, updated_at, run_at)
 VALUES (:id, :type, :queue,
         CASE WHEN COALESCE(:run_at, {now} + :delay) > {now} THEN 'scheduled' ELSE 'pending' END, --? plain
@@ -19,7 +19,7 @@ VALUES (:id, :type, :queue,
         :key, :entity_type, :entity_id,
         :schedule,                                                              --? special
         CASE WHEN :schedule IS NOT NULL THEN COALESCE(:run_at, {now} + :delay) END, --? special
-        {now} + :expires, :workflow_id, :node,                                  --? special
+        {now} + :expires, :workflow_id, :node, :idempotency_key,                --? special
         :max_attempts, :timeout, {now}, {now}, COALESCE(:run_at, {now} + :delay))
 ON CONFLICT DO NOTHING;
 
@@ -40,13 +40,21 @@ SELECT id
  WHERE id IN (SELECT value FROM json_each(:ids));
 
 -- name: holder
--- The live job that holds a key.
-SELECT id, status
+-- The live job that holds a key, and whether it recurs.
+SELECT id, status, schedule IS NOT NULL
   FROM holdfast_jobs
  WHERE type = :type
    AND key = :key
    AND key IS NOT NULL
    AND status IN ({unfinished});
+
+-- name: first_by_idempotency_key
+-- The job that has an idempotency key, whatever its status.
+SELECT id
+  FROM holdfast_jobs INDEXED BY holdfast_jobs_idempotency
+ WHERE type = :type
+   AND idempotency_key = :idempotency_key
+   AND idempotency_key IS NOT NULL;
 
 -- name: replace
 -- Give the live holder of a key the newer request: a waiting one takes it over, a running one runs again.
@@ -69,6 +77,7 @@ UPDATE holdfast_jobs
                        WHEN :moves THEN COALESCE(:run_at, {now} + :delay)
                        ELSE {now} END,
        verdict = CASE WHEN status = 'running' THEN verdict END,
+       unreadable_since = CASE WHEN status = 'running' THEN unreadable_since END,
        updated_at = {now}
  WHERE id = :holder
    AND status IN ({unfinished})
@@ -114,13 +123,14 @@ SELECT {claimed}, payload
              AND NOT EXISTS (SELECT 1 FROM holdfast_limits WHERE name = 'queue:' || :queue)     --? unlimited
             THEN :limit ELSE 0 END;
 
--- name: look_suspect
--- Some of those whose process died under them: whoever takes one runs it alone.
-SELECT {claimed}, payload
+-- name: look_suspects
+-- Some of the jobs whose process died under them; of one level (decision 0021), or of any.
+SELECT {claimed}, deaths, payload
   FROM holdfast_jobs AS jobs INDEXED BY holdfast_jobs_suspect
  CROSS JOIN holdfast_payloads ON holdfast_payloads.job_id = jobs.id
  WHERE jobs.status = 'pending'
    AND jobs.suspect
+   AND MIN(MAX(jobs.deaths, 1), 3) = COALESCE(:level, MIN(MAX(jobs.deaths, 1), 3))
    AND jobs.type IN (SELECT value FROM json_each(:types))
    AND jobs.queue IN (SELECT value FROM json_each(:queues))
    AND jobs.queue NOT IN (SELECT name FROM holdfast_queues WHERE paused_at IS NOT NULL AND (resume_at IS NULL OR resume_at > {now}))
@@ -161,15 +171,17 @@ UPDATE holdfast_jobs
  WHERE id IN (SELECT value FROM json_each(:ids));
 
 -- name: suspects
--- The queues and types of jobs that wait to be run alone: a bounded look.
-SELECT DISTINCT queue, type
-  FROM (SELECT queue, type
+-- How many jobs wait whose process died under them, by queue, type and level: a bounded look. Paused queues are left out.
+SELECT queue, type, level, COUNT(*)
+  FROM (SELECT queue, type, MIN(MAX(deaths, 1), 3) AS level
           FROM holdfast_jobs INDEXED BY holdfast_jobs_suspect
          WHERE status = 'pending'
            AND suspect
          ORDER BY rank, run_at, id
          LIMIT 1000)
- LIMIT 100;
+ WHERE queue NOT IN (SELECT name FROM holdfast_queues WHERE paused_at IS NOT NULL AND (resume_at IS NULL OR resume_at > {now}))
+ GROUP BY queue, type, level
+ LIMIT 300;
 
 -- name: complete
 -- The common end, and nothing that an index of waiting or running jobs would have to know: all that have the same claim
@@ -181,13 +193,14 @@ UPDATE holdfast_jobs
        completed_at = {now},
        keep_until = {now} + :keep,
        error = NULL,
+       unreadable_since = NULL,
        finish_no = claim_no,
        updated_at = {now}
  WHERE id IN (SELECT value FROM json_each(:ids))
    AND claim_no = :claim_no
    AND COALESCE(status, '') = 'running'
    AND rerun_at IS NULL
-   AND suspect = 0
+   AND deaths = 0
    AND verdict IS NULL
    AND schedule IS NULL;
 
@@ -208,8 +221,10 @@ UPDATE holdfast_jobs
        error = CASE WHEN :status <> 'completed' THEN COALESCE(:error, error) END,
        cancel_requested = CASE WHEN rerun_at IS NULL AND schedule IS NULL THEN cancel_requested ELSE 0 END,
        crashes = crashes + :crashed,
-       suspect = 0,
+       deaths = CASE WHEN :blameless THEN 0 ELSE deaths + :died END,
+       suspect = CASE WHEN :blameless THEN 0 ELSE suspect END,
        verdict = NULL,
+       unreadable_since = CASE WHEN :unreadable AND rerun_at IS NULL THEN COALESCE(unreadable_since, {now}) END,
        finish_no = claim_no,
        rerun_at = NULL,
        updated_at = {now}
@@ -282,21 +297,19 @@ UPDATE holdfast_workers
  WHERE id = :id
    AND (:beat_no IS NULL OR beat_no = :beat_no)
    AND died_at IS NULL
-RETURNING id, left_at;
+RETURNING id, left_at, info;
 
 -- name: suspect
--- One of the jobs that a worker held may have killed it: each runs alone next time, and one that was alone already has
--- a crash on its record.
+-- A worker died: each job that had begun in it has one more death on record, and one that was the only one has a crash
+-- too, if the process died by its own doing. `begun`: a list of 'id:claim number', or NULL: all that the worker held.
 UPDATE holdfast_jobs INDEXED BY holdfast_jobs_held
    SET suspect = 1,
-       crashes = crashes + (1 = (SELECT COUNT(*)
-                                   FROM (SELECT 1
-                                           FROM holdfast_jobs AS beside INDEXED BY holdfast_jobs_held
-                                          WHERE beside.worker_id = :id
-                                            AND beside.status = 'running'
-                                          LIMIT 2)))
+       deaths = deaths + 1,
+       crashes = crashes + :alone,
+       error = CASE WHEN :alone THEN :crash ELSE error END
  WHERE worker_id = :id
-   AND status = 'running';
+   AND status = 'running'
+   AND (:begun IS NULL OR id || ':' || claim_no IN (SELECT value FROM json_each(:begun)));
 
 -- name: fallen
 -- What dead workers held, and whether they went in good order.
@@ -323,6 +336,7 @@ UPDATE holdfast_jobs
        keep_until = CASE WHEN rerun_at IS NULL AND cancel_requested AND schedule IS NULL THEN {now} + :keep END,
        cancel_requested = CASE WHEN rerun_at IS NULL AND schedule IS NULL THEN cancel_requested ELSE 0 END,
        verdict = CASE WHEN rerun_at IS NULL THEN verdict END,
+       unreadable_since = NULL,
        rerun_at = NULL,
        updated_at = {now}
  WHERE id IN (SELECT value FROM json_each(:ids))
@@ -334,27 +348,6 @@ UPDATE holdfast_workers
    SET left_at = {now}
  WHERE id = :id
    AND died_at IS NULL;
-
--- name: ask_stacks
--- Somebody wants to see where the runs of a worker stand; its next beat tells it so.
-UPDATE holdfast_workers
-   SET asked_at = {now}
- WHERE id = :id
-   AND died_at IS NULL
-RETURNING id;
-
--- name: tell_stacks
--- Where they stand.
-UPDATE holdfast_workers
-   SET stacks_at = {now},
-       stacks = :text
- WHERE id = :id;
-
--- name: stacks
--- What a worker said of its runs, and when it was asked.
-SELECT asked_at, stacks_at, stacks
-  FROM holdfast_workers
- WHERE id = :id;
 
 -- name: sentence
 -- What to record of a run that its worker cannot record any more; whoever claims it next does.
@@ -396,6 +389,7 @@ UPDATE holdfast_jobs
    SET status = 'pending',
        attempts = 0,
        crashes = 0,
+       deaths = 0,
        suspect = 0,
        verdict = NULL,
        run_at = {now},
@@ -406,6 +400,7 @@ UPDATE holdfast_jobs
        keep_until = NULL,
        prune_error = NULL,
        error = NULL,
+       unreadable_since = NULL,
        progress = NULL,
        message = NULL,
        cancel_requested = 0,

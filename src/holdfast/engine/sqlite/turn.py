@@ -10,8 +10,10 @@ import fcntl
 import os
 import random
 import time
+from contextlib import suppress
 from pathlib import Path
 
+from holdfast.engine.sqlite.lock_holders import describe, turn_holders
 from holdfast.errors import DatabaseBusy, DatabaseUnavailable
 
 _SHORTEST, _LONGEST = 0.00005, 0.002  # seconds between two looks
@@ -58,9 +60,11 @@ class Turns:
         try:
             while not _try_lock(self._turn, fcntl.LOCK_EX):
                 if time.monotonic() > deadline:
+                    holders = describe(turn_holders(self._path)) or ", another process holds it"
                     raise DatabaseBusy(
-                        f"no turn to write to {os.fspath(self._path)!r} within {self._timeout:g} s: "
-                        "another process holds it; look for one that is stopped or overloaded"
+                        f"no turn to write to {os.fspath(self._path)!r} within {self._timeout:g} s"
+                        f"{holders}: look for a process that is stopped, overloaded, or frozen by code "
+                        "that holds Python's interpreter lock"
                     )
                 time.sleep(pause * random.uniform(0.5, 1.0))  # noqa: S311
                 pause = min(pause * 1.5, _LONGEST)
@@ -69,13 +73,30 @@ class Turns:
             fcntl.flock(self._line, fcntl.LOCK_UN)
 
     def close(self) -> None:
-        os.close(self._turn)
-        os.close(self._line)
+        for file in (self._turn, self._line):
+            _inherited.discard(file)
+            os.close(file)
+
+
+_inherited: set[int] = set()
+
+
+def _close_inherited() -> None:
+    """In a child that was forked: a lock that its parent holds would stay held by the child, after the
+    parent was killed, for as long as the child lives."""
+    while _inherited:
+        with suppress(OSError):
+            os.close(_inherited.pop())
+
+
+os.register_at_fork(after_in_child=_close_inherited)
 
 
 def _open(path: Path) -> int:
     try:
-        return os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+        file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+        _inherited.add(file)
+        return file
     except OSError as problem:
         raise DatabaseUnavailable(
             f"cannot open {os.fspath(path)!r}, the file by which processes take turns "

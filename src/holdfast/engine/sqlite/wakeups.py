@@ -7,12 +7,13 @@ count its own commits, tells whether others did. Elsewhere that number is polled
 
 import ctypes
 import os
-import select
 import sys
 import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
+
+from holdfast.engine.polling import Poll
 
 EVERYWHERE = frozenset({"*"})
 _IN_MODIFY, _IN_CREATE, _IN_MOVED_TO = 0x2, 0x100, 0x80
@@ -35,6 +36,8 @@ class SqliteWakeups:
         os.set_blocking(self._read, False)
         os.set_blocking(self._write, False)
         self._watch = _Watch(path) if sys.platform == "linux" else None
+        self._files = (self._read,) if self._watch is None else (self._read, self._watch.file)
+        self._poll = Poll()
 
     def wait(self, timeout: float) -> frozenset[str]:
         deadline = time.monotonic() + timeout
@@ -57,12 +60,9 @@ class SqliteWakeups:
     def _sleep(self, seconds: float) -> bool | frozenset[str]:
         """Until the log is written to (True) or the time is up (False); hints: a thread of ours woke
         us."""
-        files = [self._read]
-        if self._watch is not None:
-            files.append(self._watch.file)
-        else:
+        if self._watch is None:
             seconds = min(seconds, _POLL)
-        ready, _, _ = select.select(files, [], [], seconds)
+        ready = self._poll.wait(self._files, seconds)
         written = self._watch is not None and self._watch.file in ready
         if written and self._watch is not None:
             self._watch.drain()

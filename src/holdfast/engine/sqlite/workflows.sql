@@ -119,7 +119,7 @@ UPDATE holdfast_workflows
 -- What failed or was cancelled in a workflow is to be done again: at once, or when those before it are done.
 UPDATE holdfast_jobs
    SET status = CASE WHEN substr(node, 1, 1) = '@' OR EXISTS (SELECT 1 FROM holdfast_edges WHERE child_id = holdfast_jobs.id) THEN 'blocked' ELSE 'pending' END,
-       attempts = 0, crashes = 0, suspect = 0, verdict = NULL, error = NULL, cancel_requested = 0,
+       attempts = 0, crashes = 0, deaths = 0, suspect = 0, verdict = NULL, unreadable_since = NULL, error = NULL, cancel_requested = 0,
        started_at = NULL, completed_at = NULL, keep_until = NULL, worker_id = NULL, progress = NULL, message = NULL,
        limit_key = NULL, rerun_at = NULL, seen = NULL, updated_at = {now}
  WHERE id IN (SELECT id FROM holdfast_jobs INDEXED BY holdfast_jobs_workflow

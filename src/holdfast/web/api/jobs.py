@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterator
 from typing import Annotated, Any, Literal
 
-from fastapi import Query, Request
+from fastapi import Header, Query, Request
 from pydantic import Field
 from starlette.responses import StreamingResponse
 
@@ -35,6 +35,19 @@ from holdfast.web.replies import Json
 from holdfast.web.routing import Routes
 
 routes = Routes("jobs")
+IdempotencyKey = Annotated[
+    str | None,
+    Header(
+        alias="Idempotency-Key",
+        min_length=1,
+        max_length=names.LONGEST_KEY,
+        pattern=r"^[\x21-\x7e]([\x20-\x7e]*[\x21-\x7e])?$",
+        description="At most one job of the task has this value for as long as its row exists. A repeat"
+        " is answered with the first job, whatever its status and whatever this payload: 200 instead"
+        " of 201, `created` false. Printable ASCII",
+        examples=["order-7"],
+    ),
+]
 _FORMULA = ("=", "+", "-", "@", "\t", "\r")
 _COLUMNS = tuple(name for name in FIELDS if name not in ("payload", "result"))
 
@@ -59,14 +72,21 @@ def list_jobs(web: Web, me: Me, query: Annotated[JobQuery, Query()]) -> Json:
     may=Permission.JOBS_ENQUEUE,
     answer=MadeJob,
     status=201,
-    also={200: {"model": MadeJob, "description": "A live job of its key was found"}},
+    also={
+        200: {
+            "model": MadeJob,
+            "description": "A live job of its key, or the first of its Idempotency-Key, was found",
+        }
+    },
 )
-def enqueue(web: Web, me: Me, new: NewJob, request: Request) -> Json:
+def enqueue(
+    web: Web, me: Me, new: NewJob, request: Request, idempotency_key: IdempotencyKey = None
+) -> Json:
     """Make a job of a task that is registered here."""
     _check_scope(me, new.type)  # first: the next error tells which tasks there are
     task = web.app.find_task(new.type)
     options = new.model_dump(exclude_unset=True, exclude={"type", "payload"})
-    options |= _entity(new, options)
+    options |= _entity(new, options) | {"idempotency_key": idempotency_key}
     options = {name: value for name, value in options.items() if value is not None}
     _check_scope(me, new.type, options.get("queue") or task.defaults.queue or "default")
     job = web.app.enqueue(new.type, new.payload, **options)

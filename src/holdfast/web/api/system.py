@@ -1,8 +1,8 @@
 """The system itself: the database and its settings; and, at the root, what monitors ask."""
 
 import platform
+import re
 from typing import Any
-from urllib.parse import urlsplit, urlunsplit
 
 from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
@@ -62,11 +62,14 @@ def system(web: Web) -> Json:
 
 
 def without_password(url: str) -> str:
-    """What may be shown of a database's URL: neither user nor password, nor what a query may hold."""
-    parts = urlsplit(url)
-    if parts.scheme == "sqlite":
+    """What may be shown of a database's URL: neither user nor password, nor what a query may hold. The
+    user ends at the last '@' before a '/', as libpq has it: a password may hold '?' and '#'."""
+    scheme, _, rest = url.partition("://")
+    if scheme == "sqlite":
         return url.partition("?")[0]
-    return urlunsplit(parts._replace(netloc=parts.netloc.rpartition("@")[2], query="", fragment=""))
+    server, slash, path = rest.partition("/")
+    shown = f"{server.rpartition('@')[2]}{slash}{path}"
+    return f"{scheme}://{re.split('[?#]', shown)[0]}"
 
 
 @routes.get("/openapi.json", may=Permission.JOBS_READ, answer=dict[str, Any])

@@ -1,0 +1,69 @@
+"""How a connection to PostgreSQL is made: directly, or through a pooler that shares sessions.
+
+Behind pgbouncer in transaction mode the next statement may run in another session: one that does not
+know our prepared statements and settings. The number of the session that a pooler tells at the start
+is not that of the server's process: so a pooler is noticed, and sessions are not relied on.
+"""
+
+import logging
+
+import psycopg
+from psycopg.rows import tuple_row
+
+from holdfast.engine.postgres.address import with_defaults
+from holdfast.engine.postgres.connection import Connection, connection_settings
+from holdfast.engine.postgres.keeper import Keeper
+
+logger = logging.getLogger("holdfast.engine")
+
+_FIRST_ANSWER = 5.0  # seconds
+_REFUSED = "unsupported startup parameter"  # by pgbouncer, of the settings of a session
+
+
+class Connector:
+    def __init__(self, url: str, keeper: Keeper, *, pooler: bool | None, timeout: float) -> None:
+        """`pooler`: None: to be found out."""
+        self.pooled = bool(pooler)
+        self._url = url
+        self._keeper = keeper
+        self._asks = pooler is None
+        self._timeout = timeout
+
+    def connect(self) -> Connection:
+        if self.pooled or not self._asks:
+            return self._connect()
+        try:
+            connection = self._connect()
+        except psycopg.OperationalError as problem:
+            if _REFUSED not in str(problem):
+                raise
+            self._found()
+            return self._connect()
+        if not self._is_pooled(connection):
+            return connection
+        connection.close()
+        self._found()
+        return self._connect()
+
+    def _connect(self) -> Connection:
+        settings = connection_settings(pooler=self.pooled, timeout=self._timeout)
+        settings |= with_defaults(self._url)
+        connection = Connection.connect(self._url, row_factory=tuple_row, **settings)
+        style = connection.info.parameter_status("DateStyle") or ""
+        if self.pooled and not style.startswith("ISO"):
+            # The one setting that reading a time needs, and that poolers carry along for each client.
+            connection.execute("SET datestyle TO ISO", prepare=False)
+        return connection
+
+    def _is_pooled(self, connection: Connection) -> bool:
+        with self._keeper.bounded(connection, _FIRST_ANSWER):
+            row = connection.execute("SELECT pg_backend_pid()", prepare=False).fetchone()
+        return row is not None and row[0] != connection.info.backend_pid
+
+    def _found(self) -> None:
+        self.pooled = True
+        logger.warning(
+            "this PostgreSQL is reached through a connection pooler, such as pgbouncer: nothing is "
+            "prepared or set in its sessions, and hints are polled for. Say pooler=True if that is "
+            "right, and pooler=False if it pools whole sessions"
+        )

@@ -1,0 +1,75 @@
+"""Ends calls that a server does not answer, and closes connections that nobody has used for a while.
+
+A server or a proxy can keep a connection alive and say nothing for ever. A thread that waits for it
+cannot end its own wait; so one thread of each engine looks at all of them, and shuts down the socket of
+a call that is overdue, which ends the wait with an error.
+"""
+
+import os
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+
+import psycopg
+
+from holdfast.engine.postgres.connection import Connection
+
+LOOK = 0.5  # seconds between two looks
+
+
+class Keeper:
+    """The calls under way on the connections of one engine, and the thread that looks at them."""
+
+    def __init__(self) -> None:
+        self._calls: dict[
+            Connection, float
+        ] = {}  # until when each may take, by the monotonic clock
+        self._tidy: list[Callable[[float], None]] = []
+        self._closed = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="holdfast-keeper", daemon=True)
+
+    def start(self, *tidy: Callable[[float], None]) -> None:
+        """`tidy`: called with the time at each look."""
+        self._tidy += tidy
+        self._thread.start()
+
+    def close(self) -> None:
+        self._closed.set()
+        if self._thread.is_alive():
+            self._thread.join(2 * LOOK)
+
+    def begin(self, connection: Connection, deadline: float) -> None:
+        self._calls[connection] = deadline
+
+    def end(self, connection: Connection) -> None:
+        self._calls.pop(connection, None)
+
+    @contextmanager
+    def bounded(self, connection: Connection, seconds: float) -> Iterator[None]:
+        """What is asked of the connection inside takes no longer."""
+        self.begin(connection, time.monotonic() + seconds)
+        try:
+            yield
+        finally:
+            self.end(connection)
+
+    def _run(self) -> None:
+        while not self._closed.wait(LOOK):
+            now = time.monotonic()
+            for connection, deadline in list(self._calls.items()):
+                if now > deadline:
+                    connection.was_cut = True
+                    _shut_down(connection)
+            for tidy in self._tidy:
+                tidy(now)
+
+
+def _shut_down(connection: Connection) -> None:
+    """End the wait of the thread that uses it. (Closing it is that thread's own matter.)"""
+    with (
+        suppress(psycopg.Error, OSError),
+        socket.socket(fileno=os.dup(connection.fileno())) as same,
+    ):
+        same.shutdown(socket.SHUT_RDWR)

@@ -1,0 +1,43 @@
+"""Inserts whose outcome is unknown, because the connection broke before the answer to the commit came.
+
+Ids are made by the client, and an insert leaves out what has an id that is there already. So it can be
+sent again until the database tells: a job is added once, whichever of the tries was committed.
+"""
+
+import time
+from collections.abc import Callable, Sequence
+
+from holdfast.errors import DatabaseBusy, DatabaseError, DatabaseUnavailable, OutcomeUnknown
+from holdfast.job import Job
+
+_SHORTEST, _LONGEST = 0.05, 1.0  # seconds between two tries
+
+
+def until_known(
+    insert: Callable[[], list[Job]],
+    again: Callable[[], list[Job]],
+    ids: Sequence[str],
+    timeout: float,
+) -> list[Job]:
+    """Return what `insert` does, or `again` after it. Raises OutcomeUnknown, with the ids, if the
+    database does not tell within `timeout` seconds; any other error of `insert` is certain."""
+    deadline = time.monotonic() + timeout
+    try:
+        return insert()
+    except OutcomeUnknown as problem:
+        failure: DatabaseError = problem
+    pause = _SHORTEST
+    while time.monotonic() + pause < deadline:
+        time.sleep(pause)
+        pause = min(2 * pause, _LONGEST)
+        try:
+            return again()
+        except (DatabaseBusy, DatabaseUnavailable) as problem:
+            failure = problem
+    jobs = f"job {ids[0]} was" if len(ids) == 1 else f"{len(ids)} jobs were"
+    raise OutcomeUnknown(
+        f"the connection broke while {jobs} written, and the database did not tell within "
+        f"{timeout:g} s whether that was committed ({failure}): look for the ids that this error has, "
+        "or use an idempotency_key= and enqueue again",
+        ids,
+    ) from failure

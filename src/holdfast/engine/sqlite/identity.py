@@ -1,0 +1,101 @@
+"""Is the file at the path still the one that this process has open?
+
+A database that was deleted, moved or replaced goes on to work for those who have it open: SQLite writes
+to a file that has no name any more, and commits. So the path is looked at after each commit and before
+any caller is told that it succeeded, and now and then for those who only read. A change is final: jobs
+of two files must not be mixed, and only a person knows which of them is the right one.
+"""
+
+import errno
+import logging
+import os
+import sqlite3
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from holdfast.errors import DatabaseReplaced
+
+logger = logging.getLogger("holdfast.engine")
+
+_LOOK = 1.0  # seconds between two looks of those who do not write
+_TRIES = 5
+
+Inode = tuple[int, int]
+_UNKNOWN = (-1, -1)
+
+
+class Identity:
+    """The database and its log, by device and inode. (SQLite resets the log in place, and deletes it
+    only when the last connection closes: it stays the same file for as long as we have it open.)"""
+
+    def __init__(self, path: Path) -> None:
+        self._files = [os.fsencode(path), os.fsencode(path) + b"-wal"]
+        self._known: list[tuple[bytes, Inode]] = []
+        self._problem: str | None = None
+        self._look_at = 0.0
+        self._lock = threading.Lock()
+
+    def settle(self, connect: Callable[[], sqlite3.Connection]) -> sqlite3.Connection:
+        """Open the first connection, and remember what it opened: the file that was at the path before
+        and after. (One that is made by this is opened once more.)"""
+        for _ in range(_TRIES):
+            before = _inode(self._files[0])
+            connection = connect()
+            found = [(file, inode) for file in self._files if (inode := _inode(file))]
+            if before is not None and (self._files[0], before) in found:
+                self._known = found
+                return connection
+            connection.close()
+        raise DatabaseReplaced(
+            f"{os.fsdecode(self._files[0])!r} changes while it is opened: something deletes or "
+            "replaces it again and again"
+        )
+
+    def guard(self, connect: Callable[[], sqlite3.Connection]) -> sqlite3.Connection:
+        """Open another connection, to the same file."""
+        connection = connect()
+        try:
+            self.check()
+        except BaseException:
+            connection.close()
+            raise
+        return connection
+
+    def check(self) -> None:
+        """Raise DatabaseReplaced if the path does not lead to the file that is open."""
+        if self._problem is None:
+            for file, known in self._known:
+                if (found := _inode(file)) != known and found is not _UNKNOWN:
+                    self._replaced(file, found)
+        if self._problem is not None:
+            raise DatabaseReplaced(self._problem)
+
+    def look(self) -> None:
+        """The same, for those who do not write: at most once a second."""
+        if self._problem is not None or time.monotonic() >= self._look_at:
+            self._look_at = time.monotonic() + _LOOK
+            self.check()
+
+    def _replaced(self, file: bytes, found: Inode | None) -> None:
+        with self._lock:
+            if self._problem is not None:
+                return  # another thread has seen it, and written the line
+            what = "deleted or moved" if found is None else "replaced by another file"
+            self._problem = (
+                f"{os.fsdecode(file)!r} was {what} while process {os.getpid()} had it open: what that "
+                "process writes would be lost, so it writes and reads no more; put the right file in "
+                "place, then restart the process"
+            )
+        logger.critical("%s", self._problem)
+
+
+def _inode(file: bytes) -> Inode | None:
+    """Device and number; None: no file has this name, or (a bind mount) the file has lost its name."""
+    try:
+        found = os.stat(file)
+    except OSError as problem:
+        # A path that cannot be looked at now says nothing about the file that is open.
+        return None if problem.errno in (errno.ENOENT, errno.ENOTDIR) else _UNKNOWN
+    return (found.st_dev, found.st_ino) if found.st_nlink else None

@@ -1,0 +1,194 @@
+"""The writer of a SQLite file: one connection of this process, and the transactions of groups on it."""
+
+import os
+import sqlite3
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from functools import partial
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from holdfast.engine import verbs
+from holdfast.engine.dialect import Dialect
+from holdfast.engine.group import Request
+from holdfast.engine.script import Reply, Run, Script, drive
+from holdfast.engine.sqlite.checkpoint import Checkpoints
+from holdfast.engine.sqlite.connection import perform, translate, was_undone
+from holdfast.engine.sqlite.identity import Identity
+from holdfast.engine.sqlite.turn import Turns
+from holdfast.engine.statements import Statements
+from holdfast.errors import HoldfastError, OutcomeUnknown
+from holdfast.job import NewJob
+
+# The write lock first, before anything is read: a transaction that reads and then writes cannot
+# be upgraded once somebody else has written in between.
+BEGIN = "BEGIN IMMEDIATE"
+
+
+class Work(NamedTuple):
+    """One caller's write. Jobs without keys can be inserted together with those of others."""
+
+    script: Callable[[], Script[Any]]
+    jobs: Sequence[NewJob] = ()
+
+
+Group = Sequence[Request[Work, Any]]
+Answer = tuple[Request[Work, Any], Any]  #: a caller, and what it gets: a result or an exception
+
+
+class RolledBack(Exception):
+    """SQLite has undone the transaction of a whole group for one of its members."""
+
+
+class Writer:
+    def __init__(
+        self,
+        path: Path,
+        identity: Identity,
+        connection: sqlite3.Connection,
+        turns: Turns,
+        checkpoints: Checkpoints,
+        statements: Statements,
+        dialect: Dialect,
+    ) -> None:
+        self.connection = connection
+        self.identity = identity
+        self.turns = turns
+        self.checkpoints = checkpoints
+        self.hinted = self.rung = False  #: what the last transactions had to tell to this process
+        self._path = path
+        self._cursor = connection.cursor()
+        self._statements = statements
+        self._dialect = dialect
+        self._looking = threading.Lock()
+
+    def version(self) -> int:
+        """A number that changes when another connection commits, and not when this one does."""
+        with self._looking:
+            [(number,)] = self.connection.execute("PRAGMA data_version").fetchall()
+        return int(number)
+
+    def close(self) -> None:
+        self.checkpoints.connection.close()
+        self.connection.close()
+        self.turns.close()
+
+    def write(self, group: Group) -> None:
+        """One transaction for the group, a savepoint for each member: one that fails harms no other,
+        only a failed COMMIT fails all. If SQLite undoes the whole transaction for one member, as it
+        does when the disk is full, each is tried again from the beginning, alone."""
+        with self.turns.take():
+            before = self.connection.total_changes
+            try:
+                answers = self._transact(group)
+            except RolledBack:
+                answers = [one for request in group for one in self._alone(request)]
+            self.checkpoints.count(rows=self.connection.total_changes - before)
+        self.identity.check()  # or nobody is told that it was committed
+        for request, answer in answers:
+            if isinstance(answer, Exception):
+                request.fail(answer)
+            else:
+                request.resolve(answer)
+
+    def checkpoint(self) -> None:
+        """Move the log into the database, if it is time."""
+        if self.checkpoints.due:
+            with suppress(sqlite3.Error), self.turns.take():  # the next commit tries again
+                self.checkpoints.run(self._cursor)
+
+    def _alone(self, request: Request[Work, Any]) -> list[Answer]:
+        try:
+            return self._transact([request])
+        except HoldfastError as problem:
+            return [(request, problem)]
+
+    def _transact(self, group: Group) -> list[Answer]:
+        """Answer a group in one transaction."""
+        cursor = self._cursor
+        try:
+            with self._looking:  # a look in progress is a read that cannot become a write
+                cursor.execute(BEGIN)
+            answers = self._answers(group)
+            done = any(not isinstance(answer, Exception) for _, answer in answers)
+            with self._committing():
+                cursor.execute("COMMIT" if done else "ROLLBACK")
+        except BaseException as problem:
+            with suppress(sqlite3.Error):
+                cursor.execute("ROLLBACK")
+            if not isinstance(problem, sqlite3.Error):
+                raise
+            if len(group) > 1 and was_undone(problem):
+                raise RolledBack from problem
+            raise translate(problem, self._path) from problem
+        return answers
+
+    @contextmanager
+    def _committing(self) -> Iterator[None]:
+        """A commit that could not be synced may be found in the log after a crash, or may not."""
+        try:
+            yield
+        except sqlite3.Error as problem:
+            if getattr(problem, "sqlite_errorcode", 0) & 0xFF != sqlite3.SQLITE_IOERR:
+                raise
+            raise OutcomeUnknown(
+                f"SQLite could not commit to {os.fspath(self._path)!r} ({problem}): look at its disk"
+            ) from problem
+
+    def _answers(self, group: Group) -> list[Answer]:
+        answers: list[Answer] = []
+        rest = group
+        if len(group) > 1:
+            plain = [request for request in group if request.work.jobs]
+            rest = [request for request in group if not request.work.jobs]
+            try:
+                answers = self._together(plain) if len(plain) > 1 else []
+                rest = rest if len(plain) > 1 else group
+            except (sqlite3.Error, HoldfastError) as problem:
+                self._check_transaction(problem)
+                rest = group  # one of them is bad: each alone, to tell which
+        for request in rest:
+            try:
+                answers.append((request, self._member(request.work.script, alone=len(group) == 1)))
+            except sqlite3.Error as problem:
+                self._check_transaction(problem)
+                answers.append((request, translate(problem, self._path)))
+            except Exception as problem:
+                answers.append((request, problem))
+        return answers
+
+    def _check_transaction(self, problem: Exception) -> None:
+        """What comes next would be written outside of any transaction, and acknowledged to nobody."""
+        if not self.connection.in_transaction:
+            raise problem
+
+    def _together(self, group: Group) -> list[Answer]:
+        """One insert for many callers: a savepoint and two statements for all of them."""
+        jobs = [job for request in group for job in request.work.jobs]
+        script = partial(verbs.insert, self._dialect, jobs, hint=["*"])
+        inserted = iter(self._member(script, alone=False))
+        return [(request, [next(inserted) for _ in request.work.jobs]) for request in group]
+
+    def _member(self, work: Callable[[], Script[Any]], *, alone: bool) -> Any:
+        def perform_run(run: Run) -> Reply:
+            if run.name == "wake":
+                self.hinted = True
+                return Reply([], 0)
+            if run.name == "ring":
+                self.rung = True
+                return Reply([], 0)
+            return perform(self._cursor, self._statements, run)
+
+        if alone:
+            return drive(work(), perform_run)
+        self._cursor.execute("SAVEPOINT member")
+        try:
+            answer = drive(work(), perform_run)
+        except BaseException:
+            if self.connection.in_transaction:
+                self._cursor.execute("ROLLBACK TO member")
+                self._cursor.execute("RELEASE member")
+            raise
+        self._cursor.execute("RELEASE member")
+        return answer

@@ -1,0 +1,51 @@
+"""Repeated log lines are counted, not written again: no client can fill a disk with them."""
+
+import logging
+import threading
+
+EVERY = 10.0  #: seconds between two reports
+_MOST = 100  # different lines in that time
+
+
+class Repeats(logging.Filter):
+    """Lets each line of a logger through once in ten seconds. `report` tells how often it came."""
+
+    def __init__(self, now: float = 0.0) -> None:
+        super().__init__()
+        self._lock = threading.Lock()
+        self._counts: dict[tuple[str, int, str], int] = {}
+        self._left_out = 0
+        self._since = now
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        line = record.name, record.levelno, record.getMessage()
+        if getattr(record, "repeats", False):
+            return True
+        with self._lock:
+            if line in self._counts:
+                self._counts[line] += 1
+            elif len(self._counts) >= _MOST:
+                self._left_out += 1
+            else:
+                self._counts[line] = 0
+                return True
+        return False
+
+    def report(self, now: float) -> None:
+        """Log what was held back, if it is time to."""
+        if now - self._since < EVERY:
+            return
+        with self._lock:
+            counts, self._counts = self._counts, {}
+            left_out, self._left_out = self._left_out, 0
+            seconds, self._since = now - self._since, now
+        for (name, level, text), count in counts.items():
+            if count:
+                self._log(name, level, f"{text} ({count:,} times more in the last {seconds:.0f} s)")
+        if left_out:
+            text = f"{left_out:,} other lines were left out in the last {seconds:.0f} s"
+            self._log("holdfast.web", logging.WARNING, text)
+
+    @staticmethod
+    def _log(name: str, level: int, text: str) -> None:
+        logging.getLogger(name).log(level, "%s", text, extra={"repeats": True})

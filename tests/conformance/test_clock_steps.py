@@ -1,0 +1,259 @@
+"""A step back of the database's clock: rates and intervals go on, moments that somebody chose stay."""
+
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from holdfast import Limit, outcome
+from holdfast.clock import FakeClock
+from holdfast.engine import Engine, clock_steps, scheduling, verbs
+from holdfast.engine.values import Edit
+from holdfast.job import FINISHED, Job, Status
+from holdfast.limits import Rule, make_rule
+from holdfast.outcome import Policy
+from tests.conftest import Database
+from tests.support.jobs import WORKER, new, running
+
+HOUR = 3600.0
+POLICY = Policy(backoff=lambda failures: 10.0, keep=dict.fromkeys(FINISHED, 60.0))
+
+
+def fetch(engine: Engine, rules: dict[str, Rule], limit: int = 10) -> list[Job]:
+    engine.beat(WORKER, "{}")
+    return engine.fetch("default", limit, worker=WORKER, types=["send"], rules=rules).jobs
+
+
+def rules_of(*limits: Limit) -> dict[str, Rule]:
+    rule = make_rule("send", limits, ["n"], lambda payload: {})
+    assert rule is not None
+    return {"send": rule}
+
+
+def heal(engine: Engine, limit: int = 100) -> int:
+    """What a worker does when it notices a step back; how many next runs it moved."""
+    moved, after, key = 0, None, ""
+    while True:
+        pulled = engine.run(
+            lambda after=after: clock_steps.pull_in(engine.dialect, after, limit),  # type: ignore[misc]
+            write=True,
+        )
+        moved, after = moved + pulled.moved, pulled.after
+        if after is None:
+            break
+    while True:
+        woken = engine.run(
+            lambda key=key: clock_steps.wake_early(engine.dialect, key, limit),  # type: ignore[misc]
+            write=True,
+        )
+        key = woken.after
+        if not key:
+            return moved
+
+
+# rates
+
+
+def test_a_rate_goes_on_after_one_period(engine: Engine, clock: FakeClock) -> None:
+    rules = rules_of(Limit(rate="3/m"))
+    engine.insert([new() for _ in range(20)])
+    assert len(fetch(engine, rules)) == 3
+    clock.advance(-HOUR)
+    assert fetch(engine, rules) == []  # they have just begun, as far as anybody knows
+    found = engine.fetch("default", 9, worker=WORKER, types=["send"], rules=rules)
+    assert found.due is not None
+    assert found.due <= 61.0
+    clock.advance(59)
+    assert fetch(engine, rules) == []
+    clock.advance(2)
+    assert len(fetch(engine, rules)) == 3
+    assert fetch(engine, rules) == []
+
+
+def test_a_key_that_waits_for_its_rate_goes_on_after_one_period(
+    engine: Engine, clock: FakeClock
+) -> None:
+    rules = rules_of(Limit(rate="2/m", per="n"))
+    engine.insert([new() for _ in range(9)])
+    assert len(fetch(engine, rules)) == 2
+    clock.advance(-HOUR)
+    heal(engine)
+    engine.promote(100)
+    assert fetch(engine, rules) == []
+    clock.advance(62)
+    engine.promote(100)
+    assert len(fetch(engine, rules)) == 2
+    clock.advance(30)
+    engine.promote(100)
+    assert fetch(engine, rules) == []
+
+
+def test_a_key_that_waits_as_long_as_its_rate_lasts_is_left_alone(
+    engine: Engine, clock: FakeClock
+) -> None:
+    rules = rules_of(Limit(rate="2/m", per="n"))
+    engine.insert([new() for _ in range(9)])
+    assert len(fetch(engine, rules)) == 2
+    due = engine.next_due()
+    heal(engine)
+    assert engine.next_due() == due
+
+
+# recurring jobs
+
+
+def recurring(engine: Engine, schedule: str, **fields: Any) -> Job:
+    return running(engine, key="k", schedule=schedule, **fields)
+
+
+def next_of(engine: Engine, job: Job, ended: Any) -> Job:
+    """The row after a run that ended so."""
+    engine.finish([outcome.decide(job, ended, POLICY, engine.clock.now())])
+    return engine.get([job.id])[0]
+
+
+def away(engine: Engine, job: Job) -> float:
+    """Seconds until it runs."""
+    return (engine.get([job.id])[0].run_at - engine.clock.now()).total_seconds()
+
+
+def test_an_interval_is_counted_from_now(engine: Engine, clock: FakeClock) -> None:
+    job = next_of(engine, recurring(engine, '{"every":300}'), outcome.Returned(None))
+    assert away(engine, job) == 300
+    clock.advance(-HOUR)
+    assert away(engine, job) == 300 + HOUR
+    assert heal(engine) == 1
+    assert away(engine, job) == 300
+    row = engine.get([job.id])[0]
+    assert row.due_at == row.run_at
+    assert heal(engine) == 0
+    clock.advance(300)
+    assert engine.promote(10).moved == 1
+
+
+def test_a_step_back_during_the_run(engine: Engine, clock: FakeClock) -> None:
+    """Whether the worker counts by the new clock, or by the old one."""
+    for told in (0.0, HOUR):
+        job = running(engine, type=f"t{told:g}", key="k", schedule='{"every":300}')
+        clock.advance(-HOUR)
+        now = engine.clock.now() + timedelta(seconds=told)
+        engine.finish([outcome.decide(job, outcome.Returned(None), POLICY, now)])
+        assert away(engine, job) == 300
+
+
+def test_a_retry_waits_for_its_delay(engine: Engine, clock: FakeClock) -> None:
+    job = running(engine)
+    engine.finish([outcome.retry_later(job, "E: no", delay=30.0)])
+    clock.advance(-HOUR)
+    assert away(engine, job) == 30 + HOUR
+    assert heal(engine) == 1
+    assert away(engine, job) == 30
+    assert engine.get([job.id])[0].status is Status.RETRYING
+
+
+def test_a_failed_run_of_a_nightly_job_is_tried_again_in_time(
+    engine: Engine, clock: FakeClock
+) -> None:
+    job = recurring(engine, '{"cron":"0 3 * * *"}')
+    job = next_of(engine, job, outcome.Raised("E: no", None))
+    assert away(engine, job) == 10
+    clock.advance(-HOUR)
+    assert heal(engine) == 1
+    assert away(engine, job) == 10
+    assert engine.get([job.id])[0].due_at == job.due_at
+
+
+def moments_that_stay(engine: Engine, case: str) -> Job:
+    at = engine.clock.now() + timedelta(minutes=5)
+    match case:
+        case "cron":
+            job = recurring(engine, '{"cron":"*/5 * * * *"}')
+            return next_of(engine, job, outcome.Returned(None))
+        case "next_run(at=)":
+            job = recurring(engine, '{"every":300}')
+            return next_of(engine, job, outcome.Returned(None, next_run=at))
+        case "start=":
+            return engine.insert([new(key="k", schedule='{"every":300}', run_at=at)])[0]
+        case "run_at=":
+            return engine.insert([new(run_at=at)])[0]
+        case "delay=":
+            return engine.insert([new(delay=300.0)])[0]
+        case "rescheduled":
+            job = next_of(engine, recurring(engine, '{"every":300}'), outcome.Returned(None))
+            engine.clock.advance(5)  # type: ignore[attr-defined]
+            engine.run(lambda: scheduling.move(engine.dialect, job.type, "k", at, 0.0), write=True)
+            return engine.get([job.id])[0]
+        case "edited":
+            job = running(engine)
+            engine.finish([outcome.retry_later(job, "E: no", delay=30.0)])
+            engine.clock.advance(5)  # type: ignore[attr-defined]
+            change = Edit(run_at=at)
+            engine.run(lambda: verbs.edit(engine.dialect, job.id, change), write=True)
+            return engine.get([job.id])[0]
+    raise AssertionError(case)
+
+
+@pytest.mark.parametrize(
+    "case", ["cron", "next_run(at=)", "start=", "run_at=", "delay=", "rescheduled", "edited"]
+)
+def test_a_moment_that_somebody_chose_stays(engine: Engine, clock: FakeClock, case: str) -> None:
+    job = moments_that_stay(engine, case)
+    clock.advance(-HOUR)
+    assert heal(engine) == 0
+    assert engine.get([job.id])[0].run_at == job.run_at
+
+
+def test_without_a_step_nothing_moves(engine: Engine, clock: FakeClock) -> None:
+    job = next_of(engine, recurring(engine, '{"every":300}'), outcome.Returned(None))
+    clock.advance(100)
+    assert heal(engine) == 0
+    assert away(engine, job) == 200
+
+
+def test_the_walk_goes_on_where_a_batch_ended(engine: Engine, clock: FakeClock) -> None:
+    jobs = engine.insert([new() for _ in range(25)])
+    engine.beat(WORKER, "{}")
+    held = engine.claim("default", 25, worker=WORKER, types=["send"])
+    engine.finish([outcome.retry_later(job, "E: no", delay=30.0) for job in held])
+    clock.advance(-HOUR)
+    assert heal(engine, limit=10) == 25
+    assert {away(engine, job) for job in jobs} == {30.0}
+
+
+def test_the_run_that_chose_its_next_moment_is_counted_from_it(
+    engine: Engine, clock: FakeClock
+) -> None:
+    """Its row names no moment of the schedule: the chosen one counts as that."""
+    at = clock.now() + timedelta(seconds=100)
+    job = next_of(engine, recurring(engine, '{"every":300}'), outcome.Returned(None, next_run=at))
+    assert (job.run_at, job.due_at) == (at, None)
+    clock.advance(100)
+    engine.promote(10)
+    engine.beat(WORKER, "{}")
+    [again] = engine.claim("default", 1, worker=WORKER, types=["send"])
+    clock.advance(7)
+    assert next_of(engine, again, outcome.Returned(None)).run_at == at + timedelta(seconds=300)
+
+
+# what a rate promises
+
+
+@pytest.mark.parametrize(
+    "limit",
+    [Limit(rate="5/s"), Limit(rate="5/s", per="n"), Limit(20, rate="5/s", per="n", fair=True)],
+    ids=["whole", "keyed", "fair"],
+)
+def test_no_more_start_in_any_period_than_a_rate_allows(database: Database, limit: Limit) -> None:
+    """By `started_at`, with the real clock: not one more in any second, wherever it begins."""
+    app = database.app()
+
+    @app.task(rate=limit)
+    def work(n: int) -> None: ...
+
+    work.enqueue_many([{"n": 1}] * 22)
+    with app.worker() as worker:
+        assert worker.join(60.0)
+    starts = sorted(job.started_at for job in app.jobs.search() if job.started_at)
+    assert len(starts) == 22
+    gaps = [later - first for first, later in zip(starts, starts[5:], strict=False)]
+    assert min(gaps) >= timedelta(seconds=1)

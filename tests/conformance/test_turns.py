@@ -1,0 +1,292 @@
+"""Limits whose keys take turns (`fair=True`): a key with waiting jobs and free capacity has a job in
+line after every claim, end and change, and the keys start in rotation. On both engines, without a
+worker, so that nothing is repaired unless the test says so."""
+
+import json
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from random import Random
+
+import hypothesis.strategies as st
+import pytest
+from hypothesis import HealthCheck, Phase, given, settings
+
+from holdfast import Limit, outcome
+from holdfast.clock import FakeClock, to_microseconds
+from holdfast.engine import Engine, Filter, Seen
+from holdfast.job import Job
+from holdfast.limits import Rule, make_rule, parse_rate, tokens
+from tests.conftest import Database
+from tests.support.jobs import WORKER, execute, new
+
+TENANTS = "abcd"
+LIMITS = {
+    "one": [Limit(1, per="tenant", fair=True)],
+    "three": [Limit(3, per="tenant", fair=True)],
+    "turns only": [Limit(per="tenant", fair=True)],
+    "rate": [Limit(rate="3/s", per="tenant", fair=True)],
+    "both": [Limit(2, rate="3/s", per="tenant", fair=True)],
+    "beside": [Limit(2, per="tenant", fair=True), Limit(2)],
+    "beside a rate": [Limit(2, per="tenant", fair=True), Limit(rate="5/s")],
+}
+OPERATIONS = ["insert", "fetch", "fetch", "end", "end", "time", "promote", "cancel", "edit"]
+
+
+def rules_of(name: str) -> Mapping[str, Rule]:
+    rule = make_rule("send", LIMITS[name], ["tenant"], lambda payload: {})
+    assert rule is not None
+    return {"send": rule}
+
+
+@dataclass
+class Program:
+    """Random operations on an engine, and what must hold after each."""
+
+    engine: Engine
+    clock: FakeClock
+    limit: Limit
+    rules: Mapping[str, Rule]
+    priorities: int
+    held: list[Job] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        for table in ("jobs", "keys", "workers"):
+            execute(self.engine, f"DELETE FROM {{{table}}}")
+        self.engine.beat(WORKER, "{}")
+
+    def do(self, operation: str, pick: Random) -> None:
+        self.clock.advance(0.001)
+        getattr(self, operation)(pick)
+        self.check(operation)
+
+    def insert(self, pick: Random) -> None:
+        tenant = pick.choice(TENANTS)
+        jobs = [
+            new(payload=json.dumps({"tenant": tenant}), priority=pick.randrange(self.priorities))
+            for _ in range(pick.choice([1, 3, 12]))
+        ]
+        self.engine.insert(jobs)
+
+    def fetch(self, pick: Random) -> None:
+        free = pick.choice([1, 2, 5])
+        found = self.engine.fetch("default", free, worker=WORKER, types=["send"], rules=self.rules)
+        self.held += found.jobs
+
+    def end(self, pick: Random) -> None:
+        if self.held:
+            job = self.held.pop(pick.randrange(len(self.held)))
+            kind = pick.choice(["completed", "completed", "retried", "snoozed"])
+            if kind == "completed":
+                self.engine.finish([outcome.completed(job, keep=60.0)])
+            elif kind == "retried":
+                self.engine.finish([outcome.retry_later(job, "E: no", delay=0.3)])
+            else:
+                self.engine.finish([outcome.snoozed(job, delay=0.3)])
+
+    def time(self, pick: Random) -> None:
+        self.clock.advance(pick.choice([0.1, 0.4, 1.1]))
+
+    def promote(self, pick: Random) -> None:
+        self.engine.promote(100)
+
+    def cancel(self, pick: Random) -> None:
+        if ids := self.ids("pending", "blocked"):
+            self.engine.cancel([pick.choice(ids)], keep=60.0)
+            self.engine.repair(
+                100
+            )  # the job may have had the turn: within seconds, a worker does this
+
+    def edit(self, pick: Random) -> None:
+        """Put a job off, also the one that has the turn."""
+        if ids := self.ids("pending", "blocked"):
+            execute(
+                self.engine,
+                "UPDATE {jobs} SET status = 'scheduled' WHERE id = :id AND limit_key IS NOT NULL",
+                id=pick.choice(ids),
+            )
+            self.engine.repair(100)
+
+    def ids(self, *statuses: str) -> list[str]:
+        jobs = self.engine.search(Filter(), limit=1000).jobs
+        return [job.id for job in jobs if job.status in statuses]
+
+    # what holds
+
+    def check(self, after: str) -> None:
+        jobs = self.engine.get(self.ids("pending", "blocked", "running"))
+        of: dict[str, dict[str, list[Job]]] = {}
+        for job in jobs:
+            key = f"send/tenant={job.payload['tenant']}"
+            of.setdefault(key, {}).setdefault(job.status.value, []).append(job)
+        for key, name, starts, wake_at in self.keys():
+            mine = of.get(key, {})
+            if key == name or not mine.get("blocked"):
+                continue
+            where = f"after {after}: {key}: { ({status: len(of) for status, of in mine.items()}) }"
+            running = len(mine.get("running", []))
+            assert self.limit.concurrency is None or running <= self.limit.concurrency, where
+            if self.limit.concurrency is not None and running == self.limit.concurrency:
+                continue
+            spent = self.is_spent(starts)
+            assert mine.get("pending") or (wake_at is not None and (spent or wake_at)), where
+
+    def is_spent(self, starts: str | None) -> bool:
+        if self.limit.rate is None:
+            return False
+        now = to_microseconds(self.clock.now())
+        return not tokens(parse_rate(self.limit.rate), json.loads(starts or "[]"), now).left
+
+    def keys(self) -> list[tuple[str, str, str | None, bool | None]]:
+        """Each key; whether it is due by time already, None: no time is written."""
+        rows = execute(self.engine, "SELECT key, name, starts, wake_at FROM {keys} ORDER BY key")
+        now = self.engine.dialect.time(self.clock.now())
+        return [(key, name, starts, self.is_past(at, now)) for key, name, starts, at in rows]
+
+    def is_past(self, at: object, now: object) -> bool | None:
+        if at is None:
+            return None
+        if isinstance(at, int) and isinstance(now, int):
+            return at <= now
+        return at <= self.clock.now()  # type: ignore[operator, no-any-return]
+
+    def run_dry(self) -> None:
+        """Everything that is left runs, without any repair."""
+        for _ in range(2000):
+            if not self.held and not self.ids("pending", "blocked", "scheduled", "retrying"):
+                return
+            self.clock.advance(0.4)
+            self.engine.promote(100)
+            self.engine.finish([outcome.completed(job, keep=60.0) for job in self.held])
+            self.held = []
+            self.fetch(Random(1))
+        raise AssertionError(f"jobs wait for ever: {self.engine.counts()}")
+
+
+@pytest.mark.parametrize("name", LIMITS)
+def test_a_key_with_waiting_jobs_and_capacity_has_a_job_in_line(
+    database: Database, name: str
+) -> None:
+    clock = FakeClock()
+    engine = database.engine(clock)
+    engine.open()
+    rules = rules_of(name)
+    engine.declare(rules["send"].declared)
+
+    @settings(
+        max_examples=10 if database.kind == "sqlite" else 5,
+        derandomize=True,
+        deadline=None,
+        database=None,
+        phases=[Phase.generate],
+        suppress_health_check=list(HealthCheck),
+    )
+    @given(seed=st.integers(0, 10**9), priorities=st.sampled_from([1, 1, 3]))
+    def run(seed: int, priorities: int) -> None:
+        program = Program(engine, clock, LIMITS[name][0], rules, priorities)
+        pick = Random(seed)
+        for _ in range(40):
+            program.do(pick.choice(OPERATIONS), pick)
+        program.run_dry()
+
+    run()
+
+
+def each_start(
+    engine: Engine, clock: FakeClock, rules: Mapping[str, Rule], free: int
+) -> Iterator[str]:
+    """Run one after the other, as a worker with so many slots does; the tenant of each start."""
+    held: list[Job] = []
+    while True:
+        clock.advance(0.001)
+        found = engine.fetch(
+            "default", free - len(held), worker=WORKER, types=["send"], rules=rules
+        )
+        held += found.jobs
+        yield from (job.payload["tenant"] for job in found.jobs)
+        if held and (len(held) >= free or not found.more):
+            clock.advance(0.001)
+            engine.finish([outcome.completed(held.pop(0), keep=60.0)])
+        elif not held and not found.more:
+            return
+
+
+def unfair(starts: list[str], waiting: Mapping[str, int]) -> list[str]:
+    """Starts of a tenant, since whose last one another with work did not start."""
+    left, since, wrong = Counter(waiting), dict[str, set[str]](), []
+    for number, tenant in enumerate(starts):
+        missed = {other for other, count in left.items() if count and other != tenant}
+        if tenant in since and missed - since[tenant]:
+            wrong.append(f"{number}: {tenant} again before {sorted(missed - since[tenant])}")
+        left[tenant] -= 1
+        for seen in since.values():
+            seen.add(tenant)
+        since[tenant] = set()
+    return wrong
+
+
+@pytest.mark.parametrize(
+    ("name", "slots"),
+    [("one", 1), ("three", 1), ("three", 3), ("turns only", 1), ("turns only", 5), ("beside", 1)],
+)
+@pytest.mark.parametrize("aging", [None, 60.0], ids=["", "aging"])
+def test_the_keys_start_in_rotation(
+    engine: Engine, clock: FakeClock, name: str, slots: int, aging: float | None
+) -> None:
+    waiting = {"a": 250, "b": 20, "c": 9, "d": 1}
+    for tenant, count in waiting.items():
+        job = {"payload": json.dumps({"tenant": tenant}), "aging": aging}
+        engine.insert([new(**job) for _ in range(count)])
+        clock.advance(1)
+    engine.beat(WORKER, "{}")
+    starts = list(each_start(engine, clock, rules_of(name), slots))
+    assert Counter(starts) == waiting
+    assert unfair(starts, waiting) == []
+
+
+def test_a_key_whose_next_job_has_a_low_priority_does_not_lose_its_turn(
+    engine: Engine, clock: FakeClock
+) -> None:
+    """Its job in line has a low priority and waits behind another key's; its urgent one does not."""
+    rules = rules_of("one")
+    engine.beat(WORKER, "{}")
+    low = [new(payload='{"tenant": "a"}') for _ in range(3)]
+    engine.insert(low)
+    starts = each_start(engine, clock, rules, 1)
+    assert next(starts) == "a"
+    engine.insert([new(payload='{"tenant": "b"}', priority=9) for _ in range(20)])
+    assert [next(starts) for _ in range(3)] == ["b"] * 3
+    engine.insert([new(payload='{"tenant": "a"}', priority=9) for _ in range(3)])
+    assert Counter(next(starts) for _ in range(6)) == {"a": 3, "b": 3}
+
+
+def test_the_last_start_of_a_rate_is_not_the_end_of_those_that_were_parked_before(
+    engine: Engine, clock: FakeClock
+) -> None:
+    """The claim that takes the last start parks nobody: the key is woken all the same."""
+    rules = rules_of("both")
+    engine.beat(WORKER, "{}")
+    engine.insert([new(payload='{"tenant": "a"}') for _ in range(9)])
+    options = {"worker": WORKER, "types": ["send"], "rules": rules}
+    [first] = engine.fetch("default", 1, **options).jobs  # and the others are parked
+    for _ in range(2):
+        engine.finish([outcome.completed(first, keep=60.0)])
+        clock.advance(0.001)
+        [first] = engine.fetch("default", 1, **options).jobs
+    assert engine.next_due() is not None  # `first` runs on, and there is a slot for another
+    clock.advance(1.1)
+    assert engine.promote(10).moved == 1
+    assert len(engine.fetch("default", 1, **options).jobs) == 1
+
+
+def test_a_job_whose_process_died_does_not_wait_for_its_keys_turn(
+    engine: Engine, clock: FakeClock
+) -> None:
+    rules = rules_of("three")
+    engine.insert([new(payload='{"tenant": "a"}') for _ in range(5)])
+    engine.beat("dead", "{}")
+    [lost] = engine.fetch("default", 1, worker="dead", types=["send"], rules=rules).jobs
+    engine.sweep([Seen("dead", 1)], limit=100)
+    engine.beat(WORKER, "{}")
+    [again] = engine.claim_suspects(["default"], 1, worker=WORKER, types=["send"], rules=rules)
+    assert again.id == lost.id

@@ -1,0 +1,97 @@
+"""An application whose handlers freeze their whole process: they hold Python's interpreter lock (GIL),
+so that no other thread of it can act."""
+
+import asyncio
+import ctypes
+import fcntl
+import os
+import sqlite3
+import time
+
+from holdfast import Context, Holdfast, RunEnd
+from tests.support.witness import Witness
+
+app = Holdfast(
+    os.environ["HOLDFAST_URL"],
+    schema=os.environ.get("HOLDFAST_SCHEMA", "holdfast"),
+    auto_migrate=True,
+    backoff=0.1,
+    heartbeat=float(os.environ.get("HOLDFAST_HEARTBEAT", "1")),
+)
+witness = Witness(os.environ["HOLDFAST_WITNESS"])
+
+
+def hold_the_interpreter_lock() -> None:
+    """For ten minutes: a call through PyDLL, unlike one through CDLL, keeps the lock."""
+    ctypes.PyDLL(None).sleep(600)
+
+
+def failed(end: RunEnd) -> None:
+    witness.note("hook", end.job.id, end.job.claim_no)
+
+
+@app.task(timeout=2, on_failure=failed)
+def freeze(ctx: Context) -> None:
+    witness.note("start", ctx.job.id, ctx.job.claim_no)
+    hold_the_interpreter_lock()
+
+
+@app.task(timeout=2, on_failure=failed)
+async def freeze_loop(ctx: Context) -> None:
+    witness.note("start", ctx.job.id, ctx.job.claim_no)
+    hold_the_interpreter_lock()
+
+
+def path() -> str:
+    return os.environ["HOLDFAST_URL"].removeprefix("sqlite:///").partition("?")[0]
+
+
+@app.task(timeout=None)
+def freeze_with_turn(ctx: Context) -> None:
+    """Freezes the first time while its process holds the turn to write."""
+    file = os.open(path() + "-turn", os.O_RDWR)
+    if ctx.job.claim_no == 1:
+        fcntl.flock(file, fcntl.LOCK_EX)
+    witness.note("start", ctx.job.id, ctx.job.claim_no)
+    if ctx.job.claim_no == 1:
+        hold_the_interpreter_lock()
+
+
+@app.task(timeout=None)
+async def freeze_with_write_lock(ctx: Context) -> None:
+    """Freezes the first time while its process holds SQLite's own write lock."""
+    connection = sqlite3.connect(path(), timeout=60, isolation_level=None)
+    if ctx.job.claim_no == 1:
+        connection.execute("BEGIN IMMEDIATE")
+    witness.note("start", ctx.job.id, ctx.job.claim_no)
+    if ctx.job.claim_no == 1:
+        hold_the_interpreter_lock()
+
+
+@app.task(timeout=None)
+def wait_with_turn(ctx: Context) -> None:
+    """Holds the turn the first time, and can be stopped from outside meanwhile."""
+    file = os.open(path() + "-turn", os.O_RDWR)
+    if ctx.job.claim_no == 1:
+        fcntl.flock(file, fcntl.LOCK_EX)
+    witness.note("start", ctx.job.id, ctx.job.claim_no)
+    if ctx.job.claim_no == 1:
+        time.sleep(600)
+
+
+@app.task
+def quick(ctx: Context) -> None:
+    witness.note("start", ctx.job.id, ctx.job.claim_no)
+
+
+@app.task(timeout=None)
+async def slow(ctx: Context, seconds: float) -> None:
+    """Runs beside the one that freezes, and has no deadline."""
+    witness.note("start", ctx.job.id, ctx.job.claim_no)
+    await asyncio.sleep(seconds)
+
+
+@app.task(timeout=None)
+def wait_in_thread(ctx: Context, seconds: float) -> None:
+    witness.note("start", ctx.job.id, ctx.job.claim_no)
+    time.sleep(seconds)

@@ -1,0 +1,95 @@
+"""A handler that holds Python's interpreter lock freezes its worker process. The supervisor kills the
+process past the deadline that it had published before the handler began."""
+
+import os
+import signal
+
+import pytest
+
+from holdfast import DatabaseBusy, Holdfast
+from tests.crash.fleet import fleet, is_gone
+from tests.crash.scene import Scene, jobs_of, until
+
+APP = "tests.crash.frozen_tasks:app"
+
+
+@pytest.mark.parametrize(
+    ("database", "task"), [("sqlite", "freeze"), ("postgres", "freeze_loop")], indirect=["database"]
+)
+def test_a_frozen_process_is_killed_past_the_deadline(scene: Scene, task: str) -> None:
+    with (
+        scene.app() as app,
+        fleet(scene, app=APP, queues="default=4", heartbeat=1.0) as workers,
+    ):
+        workers.start().until_ready()
+        beside = app.enqueue("wait_in_thread", {"seconds": 0.5}).id
+        until(lambda: scene.facts("start", beside), 30, "the start of the job beside")
+        job = app.enqueue(task, max_attempts=2).id
+        until(lambda: scene.facts("start", job), 30, "the start of the job that freezes")
+        [start] = scene.facts("start", job)
+        behind = [app.enqueue("quick").id for _ in range(5)]
+
+        def told() -> bool:
+            problems = app.health().problems
+            return any(job in text and str(start.pid) in text for text in problems)
+
+        until(told, 30, "health names the job and the frozen process")
+        others = [*behind, beside]
+        until(lambda: all(one.status == "completed" for one in jobs_of(app, others)), 60, "others")
+        until(lambda: app.jobs.get(job).status == "failed", 90, "the last timeout is recorded")
+        ended, attempts, log = app.jobs.get(job), app.jobs.attempts(job), workers.log()
+        innocents = jobs_of(app, others)
+        until(lambda: not app.health().stuck_jobs, 30, "health names it no more")
+    assert (ended.attempts, ended.crashes) == (2, 0)
+    assert ended.error == "TimeoutError: timed out after 2 s"
+    assert [attempt.error for attempt in attempts] == ["TimeoutError: timed out after 2 s"] * 2
+    assert len(scene.facts("start", job)) == 2  # the verdict is recorded without another run
+    assert len(scene.facts("hook", job)) == 2
+    assert [one.error for one in innocents] == [None] * 6
+    assert [one.crashes for one in innocents] == [0] * 6
+    killed = [line for line in log.splitlines() if "is killed" in line]
+    assert len(killed) == 2
+    assert all(job in line for line in killed)
+    assert f"process {start.pid} is killed" in killed[0]
+
+
+@pytest.mark.parametrize("database", ["sqlite"], indirect=True)
+def test_a_frozen_process_ends_with_its_supervisor(scene: Scene) -> None:
+    """It cannot notice by itself, and would keep its locks of a SQLite database for ever."""
+    with scene.app() as app, fleet(scene, app=APP, queues="default=4") as workers:
+        workers.start().until_ready()
+        job = app.enqueue("freeze", max_attempts=1).id
+        until(lambda: scene.facts("start", job), 30, "the start of the job that freezes")
+        [start] = scene.facts("start", job)
+        [supervisor] = workers.supervisors
+        supervisor.kill()
+        until(lambda: is_gone(start.pid), 30, "the end of the frozen process")
+
+
+@pytest.mark.parametrize("database", ["sqlite"], indirect=True)
+@pytest.mark.parametrize("task", ["freeze_with_turn", "freeze_with_write_lock", "wait_with_turn"])
+def test_a_silent_process_that_keeps_others_from_writing_is_killed(scene: Scene, task: str) -> None:
+    with scene.app() as app, fleet(scene, app=APP, queues="default=4") as workers:
+        workers.start().until_ready()
+        beside = app.enqueue("wait_in_thread", {"seconds": 1.0}).id
+        job = app.enqueue(task).id
+        until(lambda: scene.facts("start", job), 30, "the start of the job that freezes")
+        [start] = scene.facts("start", job)
+        if task == "wait_with_turn":
+            os.kill(start.pid, signal.SIGSTOP)
+        enqueued = until(lambda: enqueues(app), 30, "somebody else can write again")
+        until(lambda: is_gone(start.pid), 30, "the end of the process")
+        ids = [job, beside]
+        until(lambda: all(one.status == "completed" for one in jobs_of(app, ids)), 90, "all ended")
+        log = workers.log()
+    assert enqueued < 15  # 3 s, on a machine that has nothing else to do
+    [killed] = [line for line in log.splitlines() if "is killed" in line]
+    assert f"process {start.pid} is killed: silent for" in killed
+    assert job in killed
+
+
+def enqueues(app: Holdfast) -> bool:
+    try:
+        return bool(app.enqueue("quick").id)
+    except DatabaseBusy:
+        return False

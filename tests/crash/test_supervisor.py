@@ -1,0 +1,57 @@
+"""A supervisor goes on, whatever its machine or its children do: no descriptors, a child that does not
+read what it is told."""
+
+import os
+import resource
+import signal
+import threading
+from typing import Any
+
+import pytest
+
+from holdfast.worker.supervisor import Child
+from tests.crash.fleet import environment, fleet, is_gone
+from tests.crash.scene import Scene, until
+
+
+@pytest.mark.parametrize("database", ["sqlite"], indirect=True)
+def test_a_supervisor_that_can_start_no_process_tries_again(scene: Scene) -> None:
+    with scene.app() as app, fleet(scene) as workers:
+        workers.start().until_ready()
+        [supervisor] = workers.supervisors
+        [child] = workers.children()
+        limits = resource.prlimit(supervisor.pid, resource.RLIMIT_NOFILE)
+        resource.prlimit(supervisor.pid, resource.RLIMIT_NOFILE, (3, limits[1]))
+        os.kill(child, signal.SIGKILL)
+        until(lambda: workers.log().count("no process could be started") >= 2, 60, "two attempts")
+        assert workers.living() == [supervisor]
+        assert is_gone(child)
+        resource.prlimit(supervisor.pid, resource.RLIMIT_NOFILE, limits)
+        job = app.enqueue("threaded", {"ms": 1}).id
+        until(lambda: app.jobs.get(job).status == "completed", 60, "a new process works")
+
+
+@pytest.mark.parametrize("database", ["sqlite"], indirect=True)
+def test_a_child_that_does_not_read_delays_nobody(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, value in environment(scene, None).items():
+        monkeypatch.setenv(name, value)
+    config: dict[str, Any] = {"location": "tests.crash.tasks:app", "queues": None, "grace": 1.0}
+    child = Child({**config, "concurrency": None, "log": {}}, level=0)
+    try:
+        os.kill(child.pid, signal.SIGSTOP)
+        os.waitpid(child.pid, os.WUNTRACED)
+
+        def confirm() -> None:
+            for number in range(20_000):
+                child.confirm(float(number))
+
+        telling = threading.Thread(target=confirm, daemon=True)
+        telling.start()
+        telling.join(60)
+        assert not telling.is_alive()
+    finally:
+        child.kill()
+        child.process.wait()
+        child.wire.close()

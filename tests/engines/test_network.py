@@ -1,0 +1,297 @@
+"""What networks do to a connection: replies that are cut, servers that say nothing; and what a pooler
+does to sessions."""
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from typing import Any
+from urllib.parse import urlsplit
+
+import psycopg
+import pytest
+
+from holdfast import DatabaseUnavailable, Holdfast, OutcomeUnknown
+from holdfast.engine import open_engine
+from holdfast.engine.postgres import connections
+from holdfast.engine.postgres.engine import PostgresEngine
+from tests.conftest import Database
+from tests.support.jobs import new
+from tests.support.pgbouncer import Pgbouncer
+from tests.support.proxy import Proxy
+from tests.support.server import PostgresServer
+from tests.support.standby import StandbyServer
+from tests.support.threads import in_threads
+from tests.worker.moments import finished, until
+
+pytestmark = pytest.mark.parametrize("database", ["postgres"], indirect=True)
+
+
+@pytest.fixture
+def proxy(database: Database) -> Iterator[Proxy]:
+    with Proxy.before(database.url) as proxy:
+        yield proxy
+
+
+@pytest.fixture
+def app(database: Database, proxy: Proxy) -> Iterator[Holdfast]:
+    with Holdfast(
+        proxy.url(database.url), schema=database.schema, poll_interval=0.2, database_timeout=6
+    ) as app:
+        app.engine.open()
+        yield app
+
+
+def inserted(database: Database) -> list[str]:
+    with psycopg.connect(database.url) as own:
+        rows = own.execute(f"SELECT id::text FROM {database.schema}.jobs".encode()).fetchall()
+    return [row[0] for row in rows]
+
+
+# The server's answer to an INSERT or a COPY that was committed.
+COMMITTED: dict[str, Callable[[bytes], bool]] = {
+    "insert": lambda reply: b"pending" in reply,
+    "commit": lambda reply: b"COMMIT\0" in reply,
+}
+
+
+class TestCutReplies:
+    @pytest.mark.parametrize("count", [1, 7, 80])
+    def test_the_client_repeats_it_by_itself(
+        self, app: Holdfast, database: Database, proxy: Proxy, count: int
+    ) -> None:
+        """One job commits itself, some share a statement, many go by COPY."""
+        proxy.cut_reply(COMMITTED["commit" if count == 80 else "insert"])
+        jobs = app.engine.insert([new() for _ in range(count)])
+        assert all(job.created for job in jobs)
+        assert proxy._on_reply is None, "no reply was cut"
+        assert sorted(inserted(database)) == sorted(job.id for job in jobs)
+
+    def test_it_goes_on_while_the_server_is_away(
+        self, app: Holdfast, database: Database, proxy: Proxy
+    ) -> None:
+        def committed(reply: bytes) -> bool:
+            if COMMITTED["insert"](reply):
+                proxy._refuses = True  # nobody can connect now
+                threading.Timer(1.0, proxy.flow).start()
+                return True
+            return False
+
+        proxy.cut_reply(committed)
+        job = app.enqueue("t")
+        assert job.created
+        assert inserted(database) == [job.id]
+
+    def test_many_threads_in_one_group(
+        self, app: Holdfast, database: Database, proxy: Proxy
+    ) -> None:
+        proxy.cut_reply(COMMITTED["insert"])
+        jobs = in_threads(16, lambda _: app.enqueue("t"))
+        assert sorted(inserted(database)) == sorted(job.id for job in jobs)
+
+    def test_where_nobody_can_know_the_error_has_the_id(
+        self, app: Holdfast, database: Database, proxy: Proxy
+    ) -> None:
+        def committed(reply: bytes) -> bool:
+            proxy._refuses = proxy._refuses or COMMITTED["insert"](reply)
+            return proxy._refuses
+
+        proxy.cut_reply(committed)
+        began = time.monotonic()
+        with pytest.raises(OutcomeUnknown) as raised:
+            app.enqueue("t")
+        assert time.monotonic() - began < 20
+        assert inserted(database) == [raised.value.id]
+        proxy.flow()
+
+
+class TestSilence:
+    """The connections stay open, and carry nothing: new ones work."""
+
+    def test_an_enqueue_is_sent_again_on_a_new_connection(
+        self, database: Database, proxy: Proxy
+    ) -> None:
+        url = proxy.url(database.url)
+        with Holdfast(url, schema=database.schema, database_timeout=15) as app:
+            app.enqueue("t")
+            proxy.stall()
+            began = time.monotonic()
+            assert app.enqueue("t").created
+            assert time.monotonic() - began < 16
+            assert app.enqueue("t").created
+        assert len(inserted(database)) == 3
+
+    def test_a_server_that_never_answers_is_told_within_the_timeout(
+        self, app: Holdfast, proxy: Proxy
+    ) -> None:
+        app.enqueue("t")
+        proxy.stall(new=True)
+        began = time.monotonic()
+        with pytest.raises(OutcomeUnknown, match="did not tell within 6 s"):
+            app.enqueue("t")
+        assert time.monotonic() - began < 30
+        proxy.flow()
+
+    def test_a_worker_logs_it_connects_anew_and_goes_on(
+        self, app: Holdfast, database: Database, proxy: Proxy, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        @app.task
+        def works(number: int) -> int:
+            return number
+
+        other = database.app()
+        with app.worker():
+            assert finished(app, works.enqueue(1)).result == 1
+            proxy.stall()
+            job = other.enqueue("works", {"number": 2})
+            began = time.monotonic()
+            assert finished(other, job, patience=40).result == 2
+            assert time.monotonic() - began < 35
+            until(lambda: "did not answer within" in caplog.text)
+
+    def test_the_wait_for_a_turn_in_a_group_counts(self, app: Holdfast, proxy: Proxy) -> None:
+        app.enqueue("t")
+        proxy.stall(new=True)
+        spent: list[float] = []
+
+        def enqueue(number: int) -> None:
+            time.sleep(0.2 * number)
+            began = time.monotonic()
+            with pytest.raises(Exception, match=r"did not|were in use|took more"):
+                app.enqueue("t")
+            spent.append(time.monotonic() - began)
+
+        in_threads(6, enqueue)
+        assert max(spent) < 30
+        proxy.flow()
+
+
+class TestIdleConnections:
+    def test_those_that_nobody_uses_are_closed(
+        self, database: Database, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(connections, "UNUSED", 1.0)
+        app = database.app(poll_interval=0.2)
+
+        @app.task
+        def works() -> None:
+            time.sleep(0.01)
+
+        with app.worker():
+            in_threads(12, lambda _: [works.enqueue() for _ in range(5)])
+            assert app.jobs.count() == 60
+            until(lambda: sessions(database) <= 3, "an idle worker holds three at the most")
+            assert finished(app, works.enqueue()).status == "completed"
+
+    def test_a_server_without_room_for_more_is_shared(self, database: Database) -> None:
+        """When the server has none left, those that we have are waited for."""
+        role = f"crowded_{database.schema}"
+        with psycopg.connect(database.url, autocommit=True) as own:
+            own.execute(f"CREATE ROLE {role} LOGIN CONNECTION LIMIT 2".encode())
+            own.execute(f"GRANT pg_read_all_data, pg_write_all_data TO {role}".encode())
+            try:
+                with closing(
+                    open_engine(
+                        database.url.replace("postgres@", f"{role}@"), schema=database.schema
+                    )
+                ) as engine:
+                    assert isinstance(engine, PostgresEngine)
+
+                    def work(_: int) -> int:
+                        return engine._on_connection(
+                            lambda one: len(one.execute("SELECT pg_sleep(0.2)").fetchall())
+                        )
+
+                    assert in_threads(8, work) == [1] * 8
+                    assert engine._open()._most <= 2
+            finally:
+                own.execute(f"DROP OWNED BY {role}; DROP ROLE {role}".encode())
+
+
+def sessions(database: Database) -> int:
+    with psycopg.connect(database.url) as own:
+        row = own.execute(
+            "SELECT count(*) FROM pg_stat_activity WHERE application_name = 'holdfast'"
+            " AND datname = current_database()"
+        ).fetchone()
+    assert row is not None
+    return int(row[0])
+
+
+class TestPooler:
+    """A pgbouncer in transaction mode that nobody has told us of."""
+
+    @pytest.mark.parametrize("more", ["", "ignore_startup_parameters = options,extra_float_digits"])
+    def test_it_is_noticed_and_nothing_is_lost(
+        self, database: Database, caplog: pytest.LogCaptureFixture, more: str
+    ) -> None:
+        with (
+            Pgbouncer(database.url, more=more) as pooler,
+            Holdfast(pooler.url, schema=database.schema, poll_interval=0.1) as app,
+        ):
+
+            @app.task
+            def works(number: int) -> int:
+                return number
+
+            jobs = [job for made in in_threads(8, lambda n: enqueue(works, n)) for job in made]
+            with app.worker(concurrency=20), Holdfast(pooler.url, schema=database.schema) as other:
+                jobs += [other.enqueue("works", {"number": number}) for number in range(100)]
+                for job in jobs:
+                    assert finished(app, job, patience=60).attempts == 1
+            assert app.jobs.count(status="completed") == len(jobs)
+            assert "reached through a connection pooler" in caplog.text
+
+    def test_a_database_whose_times_are_written_otherwise(
+        self, database: Database, server: PostgresServer
+    ) -> None:
+        url = server.create_database()
+        name = urlsplit(url).path.lstrip("/")
+        with psycopg.connect(url, autocommit=True) as own:
+            own.execute(f"ALTER DATABASE {name} SET datestyle TO 'SQL, DMY'".encode())
+        with Holdfast(url, auto_migrate=True) as direct:
+            direct.migrate()
+        with Pgbouncer(url) as pooler, Holdfast(pooler.url, poll_interval=0.1) as app:
+
+            @app.task
+            def works(number: int) -> int:
+                return number
+
+            with app.worker():
+                jobs = [works.enqueue(number) for number in range(20)]
+                assert [finished(app, job).result for job in jobs] == list(range(20))
+        server.drop_database(name)
+
+    def test_a_direct_connection_is_not_taken_for_one(self, database: Database) -> None:
+        engine = database.engine()
+        assert isinstance(engine, PostgresEngine)
+        engine.open()
+        assert not engine._connector.pooled
+
+
+def enqueue(task: Any, thread: int) -> list[Any]:
+    return [task.enqueue(number=100 * thread + number) for number in range(25)]
+
+
+class TestStandby:
+    """The primary is away for a while, and what answers in its place is read-only."""
+
+    def test_a_read_only_server_is_left_as_soon_as_the_primary_is_back(
+        self, database: Database, server: PostgresServer, proxy: Proxy, app: Holdfast
+    ) -> None:
+        @app.task
+        def works(number: int) -> int:
+            return number
+
+        primary = proxy.target
+        with StandbyServer(server) as standby, app.worker():
+            assert finished(app, works.enqueue(1)).result == 1
+            standby.catch_up()
+            parts = urlsplit(standby.url(urlsplit(database.url).path.lstrip("/")))
+            proxy.target = (parts.hostname or "", parts.port or 0)
+            proxy.cut()  # everybody connects anew, to the standby
+            with pytest.raises(DatabaseUnavailable, match="standby"):
+                works.enqueue(2)
+            proxy.target = primary  # connections to the standby stay as they are
+            job = works.enqueue(3)
+            assert finished(app, job).result == 3

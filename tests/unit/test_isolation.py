@@ -1,0 +1,84 @@
+"""How many processes a supervisor starts for jobs whose process died."""
+
+from collections.abc import Sequence
+
+import pytest
+
+from holdfast.engine import Suspects
+from holdfast.outcome import SHARED
+from holdfast.worker.isolation import FRESH, PROCESSES, Company, plan
+from holdfast.worker.slots import Lane
+
+OLD = FRESH + 1
+
+
+def lanes(size: int = 100) -> list[Lane]:
+    lane = Lane("default", ["async"], size)
+    lane.types = ["send"]
+    return [lane]
+
+
+def started(
+    waiting: int,
+    level: int = 1,
+    there: Sequence[Company] = (),
+    *,
+    size: int = 100,
+    queue: str = "default",
+    type: str = "send",
+) -> int:
+    found = plan([Suspects(queue, type, level, waiting)], lanes(size), {level: there})
+    assert set(found) <= {level}
+    return found.get(level, 0)
+
+
+def test_the_promise_of_who_shares_a_process() -> None:
+    assert {level: number - 1 for level, number in SHARED.items()} == {1: 16, 2: 4, 3: 0}
+
+
+@pytest.mark.parametrize(
+    ("level", "waiting", "processes"),
+    [
+        *[(1, 1, 1), (1, 12, 1), (1, 17, 1), (1, 18, 2), (1, 60, 4), (1, 100, 6), (1, 1000, 6)],
+        *[(2, 1, 1), (2, 5, 1), (2, 17, 4), (2, 1000, 4)],
+        *[(3, 1, 1), (3, 2, 2), (3, 5, 2)],
+    ],
+)
+def test_as_many_as_what_waits_needs(level: int, waiting: int, processes: int) -> None:
+    assert started(waiting, level) == processes
+    assert processes <= PROCESSES[level]
+
+
+def test_slots_of_a_lane_are_kept() -> None:
+    assert started(10, size=2) == 5
+    assert started(10, size=5) == 2
+
+
+def test_new_ones_have_not_looked_yet() -> None:
+    fresh = Company(0.5, full=False)
+    assert started(17, there=[fresh]) == 0
+    assert started(40, there=[fresh]) == 2
+
+
+def test_one_with_free_slots_takes_it_or_a_limit_holds_it_back() -> None:
+    assert started(50, there=[Company(OLD, full=False)]) == 0
+    assert started(50, there=[Company(OLD, full=True), Company(OLD, full=False)]) == 0
+    assert started(50, there=[Company(OLD, full=True)]) == 3
+
+
+def test_never_more_than_there_may_be() -> None:
+    full = Company(OLD, full=True)
+    assert started(1000, 1, [full] * 4) == 2
+    assert started(1000, 1, [full] * 6) == 0
+    assert started(9, 3, [full, full]) == 0
+
+
+def test_what_is_not_ours_starts_nothing() -> None:
+    assert started(5, queue="other") == 0
+    assert started(5, type="unknown") == 0
+    assert started(0) == 0
+
+
+def test_levels_have_processes_of_their_own() -> None:
+    waiting = [Suspects("default", "send", level, 5) for level in (1, 2, 3)]
+    assert plan(waiting, lanes(), {}) == {1: 1, 2: 1, 3: 2}

@@ -1,0 +1,81 @@
+"""The page in which a worker writes what has begun, read by another process at any moment."""
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+
+import pytest
+
+from holdfast.ids import new_id
+from holdfast.job import Claim
+from holdfast.worker.run_table import SLOTS, Begun, RunTable
+
+
+@pytest.fixture
+def file() -> Iterator[int]:
+    file = RunTable.create()
+    yield file
+    os.close(file)
+
+
+def test_a_reader_sees_what_has_begun_and_not_ended(file: int) -> None:
+    writer, reader = RunTable(file), RunTable(file)
+    assert reader.runs() == []
+    first, second = Claim(new_id(), 1), Claim(new_id(), 7)
+    place = writer.begin(first, 10.0, 20.5)
+    writer.begin(second, 11.0, None)
+    assert reader.runs() == [Begun(first, 10.0, 20.5), Begun(second, 11.0, None)]
+    writer.end(place)
+    assert reader.runs() == [Begun(second, 11.0, None)]
+    third = Claim(new_id(), 2**40)
+    writer.begin(third, 12.0, 13.0)
+    assert set(reader.runs()) == {Begun(second, 11.0, None), Begun(third, 12.0, 13.0)}
+
+
+def test_a_run_whose_hook_has_begun_stays_without_a_deadline(file: int) -> None:
+    writer, reader = RunTable(file), RunTable(file)
+    claim = Claim(new_id(), 1)
+    place = writer.begin(claim, 10.0, 20.5)
+    writer.forget_deadline(place)
+    writer.forget_deadline(-1)
+    assert reader.runs() == [Begun(claim, 10.0, None)]
+
+
+def test_a_full_page_is_no_error(file: int) -> None:
+    writer = RunTable(file)
+    claim = Claim(new_id(), 1)
+    places = [writer.begin(claim, 0.0, None) for _ in range(SLOTS)]
+    assert len(set(places)) == SLOTS
+    full = writer.begin(claim, 0.0, None)
+    assert full == -1
+    writer.end(full)
+    assert len(RunTable(file).runs()) == SLOTS
+    writer.end(places[5])
+    assert writer.begin(claim, 0.0, None) == places[5]
+
+
+WRITER = """
+import sys, time
+from holdfast.job import Claim
+from holdfast.worker.run_table import RunTable
+RunTable(int(sys.argv[1])).begin(Claim(sys.argv[2], 3), 1.0, 2.0)
+print("begun", flush=True)
+sys.stdin.read()
+"""
+
+
+def test_it_outlives_the_process_that_wrote_it(file: int) -> None:
+    id = new_id()
+    process = subprocess.Popen(
+        [sys.executable, "-c", WRITER, str(file), id],
+        pass_fds=[file],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    assert process.stdout is not None
+    assert process.stdout.readline() == "begun\n"
+    process.kill()
+    process.communicate()
+    assert RunTable(file).runs() == [Begun(Claim(id, 3), 1.0, 2.0)]
