@@ -25,7 +25,6 @@ LOWEST_VERSION = 130000
 SKEW = 2.0  # seconds
 CROWDED = 0.8
 _NEEDED = {
-    "datestyle": "ISO",
     "client_encoding": "UTF8",
     "default_transaction_isolation": "read committed",
 }
@@ -152,7 +151,8 @@ def _server(connection: Connection) -> Iterator[Finding]:
 
 
 def _session(connection: Connection) -> Iterator[Finding]:
-    """Settings that our sessions begin with, except behind a pooler, where none can be given."""
+    """Report settings that our sessions need and cannot be given behind a pooler. (DateStyle can:
+    poolers carry it along for each client.)"""
     for name, needed in _NEEDED.items():
         told = _ask(connection, f"SHOW {name}")
         if not told.startswith(needed):
