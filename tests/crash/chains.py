@@ -62,7 +62,7 @@ def prove(
     options = {"processes": 2, "heartbeat": heartbeat, "app": "tests.crash.linked:app"}
     with scene.app() as app, fleet(scene, **options) as workers:
         task = app.task(name="node", max_attempts=1)(_node)
-        workers.start(2)
+        workers.start(2).until_ready()
         for number in range(kills):
             for chain in range(chains * number // kills, chains * (number + 1) // kills):
                 app.enqueue(("link", "bound")[chain % 2], {"chain": chain, "number": 0})

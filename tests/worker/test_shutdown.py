@@ -6,6 +6,7 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 import pytest
 
@@ -300,3 +301,69 @@ def test_a_worker_may_be_stopped_before_it_has_begun(app: Holdfast) -> None:
         assert worker.stop() is True
     until(lambda: not [t for t in threading.enumerate() if t.name.startswith("holdfast-start")])
     assert app.stats().workers == 0
+
+
+class LateReplies:
+    """Claims are committed, and the worker hears of them when the test says so."""
+
+    def __init__(self, app: Holdfast, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.committed, self.go = threading.Event(), threading.Event()
+        fetch = app.engine.fetch
+
+        def fetch_late(*args: Any, **options: Any) -> Any:
+            found = fetch(*args, **options)
+            if found[0]:
+                self.committed.set()
+                assert self.go.wait(PATIENCE)
+            return found
+
+        monkeypatch.setattr(app.engine, "fetch", fetch_late)
+
+
+def test_jobs_of_a_claim_under_way_run_before_the_worker_leaves(
+    app: Holdfast, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They were given back while they began: another worker could run them at the same time."""
+    ran: list[str] = []
+
+    @app.task
+    def quick(ctx: Context) -> None:
+        ran.append(ctx.job.status)
+
+    replies = LateReplies(app, monkeypatch)
+    job = quick.enqueue()
+    worker = app.worker(grace=PATIENCE)
+    worker.start()
+    assert replies.committed.wait(PATIENCE)
+    ended: list[bool] = []
+    stopping = threading.Thread(target=lambda: ended.append(worker.stop()))
+    stopping.start()
+    until(lambda: worker._dispatcher._pausing)
+    stopping.join(1.5)  # longer than all that a stop does beside waiting for what runs
+    assert app.jobs.get(job.id).status == "running"
+    replies.go.set()
+    stopping.join(PATIENCE)
+    assert (app.jobs.get(job.id).status, len(ran), ended) == ("completed", 1, [True])
+
+
+def test_jobs_of_a_claim_that_is_answered_after_the_stop_are_given_back(
+    app: Holdfast, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ran: list[str] = []
+
+    @app.task
+    def quick(ctx: Context) -> None:
+        ran.append(ctx.job.id)
+
+    replies = LateReplies(app, monkeypatch)
+    job = quick.enqueue()
+    worker = app.worker(grace=0.0)
+    worker.start()
+    assert replies.committed.wait(PATIENCE)
+    assert worker.stop() is False
+    assert app.jobs.get(job.id).status == "running"
+    replies.go.set()
+    now = until(lambda: (found := app.jobs.get(job.id)).status == "pending" and found)
+    assert now.attempts == 0
+    worker._dispatcher._thread.join(PATIENCE)
+    assert ran == []

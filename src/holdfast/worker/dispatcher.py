@@ -49,6 +49,7 @@ class Dispatcher:
         self._may_claim = may_claim
         self._isolation = isolation
         self._lock = threading.Lock()
+        self._claiming = threading.Lock()  # held from before a claim until its jobs have begun
         self._wakeups: Wakeups | None = None
         self._pausing = False
         self._closing = False
@@ -62,9 +63,15 @@ class Dispatcher:
         self._thread.start()
 
     def pause(self) -> None:
-        """Claim no more."""
+        """Send no more claims. One that is under way can still bring jobs: see `settle`."""
         self._pausing = True
         self.wake()
+
+    def settle(self, timeout: float) -> bool:
+        """Wait, after `pause`, until no claim is under way. False: one still is."""
+        if settled := self._claiming.acquire(timeout=max(0.0, timeout)):
+            self._claiming.release()
+        return settled
 
     def close(self, timeout: float) -> None:
         self._pausing = self._closing = True
@@ -119,7 +126,8 @@ class Dispatcher:
                     subscription = self._engine.wakeups()
                     with self._lock:
                         self._wakeups = subscription
-                wait = self._tick()
+                with self._claiming:
+                    wait = self._tick()
                 hints = self._wakeups.wait(wait)
                 self._wet(hints)
                 pause = 0.05

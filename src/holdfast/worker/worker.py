@@ -89,7 +89,7 @@ class Worker:
         self.life = Life(self.engine, self.info, self._beats_for, self._died)
         self._own_loop: LoopThread | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
-        self._started = self._stopped = False
+        self._started = self._stopped = self._left = False
         self._idle = threading.Condition()
         self._starting = threading.Thread(target=self._announce, name="holdfast-start", daemon=True)
         self._threads = Threads("holdfast-job")
@@ -223,6 +223,9 @@ class Worker:
                 lane.update(self.app.tasks)
 
     def _begin(self, lane: Lane, jobs: Sequence[Job]) -> None:
+        if self._left:  # the reply to the claim came after the stop had ended
+            self.engine.finish([released(job) for job in jobs])
+            return
         by_kind: dict[Kind, list[Execution]] = {}
         self._begun += len(jobs)
         for job in jobs:
@@ -313,6 +316,9 @@ class Worker:
         self.life.end()
         deadline = time.monotonic() + (self.grace if grace is None else grace)
         self._dispatcher.pause()
+        # A claim under way may bring jobs. They must have begun before we look whether any run: jobs
+        # that begin later would run here and, given back, elsewhere too.
+        settled = self._dispatcher.settle(deadline - time.monotonic())
         self._wait_idle(deadline)
         if left := self.executions():
             logger.warning("%d jobs did not end within the grace period: given back", len(left))
@@ -320,21 +326,23 @@ class Worker:
                 execution.stop(Stop.SHUTDOWN)
             self._wait_idle(time.monotonic() + _LAST_WORDS)
         self._starting.join(0.5)  # an id that it takes now must be given back
-        return self._farewell()
+        return self._farewell(settled)
 
     def _wait_idle(self, deadline: float) -> None:
         with self._idle:
             while self._running and (left := deadline - time.monotonic()) > 0:
                 self._idle.wait(min(left, 0.1))
 
-    def _farewell(self) -> bool:
+    def _farewell(self, settled: bool) -> bool:
+        self._left = True
         for part in (self._dispatcher, self._timer, self._watch, self._services, self._pruner):
             part.close(0.5)
         written = self._finisher.close(0.5)
         self._processes.close()
         self._heart.close(0.5)
         self._logbook.close(0.5)
-        clean = written and not self._running  # asked last: what was late has mostly ended by now
+        settled = settled or self._dispatcher.settle(0.0)
+        clean = settled and written and not self._running  # asked last: what was late has mostly ended by now
         try:
             if self.id is not None:
                 self.engine.leave(self.id)
