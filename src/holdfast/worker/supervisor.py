@@ -15,6 +15,7 @@ import socket
 import subprocess
 import sys
 import time
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, suppress
 from typing import Any
@@ -181,6 +182,7 @@ class Supervisor:
         self._heart = Heart(app.engine, app.settings.heartbeat, looked=self._look_for_suspects)
         self._watchdog = Watchdog(app.engine.lock_holders, grace)
         self._suspects: list[Suspects] = []  #: what waits for a process of its level
+        self._planned: Counter[int] = Counter()  #: processes still to be started, by level
         self._lanes = make_lanes(config["queues"], config["concurrency"])
         self._signals = 0
         self._stop_by: float | None = None
@@ -233,9 +235,22 @@ class Supervisor:
                 self._start(0)
         if self._suspects and self._restarts[True].allowed(now):
             waiting, self._suspects = self._suspects, []  # the heart looks again soon
-            for level, number in plan(waiting, self._lanes, self._company(now)).items():
-                for _ in range(number):
-                    self._start(level)
+            self._planned = Counter(plan(waiting, self._lanes, self._company(now)))
+        while (levels := sorted(self._planned.elements())) and self._may_start_another(now):
+            self._planned[levels[0]] -= 1
+            self._start(levels[0])
+
+    def _may_start_another(self, now: float) -> bool:
+        """Whether a process for isolated jobs may be started. More starts than cores would delay the
+        replacement of an ordinary process, and none of them would be ready sooner."""
+        if not self._restarts[True].allowed(now):
+            return False
+        starting = [
+            child
+            for child in self._children.values()
+            if child.id is None and now - child.started < _SHORT_LIFE
+        ]
+        return len(starting) < max(2, os.cpu_count() or 1)
 
     def _company(self, now: float) -> dict[int, list[Company]]:
         """The processes for jobs with deaths on record, by level."""

@@ -342,7 +342,9 @@ class Worker:
         self._heart.close(0.5)
         self._logbook.close(0.5)
         settled = settled or self._dispatcher.settle(0.0)
-        clean = settled and written and not self._running  # asked last: what was late has mostly ended by now
+        clean = (
+            settled and written and not self._running
+        )  # asked last: what was late has mostly ended by now
         try:
             if self.id is not None:
                 self.engine.leave(self.id)

@@ -10,7 +10,7 @@ ALTER TABLE {schema}.jobs ADD COLUMN IF NOT EXISTS unreadable_since timestamptz;
 CREATE UNIQUE INDEX CONCURRENTLY IF NOT EXISTS jobs_idempotency ON {schema}.jobs (type, idempotency_key) WHERE idempotency_key IS NOT NULL;
 
 -- Recurring jobs that were not disabled by an operator: few, and health names those that killed their process.
-CREATE INDEX IF NOT EXISTS jobs_disabled ON {schema}.jobs (type, key) WHERE disabled_because IS NOT NULL;
+CREATE INDEX CONCURRENTLY IF NOT EXISTS jobs_disabled ON {schema}.jobs (type, key) WHERE disabled_because IS NOT NULL;
 
 CREATE TABLE IF NOT EXISTS {schema}.probes (
     name text        NOT NULL PRIMARY KEY,
