@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from holdfast.worker.supervisor import Child
+from holdfast.worker.worker_process import WorkerProcess
 from tests.crash.fleet import environment, fleet, is_gone
 from tests.crash.scene import Scene, until
 
@@ -38,7 +38,7 @@ def test_a_child_that_does_not_read_delays_nobody(
     for name, value in environment(scene, None).items():
         monkeypatch.setenv(name, value)
     config: dict[str, Any] = {"location": "tests.crash.tasks:app", "queues": None, "grace": 1.0}
-    child = Child({**config, "concurrency": None, "log": {}}, level=0)
+    child = WorkerProcess({**config, "concurrency": None, "log": {}}, level=0)
     try:
         os.kill(child.pid, signal.SIGSTOP)
         os.waitpid(child.pid, os.WUNTRACED)

@@ -13,134 +13,25 @@ import selectors
 import signal
 import socket
 import subprocess
-import sys
 import time
 from collections import Counter
-from collections.abc import Iterator, Mapping
-from contextlib import ExitStack, suppress
+from collections.abc import Mapping
+from contextlib import suppress
 from typing import Any
 
 from holdfast.app import Holdfast
 from holdfast.engine import Suspects
 from holdfast.worker.heart import Heart, Member
 from holdfast.worker.isolation import Company, plan
-from holdfast.worker.run_table import Begun, RunTable
 from holdfast.worker.slots import make_lanes
-from holdfast.worker.watchdog import LATE, PAST_DEADLINE, SILENT, Watchdog, timeout_of
-from holdfast.worker.wire import Wire
+from holdfast.worker.watchdog import PAST_DEADLINE, Watchdog, timeout_of
+from holdfast.worker.worker_process import WorkerProcess
 
 logger = logging.getLogger("holdfast.worker")
 
 _TICK = 0.2
 _SLOWEST_RESTART = 10.0
 _SHORT_LIFE = 5.0
-
-
-class Child:
-    """A worker process, as its supervisor knows it."""
-
-    def __init__(self, config: Mapping[str, Any], *, level: int) -> None:
-        with ExitStack() as stack:
-            ours, theirs = socket.socketpair()
-            stack.callback(ours.close)
-            page = RunTable.create()
-            stack.callback(os.close, page)
-            self._runs = RunTable(page)
-            files = [theirs.fileno(), page]
-            with theirs:
-                self.process = subprocess.Popen(  # noqa: S603
-                    [sys.executable, "-m", "holdfast.worker.child", *map(str, files)],
-                    pass_fds=files,
-                    stdin=subprocess.DEVNULL,
-                    process_group=0,  # a Ctrl-C at the terminal is for us alone
-                )
-            stack.pop_all()
-        os.close(page)
-        self.socket = ours
-        self.wire = Wire(ours)
-        self.pid = self.process.pid
-        self.level = level  #: of the jobs with deaths on record that it is for; 0: ordinary ones
-        self.started = time.monotonic()
-        self.id: str | None = None
-        self.info = "{}"
-        self.stopped = False  #: by SIGSTOP
-        self.draining = False
-        self.replaced = False
-        self.killed = False
-        self.blamed = False  #: its begun runs count as the cause of its death
-        self.condemned: list[Begun] = []  #: runs whose timeout is recorded when it is gone
-        self.locked_since: float | None = None  #: when it was first seen to hold a lock, silently
-        self.heard_at = self.started
-        self.kids: list[int] = []
-        self.buffer = b""
-        self.wire.send_now({**config, "level": level})
-
-    def receive(self) -> list[dict[str, Any]] | None:
-        """What it said; None: it closed its end."""
-        try:
-            data = self.socket.recv(65536)
-        except OSError:
-            return None
-        if not data:
-            return None
-        self.heard_at = time.monotonic()
-        *lines, self.buffer = (self.buffer + data).split(b"\n")
-        return [json.loads(line) for line in lines]
-
-    def last_words(self) -> Iterator[dict[str, Any]]:
-        """What it said before it died. (Without waiting: what it started may hold its end open.)"""
-        self.socket.setblocking(False)
-        while (messages := self.receive()) is not None:
-            yield from messages
-
-    def confirm(self, moment: float) -> None:
-        self.wire.send_now({"beat": moment})
-
-    def tell_dead(self) -> None:
-        self.wire.send_now({"dead": True})
-
-    def ask_stacks(self) -> None:
-        self.wire.send_now({"stacks": True})
-
-    def update(self, status: Mapping[str, Any]) -> None:
-        self.info = status["info"]
-        self.draining = status["draining"]
-        self.kids = status["kids"]
-
-    def begun(self) -> list[Begun]:
-        """The runs whose handlers have begun and not ended, also when it is frozen or dead."""
-        return self._runs.runs()
-
-    def overdue(self, now: float, by: float) -> list[Begun]:
-        """The runs that are past their deadline by more than so many seconds."""
-        return [run for run in self.begun() if run.deadline is not None and now > run.deadline + by]
-
-    def silent_for(self, now: float) -> float:
-        """Seconds since it last said anything; it does so twice a second."""
-        return now - self.heard_at
-
-    def is_silent(self, now: float) -> bool:
-        return self.silent_for(now) >= SILENT
-
-    def told(self) -> str:
-        """What it last said of itself, and what only we can see: it is silent, or a run is late."""
-        now = time.monotonic()
-        silent, late = self.is_silent(now), self.overdue(now, LATE)
-        if not silent and not late:
-            return self.info
-        told = json.loads(self.info) | {"overdue": [run.claim.id for run in late]}
-        return json.dumps(told | ({"silent_for": self.silent_for(now)} if silent else {}))
-
-    def signal(self, number: int) -> None:
-        with suppress(ProcessLookupError):
-            os.kill(self.pid, number)
-
-    def kill(self) -> None:
-        """With all that it started."""
-        self.killed = True
-        for group in [self.pid, *self.kids]:
-            with suppress(ProcessLookupError, PermissionError):
-                os.killpg(group, signal.SIGKILL)
 
 
 class Restarts:
@@ -177,7 +68,7 @@ class Supervisor:
         self._config = config
         self._processes = processes
         self._grace = grace
-        self._children: dict[int, Child] = {}
+        self._children: dict[int, WorkerProcess] = {}
         self._selector = selectors.DefaultSelector()
         self._heart = Heart(app.engine, app.settings.heartbeat, looked=self._look_for_suspects)
         self._watchdog = Watchdog(app.engine.lock_holders, grace)
@@ -264,7 +155,7 @@ class Supervisor:
     def _start(self, level: int) -> None:
         restarts = self._restarts[level > 0]
         try:
-            child = Child(self._config, level=level)
+            child = WorkerProcess(self._config, level=level)
         except (OSError, MemoryError, subprocess.SubprocessError) as problem:
             pause = restarts.failed(time.monotonic())
             logger.error("no process could be started (%s); next attempt in %g s", problem, pause)
@@ -281,7 +172,7 @@ class Supervisor:
                 with suppress(BlockingIOError):
                     self._wakeup[0].recv(4096)
                 continue
-            child: Child = key.data
+            child: WorkerProcess = key.data
             messages = child.receive()
             if messages is None:
                 self._selector.unregister(child.socket)
@@ -289,7 +180,7 @@ class Supervisor:
             for message in messages:
                 self._heard(child, message)
 
-    def _heard(self, child: Child, message: Mapping[str, Any]) -> None:
+    def _heard(self, child: WorkerProcess, message: Mapping[str, Any]) -> None:
         if "status" in message:
             child.update(message["status"])
         if "hello" in message:
@@ -319,7 +210,7 @@ class Supervisor:
                 continue
             self._buried(child, os.waitstatus_to_exitcode(status))
 
-    def _buried(self, child: Child, code: int | None) -> None:
+    def _buried(self, child: WorkerProcess, code: int | None) -> None:
         """A child is gone: what it started goes too, and what it held is given back. `code`: its exit
         code; None: unknown."""
         child.process.returncode = code

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from holdfast.worker.run_table import Begun
 
 if TYPE_CHECKING:
-    from holdfast.worker.supervisor import Child
+    from holdfast.worker.worker_process import WorkerProcess
 
 logger = logging.getLogger("holdfast.worker")
 
@@ -28,7 +28,7 @@ class Watchdog:
         self._lock_holders = lock_holders
         self._grace = grace
 
-    def look(self, child: "Child", now: float) -> None:
+    def look(self, child: "WorkerProcess", now: float) -> None:
         """Kill it if it must be. One that has not said yet who it is has begun nothing."""
         if child.killed or child.id is None:
             return
@@ -54,7 +54,7 @@ class Watchdog:
             child.blamed = True
             child.kill()
 
-    def _is_overdue(self, child: "Child", now: float) -> bool:
+    def _is_overdue(self, child: "WorkerProcess", now: float) -> bool:
         """A child that drains and still speaks has its own way out. One that is frozen (a handler holds
         Python's interpreter lock) cannot even say that it drains."""
         limit = PAST_DEADLINE
@@ -62,7 +62,7 @@ class Watchdog:
             limit += self._grace + PAST_DEADLINE
         return bool(child.overdue(now, limit))
 
-    def _keeps_lock(self, child: "Child", now: float) -> bool:
+    def _keeps_lock(self, child: "WorkerProcess", now: float) -> bool:
         """At every look for some seconds. A child that speaks is not looked at."""
         if child.silent_for(now) < _LOOK_FOR_LOCKS or child.pid not in self._lock_holders():
             child.locked_since = None

@@ -68,9 +68,8 @@ class Worker:
         runs: RunTable | None = None,
     ) -> None:
         """`queues`: "default=10,media=2", a list, or a mapping to sizes. `concurrency`: for queues
-        without a size. `grace`: how long a stop waits for what runs. (`level`, `heart` and `runs` are
-        the supervisor's: which jobs with deaths on record to run, who beats instead of us, and the
-        page in which it reads what has begun.)"""
+        without a size. `grace`: how long a stop waits for runs. (A supervisor sets the rest: `level`
+        of jobs to run, what beats instead of us, the shared page of runs that have begun.)"""
         self.app = app
         self.engine = app.engine
         self.grace = seconds(grace, what="grace")
@@ -85,7 +84,7 @@ class Worker:
         self.supervised = heart is not None
         self._known_tasks = -1
         self._running: dict[Claim, Execution] = {}
-        self._begun = 0  # executions, so far
+        self._begun = 0  # executions so far
         self.life = Life(self.engine, self.info, self._beats_for, self._died)
         self._own_loop: LoopThread | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -179,11 +178,9 @@ class Worker:
             swept = self.engine.sweep([], limit=1000)
             pending = self.app.jobs.count(status="pending")
             self._herald.swept(swept)
-            more = "+" if pending >= 10_000 else ""
-            logger.info(
-                "worker %s started: %d recovered, %d%s pending",
-                *(self.id, len(swept.rescued), pending, more),
-            )
+            shown = f"{pending}{'+' if pending >= 10_000 else ''}"
+            recovered = len(swept.rescued)
+            logger.info("worker %s started: %d recovered, %s pending", self.id, recovered, shown)
 
         if self.life.until_reached(begin):
             self._pruner.start()  # not before it is known which jobs have hooks
@@ -231,8 +228,7 @@ class Worker:
         for job in jobs:
             task = self.app.tasks[job.type]
             execution = Execution(job, task, lane, self.app.runner, self._settings.workdir)
-            execution.logbook = self._logbook
-            execution.runs = self._runs
+            execution.logbook, execution.runs = self._logbook, self._runs
             self._running[execution.claim] = execution
             kind: Kind = "process" if lane.apart else task.conduct.kind
             by_kind.setdefault(kind, []).append(execution)
@@ -341,10 +337,8 @@ class Worker:
         self._processes.close()
         self._heart.close(0.5)
         self._logbook.close(0.5)
-        settled = settled or self._dispatcher.settle(0.0)
-        clean = (
-            settled and written and not self._running
-        )  # asked last: what was late has mostly ended by now
+        written = written and (settled or self._dispatcher.settle(0.0))
+        clean = written and not self._running  # asked last: most late runs have ended
         try:
             if self.id is not None:
                 self.engine.leave(self.id)
@@ -365,17 +359,16 @@ class Worker:
         deadline = None if timeout is None else time.monotonic() + timeout
         while deadline is None or time.monotonic() < deadline:
             begun = self._begun
-            # What ends may have made others pending since we looked: nothing may have begun meanwhile.
+            # A run that ended may have enqueued jobs: none may have begun since we looked.
             if not self._running and self._has_nothing() and begun == self._begun:
                 return True
             time.sleep(0.02)
         return False
 
     def _has_nothing(self) -> bool:
-        worker, served = self.id, {lane.queue for lane in self._lanes}
-        if worker is None:
-            return False
-        return not self.engine.run(lambda: limiting.is_busy(served, worker), write=False)
+        served = {lane.queue for lane in self._lanes}
+        is_busy = partial(limiting.is_busy, served, self.id or "")
+        return self.id is not None and not self.engine.run(is_busy, write=False)
 
     @property
     def cannot_write_for(self) -> float:
