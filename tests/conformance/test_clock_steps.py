@@ -131,6 +131,40 @@ def test_an_interval_is_counted_from_now(engine: Engine, clock: FakeClock) -> No
     assert engine.promote(10).moved == 1
 
 
+@pytest.mark.parametrize("before", [True, False], ids=["before", "after"])
+def test_asking_for_the_schedule_again_keeps_the_proof(
+    engine: Engine, clock: FakeClock, before: bool
+) -> None:
+    """An application asks for its schedules when it starts, which may be before a worker looks."""
+
+    def ask() -> None:
+        clock.advance(5)
+        again = new(key="k", schedule='{"every":300}')
+        engine.run(lambda: scheduling.schedule(engine.dialect, again), write=True)
+
+    job = next_of(engine, recurring(engine, '{"every":300}'), outcome.Returned(None))
+    if before:
+        ask()
+    clock.advance(-HOUR)
+    if not before:
+        ask()
+    assert heal(engine) == 1
+    assert away(engine, job) <= 300
+
+
+def test_enabling_a_job_after_a_step_keeps_the_proof(engine: Engine, clock: FakeClock) -> None:
+    job = next_of(engine, recurring(engine, '{"every":300}'), outcome.Returned(None))
+    clock.advance(-HOUR)
+    for enabled in (False, True):
+        row = engine.get([job.id])[0]
+        engine.run(
+            lambda row=row, enabled=enabled: scheduling.set_enabled(engine.dialect, row, enabled),  # type: ignore[misc]
+            write=True,
+        )
+    assert heal(engine) == 1
+    assert away(engine, job) <= 300
+
+
 def test_a_step_back_during_the_run(engine: Engine, clock: FakeClock) -> None:
     """Whether the worker counts by the new clock, or by the old one."""
     for told in (0.0, HOUR):

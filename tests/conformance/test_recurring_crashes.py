@@ -81,6 +81,19 @@ def test_after_three_crashes_in_a_row_it_is_disabled_with_the_reason(app: Holdfa
     assert BECAUSE in app.jobs.why(row.id)[0]
 
 
+def test_asking_for_the_schedule_again_does_not_begin_the_count_anew(app: Holdfast) -> None:
+    """As an application does whose module calls `schedule()`: each new process imports it."""
+    feed = Feed(app)
+    for number in range(3):
+        feed.crash(1)
+        feed.schedule.schedule()
+        assert feed.row.crashes == number + 1
+    drain(app, raise_errors=False)
+    assert feed.row.disabled_because == BECAUSE
+    feed.schedule.schedule()  # a row that is disabled is enabled by it, with a clean record
+    assert (feed.row.enabled, feed.row.crashes) == (True, 0)
+
+
 def test_health_names_it_until_somebody_has_decided(app: Holdfast) -> None:
     feed = Feed(app)
     feed.crash(3)

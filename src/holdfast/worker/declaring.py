@@ -91,7 +91,8 @@ def _written(engine: Engine, task: Task[Any, Any], app: Holdfast) -> Script[None
 def _next(plan: Schedule, job: Job, now: datetime) -> datetime:
     """The first run of a schedule that was changed."""
     if plan.every is not None and job.last_run_at is not None:
-        return max(now, job.last_run_at + timedelta(seconds=plan.every))
+        last = min(job.last_run_at, now)  # the clock may have been set back since
+        return max(now, last + timedelta(seconds=plan.every))
     return first_run(plan, now)
 
 

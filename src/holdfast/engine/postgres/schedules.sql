@@ -63,7 +63,8 @@ SELECT {columns}
    FOR UPDATE;
 
 -- name: renew_schedule
--- A recurring job as it is asked for now: enabled, with these arguments; its next run stays.
+-- A recurring job as it is asked for now: enabled, with these arguments; its next run stays. `updated_at` stays too: applications
+-- ask for their schedules at each start, and a row written later than now is the proof of a step of the clock (clock_steps.py).
 UPDATE {schema}.jobs
    SET schedule = :schedule::text,
        queue = :queue::text,
@@ -74,10 +75,9 @@ UPDATE {schema}.jobs
        entity_id = :entity_id::text,
        timeout = :timeout::double precision,
        enabled = enabled OR :enables::boolean,
-       crashes = CASE WHEN :enables::boolean THEN 0 ELSE crashes END,
+       crashes = CASE WHEN :enables::boolean AND NOT enabled THEN 0 ELSE crashes END,
        disabled_because = CASE WHEN NOT :enables::boolean THEN disabled_because END,
-       payload = :payload::text::json,
-       updated_at = {now}
+       payload = :payload::text::json
  WHERE id = :holder::text::uuid
    AND schedule IS NOT NULL;
 
@@ -88,7 +88,7 @@ UPDATE {schema}.jobs
        disabled_because = :because::text,
        crashes = CASE WHEN :enabled::boolean THEN 0 ELSE crashes END,
        status = CASE WHEN :enabled::boolean OR status = 'running' THEN status ELSE 'scheduled' END,
-       updated_at = {now}
+       updated_at = greatest(updated_at, {now})
  WHERE id = :id::text::uuid
    AND schedule IS NOT NULL;
 

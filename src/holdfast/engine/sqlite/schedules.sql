@@ -45,7 +45,8 @@ SELECT {columns}
    AND status IN ({unfinished});
 
 -- name: renew_schedule
--- A recurring job as it is asked for now: enabled, with these arguments; its next run stays.
+-- A recurring job as it is asked for now: enabled, with these arguments; its next run stays. `updated_at` stays too: applications
+-- ask for their schedules at each start, and a row written later than now is the proof of a step of the clock (clock_steps.py).
 UPDATE holdfast_jobs
    SET schedule = :schedule,
        queue = :queue,
@@ -55,9 +56,8 @@ UPDATE holdfast_jobs
        entity_id = :entity_id,
        timeout = :timeout,
        enabled = CASE WHEN :enables THEN 1 ELSE enabled END,
-       crashes = CASE WHEN :enables THEN 0 ELSE crashes END,
-       disabled_because = CASE WHEN NOT :enables THEN disabled_because END,
-       updated_at = {now}
+       crashes = CASE WHEN :enables AND NOT enabled THEN 0 ELSE crashes END,
+       disabled_because = CASE WHEN NOT :enables THEN disabled_because END
  WHERE id = :holder
    AND schedule IS NOT NULL;
 UPDATE holdfast_payloads
@@ -71,7 +71,7 @@ UPDATE holdfast_jobs
        disabled_because = :because,
        crashes = CASE WHEN :enabled THEN 0 ELSE crashes END,
        status = CASE WHEN :enabled OR status = 'running' THEN status ELSE 'scheduled' END,
-       updated_at = {now}
+       updated_at = max(updated_at, {now})
  WHERE id = :id
    AND schedule IS NOT NULL;
 
