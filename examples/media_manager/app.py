@@ -46,6 +46,7 @@ app = Holdfast(
     max_attempts=settings.worker.max_retries,
     backoff=settings.worker.backoff,
     retention={"completed": "30d", "failed": "90d", "cancelled": "30d"},
+    unreadable_for=0,  # the design: a malformed payload fails at once, it is not waited for newer code
     health={"failure_rate": 0.05},
     middleware=[Told()],
 )
