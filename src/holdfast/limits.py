@@ -157,6 +157,10 @@ def check_shared(rule: Rule | None, others: Iterable[Rule | None]) -> None:
             )
 
 
+class UnreadableArguments(Exception):
+    """The payload does not fit this code: its run says what follows, the limit does not."""
+
+
 def _declared(task: str, limit: Limit) -> Declared:
     name = limit.name
     if name is None:
@@ -178,7 +182,11 @@ def _key_of(
         function = per
 
         def by_function(payload: str) -> str:
-            return _key(name, function(**decode(payload)))
+            try:
+                arguments = decode(payload)
+            except Exception as problem:  # whatever a validator of the application raises
+                raise UnreadableArguments from problem
+            return _key(name, function(**arguments))
 
         return by_function
     wanted = (per,) if isinstance(per, str) else tuple(per or ())

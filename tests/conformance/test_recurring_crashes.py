@@ -25,7 +25,7 @@ def app(database: Database, clock: FakeClock) -> Holdfast:
 class Feed:
     """A recurring job, what its hook was told, and what it shall do."""
 
-    def __init__(self, app: Holdfast) -> None:
+    def __init__(self, app: Holdfast, **options: Any) -> None:
         self.app = app
         self.told: list[str | None] = []
         self.raises = False
@@ -38,7 +38,7 @@ class Feed:
             if self.raises:
                 raise ValueError("no")
 
-        self.schedule = fetch.using(key="a", every=60)
+        self.schedule = fetch.using(key="a", **{"every": 60, **options})
         self.schedule.schedule()
 
     @property
@@ -92,6 +92,56 @@ def test_asking_for_the_schedule_again_does_not_begin_the_count_anew(app: Holdfa
     assert feed.row.disabled_because == BECAUSE
     feed.schedule.schedule()  # a row that is disabled is enabled by it, with a clean record
     assert (feed.row.enabled, feed.row.crashes) == (True, 0)
+
+
+def test_a_run_that_is_left_out_does_not_begin_the_count_anew(
+    app: Holdfast, clock: FakeClock
+) -> None:
+    """It comes back after each crash, too late for `missed="skip"`: it has not ended by itself."""
+    feed = Feed(app, every=1, missed="skip")
+    for number in range(3):
+        feed.crash(1)
+        assert (feed.row.crashes, feed.row.deaths) == (number + 1, number + 1)
+        clock.advance(600)
+        drain(app, raise_errors=False)
+        if number < 2:
+            assert (feed.row.crashes, feed.row.deaths) == (number + 1, number + 1)
+            clock.advance(1)
+    assert feed.row.disabled_because == BECAUSE
+
+
+def test_a_recorded_timeout_counts_although_its_record_is_late(
+    app: Holdfast, clock: FakeClock
+) -> None:
+    """A supervisor left word of it; the next claim, which records it, comes too late to run."""
+    feed = Feed(app, missed="skip")
+    job = feed.claim("w")
+    app.engine.sentence(job.claim, "TimeoutError: timed out after 1 s")
+    app.engine.leave("w")
+    app.engine.sweep([Seen("w", None)], limit=10)
+    clock.advance(600)
+    drain(app, raise_errors=False)
+    row = feed.row
+    assert (row.consecutive_failures, row.last_error) == (1, "TimeoutError: timed out after 1 s")
+    assert feed.told == ["TimeoutError: timed out after 1 s"]
+
+
+def test_a_recorded_timeout_of_a_job_that_began_in_time_is_no_expiry(
+    app: Holdfast, clock: FakeClock
+) -> None:
+    @app.task
+    def once() -> None: ...
+
+    job = once.using(expires="10s").enqueue()
+    app.engine.beat("w", "{}")
+    [held] = app.engine.claim("default", 1, worker="w", types=["once"])
+    app.engine.sentence(held.claim, "TimeoutError: timed out after 1 s")
+    app.engine.leave("w")
+    app.engine.sweep([Seen("w", None)], limit=10)
+    clock.advance(600)
+    drain(app, raise_errors=False)
+    row = app.jobs.get(job.id)
+    assert (row.status, row.error) == ("retrying", "TimeoutError: timed out after 1 s")
 
 
 def test_health_names_it_until_somebody_has_decided(app: Holdfast) -> None:

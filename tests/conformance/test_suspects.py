@@ -345,14 +345,12 @@ def test_a_claim_that_holds_no_more_had_not_begun(engine: Engine) -> None:
     assert record(engine, job) == [(0, 0, False)]
 
 
-def test_a_crash_with_nothing_begun_may_be_of_anything_that_was_held(engine: Engine) -> None:
-    """A hook may have done it, which runs after the handler has ended."""
-    job = running(engine)
-    bury(engine, begun=[])
-    assert record(engine, job) == [(1, 1, True)]
-    [again] = claim_suspect(engine, worker="w")
-    bury(engine, "w", begun=[], crash=None)
-    assert record(engine, again) == [(1, 1, True)]
+@pytest.mark.parametrize("crash", [CRASH, None], ids=["crash", "kill"])
+def test_a_death_with_nothing_begun_has_no_victims(engine: Engine, crash: str | None) -> None:
+    """Its jobs had ended, and waited to be written, or were still to begin."""
+    jobs = [running(engine) for _ in range(3)]
+    bury(engine, begun=[], crash=crash)
+    assert record(engine, *jobs) == [(0, 0, False)] * 3
 
 
 def test_a_kill_by_somebody_else_is_a_death_and_no_crash(engine: Engine) -> None:
@@ -437,6 +435,17 @@ def test_any_end_of_its_own_clears_the_suspicion(engine: Engine, kind: str) -> N
     else:
         assert record(engine, job) == [(0, 0, False)]
         assert taken == [job.id] * (after.status == "pending")
+
+
+@pytest.mark.parametrize("kind", sorted(FINISHES))
+def test_only_an_end_of_its_own_that_goes_on_clears_the_crashes(engine: Engine, kind: str) -> None:
+    """Three in a row count. What has ended for good keeps its record, for whoever looks at it."""
+    suspect(engine)
+    [job] = claim_suspect(engine)
+    engine.finish([FINISHES[kind](job)])
+    after = engine.get([job.id])[0]
+    cleared = kind not in NO_END_OF_ITS_OWN and after.completed_at is None
+    assert after.crashes == (0 if cleared else 1 + (kind == "crashed"))
 
 
 def test_an_operators_retry_begins_with_a_clean_record(engine: Engine) -> None:

@@ -206,6 +206,8 @@ class Model:
             row.suspect, row.deaths = False, 0
         target = TRANSITIONS[finish.outcome].target
         assert target is not None
+        if finish.outcome not in others and target not in FINISHED:
+            row.crashes = 0
         self._end(row, finish, target)
         for job in finish.enqueue:
             self.insert(job)

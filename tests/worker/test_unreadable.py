@@ -13,7 +13,7 @@ from typing import Annotated, Any
 import pytest
 from pydantic import BeforeValidator
 
-from holdfast import Holdfast, RunEnd
+from holdfast import Holdfast, Limit, RunEnd
 from holdfast.clock import FakeClock
 from holdfast.testing import drain
 from tests.conftest import Database
@@ -213,6 +213,23 @@ def test_a_validator_that_raises_anything_does_not_lose_the_run(
     with app.worker():
         done = finished(app, job)
     assert (done.status, done.error) == ("failed", "KeyError: 'b'")
+
+
+def test_a_limit_by_a_function_does_not_fail_it(database: Database, tmp_path: Path) -> None:
+    """The function gets the arguments, so the payload is read for it, too: by the older code, in vain."""
+    old, new = quick(database, tmp_path), newer(database, tmp_path)
+
+    @old.task(concurrency=Limit(1, per=lambda n: n))
+    def convert(n: int) -> int:
+        return n
+
+    job = new.tasks["convert"].enqueue(n=2, copies=2)
+    with old.worker():
+        until(lambda: old.jobs.get(job.id).claim_no >= 2, "the second look of the older worker")
+        seen = reaches(old, job, "scheduled")
+        assert (seen.attempts, old.jobs.attempts(job.id)) == (0, [])
+        assert seen.unreadable_since is not None
+        assert finished(old, convert.enqueue(n=1)).result == 1
 
 
 def test_one_that_is_cancelled_meanwhile_is_cancelled(database: Database, tmp_path: Path) -> None:

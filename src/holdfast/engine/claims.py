@@ -15,7 +15,7 @@ from holdfast.engine.limiting import declare, make_room, rooms, spend, turn, unp
 from holdfast.engine.outbox import emit
 from holdfast.engine.script import Row, Run, Script
 from holdfast.job import Body, EventKind, Job, Status
-from holdfast.limits import QUEUE, Rule
+from holdfast.limits import QUEUE, Rule, UnreadableArguments
 
 # What a claim reads of a job; the rest follows from the claim itself.
 CLAIMED = (
@@ -209,6 +209,8 @@ def _candidates(
                 named[key] = rule.keyed
             except KeyNotMade:
                 continue  # it stays where it is until its key is made, outside of this transaction
+            except UnreadableArguments:
+                pass  # claimed without a key, and given back: newer code may be able to read it
             except Exception as problem:  # the job's own failure: it is recorded when it is claimed
                 faults[row[0]] = f"its limit {rule.keyed!r} has no key for it: {problem!r}"[:1000]
         candidates.append(Candidate(row, rule, key, Place(row[0], row[2], row[3])))

@@ -49,8 +49,6 @@ def _suspect(dead: Sequence[Seen], marked: Sequence[Row]) -> Script[None]:
         if left_at is not None or (worker.beat_no is not None and _is_supervised(info)):
             continue  # it went in good order, or its supervisor is gone too: no job did that
         begun, crash = worker.begun, worker.crash
-        if not begun and crash is not None:
-            begun = None  # a hook, or whatever follows a handler: any job that it held
         if crash is not None:
             alone = len((yield from held(id)) if begun is None else begun) == 1
         else:

@@ -44,15 +44,15 @@ def forejudged(execution: Execution) -> Raised | Late | GivenBack | None:
     if execution.why is not None:
         return GivenBack()
     job = execution.job
+    if job.verdict is not None:  # before lateness: this run has ended already, and began in time
+        return Raised(job.verdict, None)
+    if job.crashes >= CRASHES:
+        return Raised(quarantined(job.crashes, job.error), None, permanent=True)
     begun = job.started_at or job.run_at
     if job.expires_at is not None and job.expires_at <= begun and job.attempts <= 1:
         return Late(f"Expired: it was to begin before {job.expires_at.isoformat()}")
     if job.schedule is not None and _is_missed(job.schedule, job.run_at, begun):
         return Late(None)
-    if job.verdict is not None:
-        return Raised(job.verdict, None)
-    if job.crashes >= CRASHES:
-        return Raised(quarantined(job.crashes, job.error), None, permanent=True)
     return None
 
 

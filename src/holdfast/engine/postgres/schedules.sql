@@ -29,9 +29,11 @@ UPDATE {schema}.jobs
        worker_id = NULL,
        started_at = NULL,
        cancel_requested = false,
-       crashes = CASE WHEN new.died = 1 AND new.because IS NULL THEN jobs.crashes + new.crashed ELSE 0 END,
-       deaths = CASE WHEN new.died = 1 OR new.because IS NOT NULL THEN jobs.deaths + new.died ELSE 0 END,
-       suspect = jobs.suspect AND (new.died = 1 OR new.because IS NOT NULL),
+       crashes = CASE WHEN NOT new.ran THEN jobs.crashes
+                      WHEN new.died = 1 AND new.because IS NULL THEN jobs.crashes + new.crashed
+                      ELSE 0 END,
+       deaths = CASE WHEN new.died = 1 OR NOT new.ran OR new.because IS NOT NULL THEN jobs.deaths + new.died ELSE 0 END,
+       suspect = jobs.suspect AND (new.died = 1 OR NOT new.ran OR new.because IS NOT NULL),
        enabled = jobs.enabled AND new.because IS NULL,
        disabled_because = COALESCE(new.because, jobs.disabled_because),
        verdict = NULL,

@@ -366,7 +366,7 @@ UPDATE {schema}.jobs
        error = CASE WHEN new.status <> 'completed' THEN COALESCE(new.error, jobs.error) END,
        result = CASE WHEN jobs.rerun_at IS NULL AND new.status = 'completed' THEN new.result::json END,
        cancel_requested = jobs.rerun_at IS NULL AND jobs.schedule IS NULL AND jobs.cancel_requested,
-       crashes = jobs.crashes + new.crashed,
+       crashes = CASE WHEN new.blameless AND NOT new.final THEN 0 ELSE jobs.crashes + new.crashed END,
        deaths = CASE WHEN new.blameless THEN 0 ELSE jobs.deaths + new.died END,
        suspect = jobs.suspect AND NOT new.blameless,
        verdict = NULL,

@@ -220,7 +220,7 @@ UPDATE holdfast_jobs
        keep_until = CASE WHEN rerun_at IS NULL AND (:final OR (cancel_requested AND schedule IS NULL)) THEN {now} + :keep END,
        error = CASE WHEN :status <> 'completed' THEN COALESCE(:error, error) END,
        cancel_requested = CASE WHEN rerun_at IS NULL AND schedule IS NULL THEN cancel_requested ELSE 0 END,
-       crashes = crashes + :crashed,
+       crashes = CASE WHEN :blameless AND NOT :final THEN 0 ELSE crashes + :crashed END,
        deaths = CASE WHEN :blameless THEN 0 ELSE deaths + :died END,
        suspect = CASE WHEN :blameless THEN 0 ELSE suspect END,
        verdict = NULL,
