@@ -26,6 +26,11 @@ def hold_the_interpreter_lock() -> None:
     ctypes.PyDLL(None).sleep(600)
 
 
+def kills_first(ctx: Context) -> bool:
+    """Whether this run is the first of its job: a test kills the process under it."""
+    return ctx.job.claim_no == 1
+
+
 def failed(end: RunEnd) -> None:
     witness.note("hook", end.job.id, end.job.claim_no)
 
@@ -77,6 +82,36 @@ def wait_with_turn(ctx: Context) -> None:
     witness.note("start", ctx.job.id, ctx.job.claim_no)
     if ctx.job.claim_no == 1:
         time.sleep(600)
+
+
+@app.task(timeout=None)
+def freeze_for_good(ctx: Context) -> None:
+    """Freezes every process that it runs in, and never times out."""
+    witness.note("start", ctx.job.id, ctx.job.claim_no)
+    hold_the_interpreter_lock()
+
+
+@app.task(timeout=None)
+def freeze_again(ctx: Context) -> None:
+    """Waits to be killed the first time, and freezes the process in which it runs then."""
+    witness.note("start", ctx.job.id, ctx.job.claim_no)
+    if kills_first(ctx):
+        time.sleep(600)
+    hold_the_interpreter_lock()
+
+
+@app.task(timeout=None)
+def wait_once(ctx: Context) -> None:
+    """Waits to be killed the first time, and ends the next time."""
+    witness.note("start", ctx.job.id, ctx.job.claim_no)
+    if kills_first(ctx):
+        time.sleep(600)
+
+
+@app.task(timeout=2)
+async def wait_beside(ctx: Context) -> None:
+    witness.note("start", ctx.job.id, ctx.job.claim_no)
+    await asyncio.sleep(600)
 
 
 @app.task

@@ -71,21 +71,59 @@ def test_a_frozen_process_ends_with_its_supervisor(scene: Scene) -> None:
 def test_a_silent_process_that_keeps_others_from_writing_is_killed(scene: Scene, task: str) -> None:
     with scene.app() as app, fleet(scene, app=APP, queues="default=4") as workers:
         workers.start().until_ready()
-        beside = app.enqueue("wait_in_thread", {"seconds": 1.0}).id
+        stopped = task == "wait_with_turn"  # from outside: no doing of its own, though it is alone
+        others = [] if stopped else [app.enqueue("wait_in_thread", {"seconds": 1.0}).id]
         job = app.enqueue(task).id
         until(lambda: scene.facts("start", job), 30, "the start of the job that freezes")
         [start] = scene.facts("start", job)
-        if task == "wait_with_turn":
+        if stopped:
             os.kill(start.pid, signal.SIGSTOP)
         enqueued = until(lambda: enqueues(app), 30, "somebody else can write again")
         until(lambda: is_gone(start.pid), 30, "the end of the process")
-        ids = [job, beside]
+        ids = [job, *others]
         until(lambda: all(one.status == "completed" for one in jobs_of(app, ids)), 90, "all ended")
-        log = workers.log()
+        log, ended = workers.log(), app.jobs.get(job)
+    if stopped:
+        assert (ended.crashes, ended.deaths) == (0, 0)
     assert enqueued < 15  # 3 s, on a machine that has nothing else to do
     [killed] = [line for line in log.splitlines() if "is killed" in line]
     assert f"process {start.pid} is killed: silent for" in killed
     assert job in killed
+
+
+@pytest.mark.parametrize("database", ["postgres"], indirect=True)
+def test_a_frozen_process_for_isolated_jobs_does_not_hold_up_the_others(scene: Scene) -> None:
+    """It has free slots, as it last said, and takes nothing any more."""
+    with scene.app() as app, fleet(scene, app=APP, queues="default=4") as workers:
+        workers.start().until_ready()
+        freezer = app.enqueue("freeze_again").id
+        until(lambda: scene.facts("start", freezer), 30, "the start of the job that will freeze")
+        os.kill(scene.facts("start", freezer)[0].pid, signal.SIGKILL)
+        until(lambda: len(scene.facts("start", freezer)) == 2, 30, "it runs again, and freezes")
+        victims = [app.enqueue("wait_once").id for _ in range(2)]
+        until(lambda: all(scene.facts("start", id) for id in victims), 30, "the next victims start")
+        os.kill(scene.facts("start", victims[0])[0].pid, signal.SIGKILL)
+        until(
+            lambda: all(one.status == "completed" for one in jobs_of(app, victims)), 60, "they end"
+        )
+        assert app.jobs.get(freezer).status == "running"
+
+
+@pytest.mark.parametrize("database", ["postgres"], indirect=True)
+def test_what_freezes_its_process_is_told_from_what_is_late_for_it(scene: Scene) -> None:
+    """The job beside it times out. Nobody knows which of the two froze the process: the one without a
+    timeout runs in smaller company from then on, and takes no more jobs with it."""
+    with scene.app() as app, fleet(scene, app=APP, queues="default=4") as workers:
+        workers.start().until_ready()
+        beside = app.enqueue("wait_beside", max_attempts=1).id
+        until(lambda: scene.facts("start", beside), 30, "the start of the job beside")
+        freezer = app.enqueue("freeze_for_good").id
+        until(lambda: app.jobs.get(beside).status == "failed", 60, "its timeout is recorded")
+        until(lambda: len(scene.facts("start", freezer)) == 2, 60, "the other one runs again")
+        [late, frozen] = jobs_of(app, [beside, freezer])
+    assert str(late.error).startswith("TimeoutError")
+    assert (late.deaths, frozen.deaths) == (0, 1)
+    assert (late.crashes, frozen.crashes, frozen.attempts) == (0, 0, 1)
 
 
 def enqueues(app: Holdfast) -> bool:

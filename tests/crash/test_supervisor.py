@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from holdfast.worker.death import Judgement
 from holdfast.worker.worker_process import WorkerProcess
 from tests.crash.fleet import environment, fleet, is_gone
 from tests.crash.scene import Scene, until
@@ -29,6 +30,37 @@ def test_a_supervisor_that_can_start_no_process_tries_again(scene: Scene) -> Non
         resource.prlimit(supervisor.pid, resource.RLIMIT_NOFILE, limits)
         job = app.enqueue("threaded", {"ms": 1}).id
         until(lambda: app.jobs.get(job).status == "completed", 60, "a new process works")
+
+
+@pytest.mark.parametrize("database", ["sqlite"], indirect=True)
+def test_a_process_that_said_that_it_leaves_is_not_judged_by_its_exit(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It says so to its supervisor: its database may not be there."""
+    for name, value in environment(scene, None).items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setenv("HOLDFAST_URL", "postgresql://nobody@127.0.0.1:1/nothing")
+    config: dict[str, Any] = {"location": "tests.crash.tasks:app", "queues": None, "grace": 1.0}
+    child = WorkerProcess({**config, "concurrency": None, "log": {}}, level=0)
+    try:
+        until(child.receive, 60, "its first words")
+        assert child.judge(0) is None
+        child.signal(signal.SIGTERM)
+        words: list[dict[str, Any]] = []
+
+        def leaves() -> bool:
+            words.extend(child.receive() or ())
+            return any("leaving" in word for word in words)
+
+        until(leaves, 60, "it says that it leaves")
+        child.leaving = True  # as the supervisor notes it
+        assert child.process.wait(60) == 0
+        assert child.judge(0) is Judgement.GIVEN_BACK
+        assert child.judge(-signal.SIGSEGV) is None  # it crashed on its way out
+    finally:
+        child.kill()
+        child.process.wait()
+        child.wire.close()
 
 
 @pytest.mark.parametrize("database", ["sqlite"], indirect=True)

@@ -277,7 +277,11 @@ def test_jobs_survive_a_killed_server(story: Story) -> None:
 def test_the_job_that_ran_recovers_on_restart(story: Story) -> None:
     film, job = story.kill.media[0], story.kill.job
     assert (film["processing"], film["job"]["status"]) == (0, "completed")
-    assert (job.attempts, job.crashes, job.claim_no) == (1, 0, 2)  # a kill costs no attempt, and is no crash
+    assert (job.attempts, job.crashes, job.claim_no) == (
+        1,
+        0,
+        2,
+    )  # a kill costs no attempt, and is no crash
     assert "1 jobs of dead workers recovered" in story.kill.log
 
 

@@ -53,11 +53,6 @@ def test_a_kill_is_its_own_doing_if_the_kernel_did_it(
     assert how(-9, before, now) == words
 
 
-def test_one_that_its_supervisor_ended_for_what_it_did() -> None:
-    assert own_making(None, 7, 7)
-    assert how(None, 7, 7) == "it was frozen"
-
-
 def test_a_signal_without_a_name() -> None:
     assert how(-60, 7, 7) == "signal 60"
     assert not own_making(-60, 7, 7)

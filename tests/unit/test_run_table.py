@@ -79,3 +79,40 @@ def test_it_outlives_the_process_that_wrote_it(file: int) -> None:
     process.kill()
     process.communicate()
     assert RunTable(file).runs() == [Begun(Claim(id, 3), 1.0, 2.0)]
+
+
+BUSY_WRITER = """
+import sys
+from holdfast.job import Claim
+from holdfast.worker.run_table import RunTable
+table = RunTable(int(sys.argv[1]))
+quick, lasting = Claim(sys.argv[2], 1), Claim(sys.argv[3], 2)
+first = table.begin(quick, 1.0, 2.0)
+table.begin(lasting, 3.0, 4.0)
+print("begun", flush=True)
+while True:
+    table.forget_deadline(first)
+    table.end(first)
+    first = table.begin(quick, 1.0, 2.0)
+"""
+
+
+def test_a_reader_never_sees_half_of_a_record_that_is_written_meanwhile(file: int) -> None:
+    quick, lasting = Claim(new_id(), 1), Claim(new_id(), 2)
+    process = subprocess.Popen(
+        [sys.executable, "-c", BUSY_WRITER, str(file), quick.id, lasting.id],
+        pass_fds=[file],
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "begun\n"
+        reader = RunTable(file)
+        seen = {run for _ in range(150_000) for run in [tuple(reader.runs())]}
+    finally:
+        process.kill()
+        process.communicate()
+    whole = {Begun(quick, 1.0, 2.0), Begun(quick, 1.0, None)}
+    assert all(Begun(lasting, 3.0, 4.0) in runs for runs in seen)
+    assert {run for runs in seen for run in runs if run.claim == quick} == whole

@@ -216,7 +216,7 @@ def test_a_validator_that_raises_anything_does_not_lose_the_run(
 
 
 def test_a_limit_by_a_function_does_not_fail_it(database: Database, tmp_path: Path) -> None:
-    """The function gets the arguments, so the payload is read for it, too: by the older code, in vain."""
+    """The function gets the arguments, so the older code tries to read the payload for it, too."""
     old, new = quick(database, tmp_path), newer(database, tmp_path)
 
     @old.task(concurrency=Limit(1, per=lambda n: n))

@@ -62,6 +62,7 @@ class ChildProcess:
             if self._level and self._has_nothing_to_do():
                 break
             self._wake.wait(_STATUS)
+        self._wire.send({"leaving": True})
         self.worker.stop(self._stop_within if self._stop_within is not None else self._grace)
         sys.stdout.flush()
         sys.stderr.flush()

@@ -7,6 +7,7 @@ came from somebody else.
 
 import signal
 from contextlib import suppress
+from enum import Enum
 from pathlib import Path
 
 # What the kernel sends for something that the process did, and what `abort()` raises.
@@ -18,11 +19,19 @@ _OWN = frozenset(
 _GROUPS = Path("/sys/fs/cgroup")
 
 
-def own_making(code: int | None, oom_kills_before: int | None, oom_kills_now: int | None) -> bool:
-    """Whether a process died by its own doing. `code`: as `subprocess` has it, below zero for signals;
-    None: its supervisor ended it because of what it did. An exit of any code is its own doing: one
-    that was asked to stop says so first, and is not judged here."""
-    if code is None or code >= 0:
+class Judgement(Enum):
+    """What a death says of the runs that had begun in the process, where its supervisor knows that."""
+
+    GIVEN_BACK = "given back"  #: none of them did it
+    DEATH = "death"  #: one of them may have done it
+    CRASH = "crash"  #: they did it
+
+
+def own_making(code: int, oom_kills_before: int | None, oom_kills_now: int | None) -> bool:
+    """Whether a process died by its own doing. `code`: as `subprocess` has it, below zero for signals.
+    An exit of any code is its own doing: a process that was asked to stop says so first, and is not
+    judged here."""
+    if code >= 0:
         return True
     if code == -signal.SIGKILL:
         return _by_the_kernel(oom_kills_before, oom_kills_now)
@@ -34,10 +43,8 @@ def _by_the_kernel(before: int | None, now: int | None) -> bool:
     return before is None or now is None or now > before
 
 
-def how(code: int | None, oom_kills_before: int | None, oom_kills_now: int | None) -> str:
+def how(code: int, oom_kills_before: int | None, oom_kills_now: int | None) -> str:
     """The way it died, in words: "SIGSEGV", "exit code 9"."""
-    if code is None:
-        return "it was frozen"
     if code >= 0:
         return f"exit code {code}"
     try:

@@ -17,7 +17,7 @@ from holdfast.engine import Engine, Seen, Swept, WorkerInfo
 from holdfast.errors import HoldfastError
 from holdfast.job import Claim
 from holdfast.outcome import DIED
-from holdfast.worker.death import OomKills, how, oom_kills, own_making
+from holdfast.worker.death import Judgement, OomKills, how, oom_kills, own_making
 
 logger = logging.getLogger("holdfast.worker")
 
@@ -96,18 +96,21 @@ class Member:
 
 
 class _Gone(NamedTuple):
+    begun: Sequence[Claim]
     verdicts: Sequence[tuple[Claim, str]]
-    orderly: bool
-    begun: Sequence[Claim] | None
+    judgement: Judgement | None
     code: int | None
     oom_kills: int | None  #: on record before it died
 
 
-def _seen(id: str, gone: _Gone, oom_kills_now: int | None) -> Seen:
-    """A dead worker, with what its death says of its jobs (decision 0021)."""
-    begun = None if gone.begun is None else tuple(gone.begun)
+def _crash(gone: _Gone, oom_kills_now: int | None) -> str | None:
+    """How a process died, if that was its own doing (decision 0021)."""
+    if gone.judgement is Judgement.CRASH:
+        return f"{DIED}it was frozen"
+    if gone.judgement is not None or gone.code is None:
+        return None
     counts = gone.code, gone.oom_kills, oom_kills_now
-    return Seen(id, None, begun, DIED + how(*counts) if own_making(*counts) else None)
+    return DIED + how(*counts) if own_making(*counts) else None
 
 
 class Heart:
@@ -156,19 +159,18 @@ class Heart:
     def died(
         self,
         id: str,
-        verdicts: Sequence[tuple[Claim, str]] = (),
         *,
-        orderly: bool = False,
-        begun: Sequence[Claim] | None = None,
-        code: int | None = None,
+        begun: Sequence[Claim],
+        verdicts: Sequence[tuple[Claim, str]],
+        judgement: Judgement | None,
+        code: int | None,
     ) -> None:
-        """Its process was waited for: it is dead for certain. `orderly`: we made it, and none of its
-        jobs is to blame; `verdicts`: except these runs, and how they ended. `begun`: the runs whose
-        handlers had begun and not ended (None: unknown). `code`: its exit code as waitpid tells it,
-        negative for a signal (None: its supervisor ended it for what it did)."""
+        """Its process was waited for: it is dead for certain. `begun`: the runs whose handlers had
+        begun and not ended, except those of `verdicts`, which say how they ended. `judgement`: what its
+        death says of the former; None: its exit code does (as waitpid has it; None: unknown)."""
         with self._lock:
             self._members.pop(id, None)
-            self._gone[id] = _Gone(verdicts, orderly, begun, code, self._oom_kills.before)
+            self._gone[id] = _Gone(begun, verdicts, judgement, code, self._oom_kills.before)
         self._wake.set()
 
     def _run(self) -> None:
@@ -216,11 +218,13 @@ class Heart:
             gone = dict(self._gone)
         now = oom_kills()
         for id, death in gone.items():
-            if death.orderly:
+            if death.judgement is Judgement.GIVEN_BACK:
                 self._engine.leave(id)
             for claim, verdict in death.verdicts:
                 self._engine.sentence(claim, verdict)
-        dead = [_seen(id, death, now) for id, death in gone.items()]
+        dead = [
+            Seen(id, None, tuple(death.begun), _crash(death, now)) for id, death in gone.items()
+        ]
         self._report(self._engine.sweep(dead, limit=RESCUED))
         with self._lock:
             for id in gone:

@@ -79,8 +79,9 @@ class ProcessRunner:
             execution.enter()
             try:
                 ended = self._perform(execution)
-            except OSError as problem:  # no more processes, or no more files
-                ended = Raised(f"OSError: no process could be started: {problem}", None)
+            except Exception as problem:  # no more processes, files or memory
+                name = type(problem).__name__
+                ended = Raised(f"{name}: no process could run the handler: {problem}", None)
         execution.ended = True
         if isinstance(ended, Died):
             execution.clean()  # it could not do so itself
@@ -204,8 +205,10 @@ class Kid:
         return ended
 
     def _died(self) -> Died:
+        # One that we gave up on was killed before, and cannot die now: it is not waited for again.
+        patience = _KILL_TO_LEAVE if self._wire.is_shut else TERM_TO_KILL
         try:
-            code = self._process.wait(TERM_TO_KILL)
+            code = self._process.wait(patience)
         except subprocess.TimeoutExpired:
             return Died("it closed its connection to the worker")
         if code == CANNOT_ANSWER:
@@ -235,5 +238,5 @@ class Kid:
         self.sound = False
         self._signal(signal.SIGKILL)
         with suppress(subprocess.TimeoutExpired):
-            self._process.wait(5.0)
+            self._process.wait(0.1 if self._wire.is_shut else 5.0)
         self._wire.close()

@@ -7,6 +7,7 @@ stopped, or dead. This is the one source of "which runs had begun" for timeouts 
 
 import mmap
 import os
+import re
 import struct
 import tempfile
 from typing import NamedTuple
@@ -15,9 +16,16 @@ from uuid import UUID
 from holdfast.job import Claim
 
 SLOTS = 16_384  # more runs at the same time are not written down
-_RECORD = struct.Struct("=Bxxxxxxx16sqdd")  # 1: in use; id, claim number, started, deadline
-_DEADLINE = struct.Struct("=d")
-_NO_DEADLINE = float("inf")
+_RECORD = struct.Struct("=16sqdd")  # id, claim number, started, deadline
+# The page begins with a byte for each place. A byte is written in one step, a record is not: packing
+# fills it with zeros first. So nothing of a record is changed while its byte says that it is in use.
+_FREE, _DEADLINE, _NO_DEADLINE = 0, 1, 2
+_USED = re.compile(b"[\x01\x02]")
+_SIZE = SLOTS + SLOTS * _RECORD.size
+
+
+def _at(place: int) -> int:
+    return SLOTS + place * _RECORD.size
 
 
 class Begun(NamedTuple):
@@ -34,8 +42,8 @@ class RunTable:
 
     def __init__(self, file: int) -> None:
         """`file`: a descriptor from `create`, which stays the caller's."""
-        self._page = mmap.mmap(file, SLOTS * _RECORD.size)
-        self._free = list(range((SLOTS - 1) * _RECORD.size, -1, -_RECORD.size))
+        self._page = mmap.mmap(file, _SIZE)
+        self._free = list(range(SLOTS - 1, -1, -1))
 
     @staticmethod
     def create() -> int:
@@ -45,7 +53,7 @@ class RunTable:
         else:
             with tempfile.TemporaryFile() as unnamed:
                 file = os.dup(unnamed.fileno())
-        os.ftruncate(file, SLOTS * _RECORD.size)
+        os.ftruncate(file, _SIZE)
         return file
 
     def begin(self, claim: Claim, started: float, deadline: float | None) -> int:
@@ -54,47 +62,34 @@ class RunTable:
             place = self._free.pop()
         except IndexError:
             return -1
-        end = _NO_DEADLINE if deadline is None else deadline
-        # The mark that it is in use comes last: a reader never takes half a record for a whole one.
-        _RECORD.pack_into(
-            self._page,
-            place,
-            0,
-            bytes.fromhex(claim.id.replace("-", "")),
-            claim.claim_no,
-            started,
-            end,
-        )
-        self._page[place] = 1
+        id = bytes.fromhex(claim.id.replace("-", ""))
+        _RECORD.pack_into(self._page, _at(place), id, claim.claim_no, started, deadline or 0.0)
+        self._page[place] = _NO_DEADLINE if deadline is None else _DEADLINE
         return place
 
     def forget_deadline(self, place: int) -> None:
         """The run goes on, and may take as long as it takes."""
         if place >= 0:
-            _DEADLINE.pack_into(self._page, place + _RECORD.size - _DEADLINE.size, _NO_DEADLINE)
+            self._page[place] = _NO_DEADLINE
 
     def end(self, place: int) -> None:
         if place >= 0:
-            self._page[place] = 0
+            self._page[place] = _FREE
             self._free.append(place)
 
     def runs(self) -> list[Begun]:
         """What has begun, as far as the process has written."""
         found = []
-        for place in range(0, len(self._page), _RECORD.size):
-            if self._page[place] != 1:
-                if not any(self._page[place : place + _RECORD.size]):
-                    break  # never used, and places are used from the beginning on
+        for used in _USED.finditer(self._page[:SLOTS].rstrip(b"\0")):
+            at = _at(used.start())
+            record = self._page[at : at + _RECORD.size]
+            mark = self._page[used.start()]
+            # Read twice: the place may have been given to another run in between.
+            if mark == _FREE or record != self._page[at : at + _RECORD.size]:
                 continue
-            _, id, claim_no, started, deadline = _RECORD.unpack_from(self._page, place)
-            if self._page[place] == 1:
-                found.append(
-                    Begun(
-                        Claim(str(UUID(bytes=id)), claim_no),
-                        started,
-                        None if deadline == _NO_DEADLINE else deadline,
-                    )
-                )
+            id, claim_no, started, deadline = _RECORD.unpack(record)
+            claim = Claim(str(UUID(bytes=id)), claim_no)
+            found.append(Begun(claim, started, deadline if mark == _DEADLINE else None))
         return found
 
     def close(self) -> None:

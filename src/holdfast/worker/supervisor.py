@@ -21,6 +21,7 @@ from typing import Any
 
 from holdfast.app import Holdfast
 from holdfast.engine import Suspects
+from holdfast.worker.death import Judgement
 from holdfast.worker.heart import Heart, Member
 from holdfast.worker.isolation import Company, plan
 from holdfast.worker.slots import make_lanes
@@ -148,7 +149,9 @@ class Supervisor:
         found: dict[int, list[Company]] = {}
         for child in self._children.values():
             if child.level and not child.replaced:
-                full = bool(json.loads(child.info).get("full"))
+                # One that is frozen takes nothing, whatever it said before.
+                frozen = child.stopped or child.is_silent(now)
+                full = frozen or bool(json.loads(child.info).get("full"))
                 found.setdefault(child.level, []).append(Company(now - child.started, full))
         return found
 
@@ -183,6 +186,8 @@ class Supervisor:
     def _heard(self, child: WorkerProcess, message: Mapping[str, Any]) -> None:
         if "status" in message:
             child.update(message["status"])
+        if "leaving" in message:
+            child.leaving = True
         if "hello" in message:
             child.id = message["hello"]
             self._heart.add(
@@ -217,12 +222,13 @@ class Supervisor:
         for message in child.last_words():  # its id may be among them
             self._heard(child, message)
         if child.id is not None:  # first: while the heart knows it, it beats for it
+            judgement = child.judge(code)
             verdicts = [(run.claim, timeout_of(run)) for run in child.condemned]
-            begun = [run.claim for run in child.begun()]
-            orderly = child.killed and not child.blamed
-            # One that we killed for what it did is judged by that, and not by our signal.
-            told = None if child.blamed else code
-            self._heart.died(child.id, verdicts, orderly=orderly, begun=begun, code=told)
+            ended = {claim for claim, _ in verdicts}
+            begun = [run.claim for run in child.begun() if run.claim not in ended]
+            self._heart.died(
+                child.id, begun=begun, verdicts=verdicts, judgement=judgement, code=code
+            )
         del self._children[child.pid]
         with suppress(KeyError):
             self._selector.unregister(child.socket)
@@ -243,7 +249,7 @@ class Supervisor:
             for child in self._children.values():
                 if not child.killed:
                     child.condemned = child.overdue(now, PAST_DEADLINE)
-                child.kill()
+                child.kill(Judgement.GIVEN_BACK)
 
     def _obey(self) -> None:
         """A signal asks to stop, a second one to stop at once."""

@@ -20,19 +20,35 @@ class Threads:
         self._threads: set[threading.Thread] = set()
         self._number = 0
 
+    def start(self) -> None:
+        """Start the first thread, so that there is one, whatever becomes of the machine."""
+        with self._lock:
+            if not self._threads:
+                self._start_another()
+
     def submit(self, work: Callable[[], None]) -> None:
         """Run it; it must not raise."""
         with self._lock:
-            if self._idle:
-                self._idle -= 1
-            else:
-                self._number += 1
-                thread = threading.Thread(
-                    target=self._run, name=f"{self._name}-{self._number}", daemon=True
-                )
-                self._threads.add(thread)
-                thread.start()
+            if self._idle < 1:
+                self._start_another()
+            self._idle -= 1
         self._work.put(work)
+
+    def _start_another(self) -> None:
+        """Start a thread, which is idle at first. If the machine has none left, the work waits for one
+        of ours; a worker has one from its start (`start`)."""
+        name = f"{self._name}-{self._number + 1}"
+        thread = threading.Thread(target=self._run, name=name, daemon=True)
+        try:
+            thread.start()
+        except (RuntimeError, MemoryError) as problem:
+            if not self._threads:
+                raise
+            logger.error("no thread could be started (%s): a job waits for another to end", problem)
+            return
+        self._number += 1
+        self._threads.add(thread)
+        self._idle += 1
 
     def _run(self) -> None:
         while (work := self._work.get()) is not None:

@@ -8,6 +8,7 @@ import logging
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from holdfast.worker.death import Judgement
 from holdfast.worker.run_table import Begun
 
 if TYPE_CHECKING:
@@ -32,17 +33,21 @@ class Watchdog:
         """Kill it if it must be. One that has not said yet who it is has begun nothing."""
         if child.killed or child.id is None:
             return
-        if self._is_overdue(child, now):
-            child.condemned = child.overdue(now, PAST_DEADLINE)
+        overdue = child.overdue(now, self._patience(child, now))
+        if overdue:
+            child.condemned = overdue
+            frozen = child.is_silent(now)
             logger.error(
                 "process %d is killed: more than %g s past the timeout of job %s, %s; the timeout is "
                 "recorded, the other runs are given back",
                 child.pid,
                 PAST_DEADLINE,
                 names_of(child.condemned),
-                "and the process is frozen" if child.is_silent(now) else "which does not end",
+                "and the process is frozen" if frozen else "which does not end",
             )
-            child.kill()
+            # A run with more time left may have frozen it, and would freeze the next process, too.
+            by_itself = frozen and not child.stopped
+            child.kill(Judgement.DEATH if by_itself else Judgement.GIVEN_BACK)
         elif self._keeps_lock(child, now):
             logger.error(
                 "process %d is killed: silent for %.1f s, and it holds a lock without which nobody can "
@@ -51,16 +56,13 @@ class Watchdog:
                 child.silent_for(now),
                 names_of(child.begun()) or "none",
             )
-            child.blamed = True
-            child.kill()
+            child.kill(Judgement.GIVEN_BACK if child.stopped else Judgement.CRASH)
 
-    def _is_overdue(self, child: "WorkerProcess", now: float) -> bool:
-        """A child that drains and still speaks has its own way out. One that is frozen (a handler holds
-        Python's interpreter lock) cannot even say that it drains."""
-        limit = PAST_DEADLINE
-        if child.draining and not child.is_silent(now):
-            limit += self._grace + PAST_DEADLINE
-        return bool(child.overdue(now, limit))
+    def _patience(self, child: "WorkerProcess", now: float) -> float:
+        """Seconds past a deadline. A child that drains and still speaks has its own way out. One that
+        is frozen (a handler holds Python's interpreter lock) cannot even say that it drains."""
+        drains = child.draining and not child.is_silent(now)
+        return self._grace + 2 * PAST_DEADLINE if drains else PAST_DEADLINE
 
     def _keeps_lock(self, child: "WorkerProcess", now: float) -> bool:
         """At every look for some seconds. A child that speaks is not looked at."""

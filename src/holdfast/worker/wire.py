@@ -33,6 +33,7 @@ class Wire:
         self._unsent = b""
         self._part: list[bytes] = []  # of a message that has not come whole yet
         self._lines: deque[bytes] = deque()
+        self.is_shut = False  #: by us
 
     def send(self, message: dict[str, Any]) -> bool:
         """Wait until it is sent. False: the other end is gone."""
@@ -93,6 +94,7 @@ class Wire:
 
     def shut(self) -> None:
         """Let who reads here see the end, whoever keeps the other end open."""
+        self.is_shut = True
         with suppress(OSError):
             self._connection.shutdown(socket.SHUT_RDWR)
 

@@ -103,8 +103,7 @@ class Worker:
 
     def _assemble(self) -> None:
         engine, heartbeat = self.engine, self._settings.heartbeat
-        self._tally = Tally(engine)
-        self._logbook = Logbook(engine)
+        self._tally, self._logbook = Tally(engine), Logbook(engine)
         self._herald = Herald(self.app.listeners, self.counts, self._tally, self.unreadable)
         self._finisher = Finisher(engine, self._written)
         self._dispatcher = Dispatcher(
@@ -132,8 +131,8 @@ class Worker:
         )
         self._heart = Heart(engine, heartbeat, swept=self._herald.swept)
         house = Housekeeping(engine, workdir=self._settings.workdir, counts=self.counts)
-        ticks = {**house.ticks(), "tallying": self._tally.tick}
-        ticks["clock"] = ClockWatch(engine, self._dispatcher.clock_was_set).tick
+        clock = ClockWatch(engine, self._dispatcher.clock_was_set)
+        ticks = {**house.ticks(), "tallying": self._tally.tick, "clock": clock.tick}
         self._services = Services("services", ticks)
         self._pruner = Pruner(self.app, self._the_loop, self._threads, self._herald.pruned)
         self._hooks = Hooks(self.app.runner, self._the_loop, self._threads, self._finisher.put)
@@ -163,6 +162,7 @@ class Worker:
             self._own_loop.start()
             loop = self._own_loop.loop
         self._loop = loop
+        self._threads.start()
         self._assemble()
         for part in (self._finisher, self._timer, self._watch, self._dispatcher, self._services):
             part.start()

@@ -13,6 +13,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, suppress
 from typing import Any
 
+from holdfast.worker.death import Judgement
 from holdfast.worker.run_table import Begun, RunTable
 from holdfast.worker.watchdog import LATE, SILENT
 from holdfast.worker.wire import Wire
@@ -49,7 +50,10 @@ class WorkerProcess:
         self.draining = False
         self.replaced = False
         self.killed = False
-        self.blamed = False  #: its begun runs count as the cause of its death
+        self.leaving = False  #: it has said that it ends in good order
+        self._judgement: Judgement | None = (
+            None  #: what its death says of its runs, if we killed it
+        )
         self.condemned: list[Begun] = []  #: runs whose timeout is recorded when it is gone
         self.locked_since: float | None = None  #: when it was first seen to hold a lock, silently
         self.heard_at = self.started
@@ -117,9 +121,19 @@ class WorkerProcess:
         with suppress(ProcessLookupError):
             os.kill(self.pid, number)
 
-    def kill(self) -> None:
-        """With all that it started."""
-        self.killed = True
+    def judge(self, code: int | None) -> Judgement | None:
+        """What its death says of the runs that had begun in it; None: its exit code says it. One that
+        said that it ends, and did, may not have been able to say so in the database."""
+        if code != 0 or not self.leaving:
+            return self._judgement
+        if self.draining:
+            self.condemned = self.overdue(time.monotonic(), LATE)
+        return Judgement.GIVEN_BACK
+
+    def kill(self, judgement: Judgement | None = None) -> None:
+        """With all that it started. It is replaced at once: it may take its time to die."""
+        self.killed = self.replaced = True
+        self._judgement = self._judgement or judgement
         for group in [self.pid, *self.kids]:
             with suppress(ProcessLookupError, PermissionError):
                 os.killpg(group, signal.SIGKILL)
