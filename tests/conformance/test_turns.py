@@ -290,3 +290,41 @@ def test_a_job_whose_process_died_does_not_wait_for_its_keys_turn(
     engine.beat(WORKER, "{}")
     [again] = engine.claim_suspects(["default"], 1, worker=WORKER, types=["send"], rules=rules)
     assert again.id == lost.id
+
+
+def shared_rules(*types: str) -> dict[str, Rule]:
+    limit = Limit(1, per="tenant", fair=True, name="tenant")
+    rules = {type: make_rule(type, [limit], ["tenant"], lambda payload: {}) for type in types}
+    return {type: rule for type, rule in rules.items() if rule is not None}
+
+
+@pytest.mark.parametrize("served", [True, False], ids=["served", "not served"])
+def test_a_turn_that_no_live_worker_can_use_ends(
+    engine: Engine, clock: FakeClock, served: bool
+) -> None:
+    """Two tasks share the keys, and the workers of one are gone: it must not hold up the other."""
+    rules = shared_rules("a", "b")
+    engine.declare([row for rule in rules.values() for row in rule.declared])
+    engine.beat("of-a", '{"tasks": ["a"], "queues": ["default"]}')
+    engine.beat(WORKER, '{"tasks": ["b"], "queues": ["default"]}')
+    engine.insert([new("b", payload='{"tenant": "x"}')])
+    options = {"worker": WORKER, "types": ["b"], "rules": rules}
+    [first] = engine.fetch("default", 1, **options).jobs
+    urgent = new("a", payload='{"tenant": "x"}', priority=9)
+    engine.insert([urgent, *(new("b", payload='{"tenant": "x"}') for _ in range(3))])
+    both = {"worker": "of-a", "types": ["a", "b"], "rules": rules}
+    assert engine.fetch("default", 5, **both).jobs == []  # parks them all: the key is full
+    engine.finish([outcome.completed(first, keep=60.0)])  # and the urgent one gets the turn
+    assert engine.get([urgent.id])[0].status == "pending"
+    if not served:
+        engine.leave("of-a")
+        engine.sweep([Seen("of-a", None)], limit=10)
+
+    def look() -> list[Job]:
+        engine.repair(100)
+        return engine.fetch("default", 5, **options).jobs
+
+    clock.advance(29)
+    assert look() == []
+    clock.advance(2)
+    assert [job.type for job in look()] == ([] if served else ["b"])

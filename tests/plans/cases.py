@@ -78,6 +78,7 @@ INDEXES: dict[str, set[str]] = {
     "awaited": {"parked"},
     "stirring": {"claim", "slots"},
     "turn": set(),
+    "idle_turns": {"id"},
     "due_keys": set(),
     "waiting_keys": {"parked"},
     "busy": {"claim", "held", "parked"},
@@ -568,7 +569,7 @@ def _make_room(engine: Engine, world: World) -> None:
             engine.finish([finish])
 
 
-@case("waiting_keys rooms unpark", rows=40 * LIMIT, needs="parked keyed")
+@case("waiting_keys rooms idle_turns unpark", rows=40 * LIMIT, needs="parked keyed")
 def _repair(engine: Engine, world: World) -> None:
     assert engine.repair(LIMIT) > 0
     assert engine.repair(LIMIT) > 0

@@ -11,6 +11,7 @@ from holdfast.engine.values import LimitInfo
 from holdfast.limits import QUEUE, Declared, Rate
 
 SCAN = 10_000  #: parked jobs that `is_busy` looks at; if there are more, it returns True
+IDLE = 30.0  #: seconds that a pending job keeps the turn of its key if no live worker serves it
 AT_ONCE = 100  #: jobs of one key that are put back in line at a time
 _KINDS = {"whole": frozenset({"whole"}), "keyed": frozenset({"keyed"})}
 
@@ -135,10 +136,31 @@ def repair(dialect: Dialect, after: str, limit: int) -> Script[Repaired]:
         for key in keys
         if key not in found or found[key].left
     }
+    yield from _end_idle_turns(dialect, sizes)
     moved = yield from unpark(dialect, sizes)
     yield from spend(dialect, (), [room for room in found.values() if room.waits_for_rate], keys)
     yield from wake({row[0] for row in moved})
     return Repaired(len(moved), keys[-1] if len(keys) == limit else "")
+
+
+def _end_idle_turns(dialect: Dialect, keys: Collection[str]) -> Script[None]:
+    """Where the job that has a key's turn is of a task or queue that no live worker serves, let another
+    job of the key have it."""
+    params = {"now": dialect.now(), "keys": json.dumps(sorted(keys)), "idle": round(IDLE * MICRO)}
+    if not keys or not (rows := (yield Run("idle_turns", params)).rows):
+        return
+    workers = (yield Run("workers", {})).rows
+    infos = [
+        json.loads(info) for _, info, *_, left_at, died_at in workers if not (left_at or died_at)
+    ]
+
+    def is_served(type: str, queue: str) -> bool:
+        return any(
+            type in info.get("tasks", (type,)) and queue in (info.get("queues") or (queue,))
+            for info in infos
+        )
+
+    yield from turn({key: None for key, type, queue in rows if not is_served(type, queue)})
 
 
 def declare(dialect: Dialect, limits: Sequence[Declared]) -> Script[None]:

@@ -152,6 +152,15 @@ UPDATE {schema}.keys
  WHERE keys.key = new.key COLLATE "C"
    AND keys.key = ANY(ARRAY(SELECT wanted.key FROM json_to_recordset(:batch::text::json) AS wanted (key text)));
 
+-- name: idle_turns
+-- Of some keys, those whose turn belongs to a job that has been pending for so long, with its type and queue.
+SELECT keys.key, first.type, first.queue
+  FROM {schema}.keys
+  JOIN {schema}.jobs AS first ON first.id = keys.turn_id
+ WHERE keys.key = ANY(ARRAY(SELECT json_array_elements_text(:keys::text::json)))
+   AND COALESCE(first.status, '') = 'pending'
+   AND first.updated_at < {now} - :idle::bigint * interval '1 microsecond';
+
 -- name: due_keys
 -- Keys for which time has made room.
 UPDATE {schema}.keys

@@ -121,6 +121,15 @@ UPDATE holdfast_keys
    SET turn_id = :turn_id
  WHERE key = :key;
 
+-- name: idle_turns
+-- Of some keys, those whose turn belongs to a job that has been pending for so long, with its type and queue.
+SELECT keys.key, first.type, first.queue
+  FROM json_each(:keys) AS wanted
+ CROSS JOIN holdfast_keys AS keys ON keys.key = wanted.value
+ CROSS JOIN holdfast_jobs AS first ON first.id = keys.turn_id
+ WHERE COALESCE(first.status, '') = 'pending'
+   AND first.updated_at < {now} - :idle;
+
 -- name: due_keys
 -- Keys for which time has made room.
 UPDATE holdfast_keys
