@@ -28,16 +28,18 @@ class Keeper:
         ] = {}  # until when each may take, by the monotonic clock
         self._tidy: list[Callable[[float], None]] = []
         self._closed = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="holdfast-keeper", daemon=True)
+        # Made by `start()`: Python 3.13 cannot start a thread after a fork that was made before it.
+        self._thread: threading.Thread | None = None
 
     def start(self, *tidy: Callable[[float], None]) -> None:
         """`tidy`: called with the time at each look."""
         self._tidy += tidy
+        self._thread = threading.Thread(target=self._run, name="holdfast-keeper", daemon=True)
         self._thread.start()
 
     def close(self) -> None:
         self._closed.set()
-        if self._thread.is_alive():
+        if self._thread is not None:
             self._thread.join(2 * LOOK)
 
     def begin(self, connection: Connection, deadline: float) -> None:
