@@ -5,6 +5,7 @@ cannot end its own wait; so one thread of each engine looks at all of them, and 
 a call that is overdue, which ends the wait with an error.
 """
 
+import logging
 import os
 import socket
 import threading
@@ -16,6 +17,8 @@ import psycopg
 
 from holdfast.engine.postgres.connection import Connection
 
+logger = logging.getLogger("holdfast.engine")
+
 LOOK = 0.5  # seconds between two looks
 
 
@@ -26,6 +29,8 @@ class Keeper:
         self._calls: dict[
             Connection, float
         ] = {}  # until when each may take, by the monotonic clock
+        # Held while a socket is shut down, so that its call does not end and another begin meanwhile.
+        self._ending = threading.Lock()
         self._tidy: list[Callable[[float], None]] = []
         self._closed = threading.Event()
         # Made by `start()`: Python 3.13 cannot start a thread after a fork that was made before it.
@@ -46,7 +51,8 @@ class Keeper:
         self._calls[connection] = deadline
 
     def end(self, connection: Connection) -> None:
-        self._calls.pop(connection, None)
+        with self._ending:
+            self._calls.pop(connection, None)
 
     @contextmanager
     def bounded(self, connection: Connection, seconds: float) -> Iterator[None]:
@@ -60,18 +66,38 @@ class Keeper:
     def _run(self) -> None:
         while not self._closed.wait(LOOK):
             now = time.monotonic()
-            for connection, deadline in list(self._calls.items()):
+            for connection, deadline in self._calls.copy().items():
                 if now > deadline:
-                    connection.was_cut = True
-                    _shut_down(connection)
+                    with _logged("end an overdue call"):
+                        self._end_overdue(connection, deadline)
             for tidy in self._tidy:
-                tidy(now)
+                with _logged("close idle connections"):
+                    tidy(now)
+
+    def _end_overdue(self, connection: Connection, deadline: float) -> None:
+        with self._ending:
+            if self._calls.get(connection) == deadline:
+                connection.was_cut = True
+                _shut_down(connection)
+
+
+@contextmanager
+def _logged(what: str) -> Iterator[None]:
+    """Log any exception: without this thread no call of the engine would have a deadline."""
+    try:
+        yield
+    except Exception:
+        logger.exception("could not %s; trying again in %g s", what, LOOK)
 
 
 def _shut_down(connection: Connection) -> None:
     """End the wait of the thread that uses it. (Closing it is that thread's own matter.)"""
-    with (
-        suppress(psycopg.Error, OSError),
-        socket.socket(fileno=os.dup(connection.fileno())) as same,
-    ):
-        same.shutdown(socket.SHUT_RDWR)
+    with suppress(psycopg.Error, OSError):
+        number = os.dup(connection.fileno())
+        try:
+            same = socket.socket(fileno=number)
+        except BaseException:
+            os.close(number)
+            raise
+        with same:
+            same.shutdown(socket.SHUT_RDWR)
