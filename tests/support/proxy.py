@@ -22,6 +22,7 @@ class Proxy:
         self._stalled: set[socket.socket] = set()
         self._stalls_new = self._refuses = False
         self._on_reply: Callable[[bytes], bool] | None = None
+        self._on_request: Callable[[bytes], bool] | None = None
         self._selector = selectors.DefaultSelector()
         self._listener = socket.create_server(("127.0.0.1", self.port), backlog=100)
         self._listener.setblocking(False)
@@ -50,6 +51,7 @@ class Proxy:
     def flow(self) -> None:
         """Later connections are carried again; stalled ones stay so."""
         self._stalls_new = self._refuses = False
+        self._on_request = None
 
     def cut(self, *, refuse: bool = False) -> None:
         """Close every connection; `refuse`: and later ones as soon as they are made."""
@@ -61,6 +63,10 @@ class Proxy:
     def cut_reply(self, when: Callable[[bytes], bool]) -> None:
         """Close the connection instead of carrying the first reply for which this is true."""
         self._on_reply = when
+
+    def stall_at(self, when: Callable[[bytes], bool]) -> None:
+        """Let every connection carry nothing more from the first request for which this is true."""
+        self._on_request = when
 
     def _run(self) -> None:
         while not self._closing:
@@ -100,6 +106,10 @@ class Proxy:
                 from_server = self._selector.get_key(one).data == "server"
                 if data and from_server and self._on_reply is not None and self._on_reply(data):
                     self._on_reply, data = None, b""
+                if data and not from_server and self._on_request and self._on_request(data):
+                    self._stalled |= {one, other}
+                    self._selector.unregister(one)
+                    return
                 if data:
                     other.sendall(data)
                     return

@@ -6,9 +6,10 @@ is not that of the server's process: so a pooler is noticed, and sessions are no
 """
 
 import logging
+from typing import LiteralString
 
 import psycopg
-from psycopg.rows import tuple_row
+from psycopg.rows import TupleRow, tuple_row
 
 from holdfast.engine.postgres.address import with_defaults
 from holdfast.engine.postgres.connection import Connection, connection_settings
@@ -22,12 +23,14 @@ _REFUSED = "unsupported startup parameter"  # by pgbouncer, of the settings of a
 
 class Connector:
     def __init__(self, url: str, keeper: Keeper, *, pooler: bool | None, timeout: float) -> None:
-        """`pooler`: None: to be found out."""
+        """`pooler`: None: to be found out. `keeper` has to run while a connection is made: a server may
+        complete the login and then stay silent."""
         self.pooled = bool(pooler)
         self._url = url
         self._keeper = keeper
         self._asks = pooler is None
         self._timeout = timeout
+        self._first_answer = min(timeout, _FIRST_ANSWER)
 
     def connect(self) -> Connection:
         if self.pooled or not self._asks:
@@ -52,13 +55,21 @@ class Connector:
         style = connection.info.parameter_status("DateStyle") or ""
         if self.pooled and not style.startswith("ISO"):
             # The one setting that reading a time needs, and that poolers carry along for each client.
-            connection.execute("SET datestyle TO ISO", prepare=False)
+            self._ask_first(connection, "SET datestyle TO ISO")
         return connection
 
     def _is_pooled(self, connection: Connection) -> bool:
-        with self._keeper.bounded(connection, _FIRST_ANSWER):
-            row = connection.execute("SELECT pg_backend_pid()", prepare=False).fetchone()
+        row = self._ask_first(connection, "SELECT pg_backend_pid()").fetchone()
         return row is not None and row[0] != connection.info.backend_pid
+
+    def _ask_first(self, connection: Connection, sql: LiteralString) -> psycopg.Cursor[TupleRow]:
+        """Ask something of a new connection. It is closed if no answer comes in time."""
+        try:
+            with self._keeper.bounded(connection, self._first_answer):
+                return connection.execute(sql, prepare=False)
+        except BaseException:
+            connection.close()
+            raise
 
     def _found(self) -> None:
         self.pooled = True

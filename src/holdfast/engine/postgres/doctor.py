@@ -3,18 +3,18 @@
 import time
 from abc import abstractmethod
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager
 from datetime import UTC, datetime
 from itertools import groupby, islice
 from operator import itemgetter
 from typing import Any
 
-import psycopg
-
 from holdfast.engine import migrate
 from holdfast.engine.backlog import steps, walk
 from holdfast.engine.base import BaseEngine
-from holdfast.engine.postgres.connection import Connection, translate
+from holdfast.engine.postgres.connection import Connection
 from holdfast.engine.postgres.connections import MOST
+from holdfast.engine.postgres.keeper import Keeper
 from holdfast.engine.script import T
 from holdfast.engine.statements import Command
 from holdfast.engine.values import Finding, Measures, Sizes
@@ -37,9 +37,10 @@ class Examined(BaseEngine):
     where: str
     schema: str
     _words: Mapping[str, str]
+    _keeper: Keeper
 
     @abstractmethod
-    def _connect(self) -> Connection: ...
+    def _first_connection(self) -> AbstractContextManager[Connection]: ...
 
     @abstractmethod
     def _on_connection(self, work: Callable[[Connection], T]) -> T: ...
@@ -50,7 +51,10 @@ class Examined(BaseEngine):
     def diagnose(self) -> list[Finding]:
         self.check_usable()
         try:
-            with self._connect() as connection:
+            with (
+                self._first_connection() as connection,
+                self._keeper.bounded(connection, self._timeout),
+            ):
                 return [
                     *_server(connection),
                     *_session(connection),
@@ -60,8 +64,8 @@ class Examined(BaseEngine):
                     _connections(connection),
                     _clock(connection),
                 ]
-        except (psycopg.Error, OSError) as problem:
-            return [Finding("fail", "server", str(translate(problem, self.where)))]
+        except HoldfastError as problem:
+            return [Finding("fail", "server", str(problem))]
 
     def _tables(self, connection: Connection) -> Iterator[Finding]:
         try:

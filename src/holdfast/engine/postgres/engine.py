@@ -3,8 +3,8 @@
 import re
 import threading
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import nullcontext
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager, nullcontext
 from typing import Any
 
 import psycopg
@@ -87,7 +87,9 @@ class PostgresEngine(Examined):
         self._group: GroupCommit[Sequence[NewJob], list[Job]] = GroupCommit(
             self._insert_group, largest=GROUP
         )
-        self._migrations = Migrations(self._connect, schema, self.where, words)
+        self._migrations = Migrations(
+            self._connect, schema, self.where, words, lambda one: self._keeper.bounded(one, timeout)
+        )
         self._opening = threading.Lock()
         self._connections: Connections | None = None
         self._vital: Connections
@@ -103,22 +105,42 @@ class PostgresEngine(Examined):
         self.check_usable()
         if self._connections is not None:
             return self._connections
-        with self._opening, self._owner:
+        with self._alone(), self._owner:
             if self._connections is None:
-                try:
-                    with self._connect() as connection:
-                        if self._auto_migrate:
-                            self._migrations.apply(connection, PATIENCE_AT_OPEN)
-                        else:
-                            self._migrations.require(connection)
-                except (psycopg.Error, OSError) as problem:
-                    raise translate(problem, self.where) from problem
+                with self._first_connection() as connection:
+                    if self._auto_migrate:
+                        self._migrations.apply(connection, PATIENCE_AT_OPEN)
+                    else:
+                        self._migrations.require(connection)
                 keeper, timeout = self._keeper, self._timeout
                 self._vital = Connections(self._connect, keeper, timeout=min(timeout, VITAL))
                 connections = Connections(self._connect, keeper, timeout=timeout)
                 keeper.start(self._vital.tidy, connections.tidy)
                 self._connections = connections
         return self._connections
+
+    @contextmanager
+    def _alone(self) -> Iterator[None]:
+        """Let one thread open the engine; the others wait for it, but not longer than for a call."""
+        if not self._opening.acquire(timeout=self._timeout):
+            raise DatabaseBusy(
+                f"{self.where}: another thread of this process was still connecting, or migrating the "
+                f"tables, after {self._timeout:g} s: try again"
+            )
+        try:
+            yield
+        finally:
+            self._opening.release()
+
+    @contextmanager
+    def _first_connection(self) -> Iterator[Connection]:
+        """A connection of its own, to an engine that may not be open. What is asked of it has to be
+        bounded by the keeper, which runs meanwhile."""
+        try:
+            with self._keeper.running(), closing(self._connect()) as connection:
+                yield connection
+        except (psycopg.Error, OSError) as problem:
+            raise translate(problem, self.where) from problem
 
     def _connect(self) -> Connection:
         return self._connector.connect()
@@ -146,11 +168,8 @@ class PostgresEngine(Examined):
 
     def migrate(self) -> list[str]:
         self.check_usable()
-        try:
-            with self._connect() as connection:
-                return self._migrations.apply(connection)
-        except (psycopg.Error, OSError) as problem:
-            raise translate(problem, self.where) from problem
+        with self._first_connection() as connection:
+            return self._migrations.apply(connection)
 
     def migrations_sql(self) -> str:
         return self._migrations.as_sql()

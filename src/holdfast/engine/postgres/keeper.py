@@ -32,20 +32,42 @@ class Keeper:
         # Held while a socket is shut down, so that its call does not end and another begin meanwhile.
         self._ending = threading.Lock()
         self._tidy: list[Callable[[float], None]] = []
+        self._starting = threading.Lock()
+        self._users = 0
         self._closed = threading.Event()
         # Made by `start()`: Python 3.13 cannot start a thread after a fork that was made before it.
         self._thread: threading.Thread | None = None
 
     def start(self, *tidy: Callable[[float], None]) -> None:
-        """`tidy`: called with the time at each look."""
-        self._tidy += tidy
-        self._thread = threading.Thread(target=self._run, name="holdfast-keeper", daemon=True)
-        self._thread.start()
+        """Start the thread, unless it runs. Each `start()` needs a `close()`; the last of them ends the
+        thread. `tidy`: called with the time at each look."""
+        with self._starting:
+            self._tidy += tidy
+            self._users += 1
+            if self._thread is None or not self._thread.is_alive():
+                closed = self._closed = threading.Event()
+                self._thread = threading.Thread(
+                    target=self._run, args=[closed], name="holdfast-keeper", daemon=True
+                )
+                self._thread.start()
 
     def close(self) -> None:
-        self._closed.set()
-        if self._thread is not None:
+        with self._starting:
+            self._users -= 1
+            if self._users or self._thread is None:
+                return
+            self._closed.set()
             self._thread.join(2 * LOOK)
+            self._thread = None
+
+    @contextmanager
+    def running(self) -> Iterator[None]:
+        """Let the thread run inside: without it nothing is `bounded`."""
+        self.start()
+        try:
+            yield
+        finally:
+            self.close()
 
     def begin(self, connection: Connection, deadline: float) -> None:
         self._calls[connection] = deadline
@@ -56,15 +78,25 @@ class Keeper:
 
     @contextmanager
     def bounded(self, connection: Connection, seconds: float) -> Iterator[None]:
-        """What is asked of the connection inside takes no longer."""
-        self.begin(connection, time.monotonic() + seconds)
+        """What is asked of the connection inside takes no longer, nor than a bound around this one.
+        Raises psycopg's OperationalError if it would."""
+        outer = self._calls.get(connection)
+        deadline = time.monotonic() + seconds
+        self.begin(connection, deadline if outer is None else min(outer, deadline))
         try:
             yield
+        except (psycopg.Error, OSError) as problem:
+            if connection.was_cut:
+                text = f"the server did not answer within {seconds:g} s"
+                raise psycopg.OperationalError(text) from problem
+            raise
         finally:
             self.end(connection)
+            if outer is not None:
+                self.begin(connection, outer)
 
-    def _run(self) -> None:
-        while not self._closed.wait(LOOK):
+    def _run(self, closed: threading.Event) -> None:
+        while not closed.wait(LOOK):
             now = time.monotonic()
             for connection, deadline in self._calls.copy().items():
                 if now > deadline:

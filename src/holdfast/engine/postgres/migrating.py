@@ -12,7 +12,7 @@ import re
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, closing, contextmanager, suppress
 from typing import Any
 
 import psycopg
@@ -50,6 +50,7 @@ _HEAD = """\
 
 CREATE SCHEMA IF NOT EXISTS {schema};
 """
+_BEGIN = "BEGIN ISOLATION LEVEL READ COMMITTED"
 # Without a timeout of its own: behind this transaction the process that migrates does its work.
 _NO_TIMEOUTS = """
 SELECT set_config(name, '0', true) FROM pg_settings
@@ -78,12 +79,47 @@ WHERE index_relid = to_regclass(%s)
 """
 
 
-class Migrations:
+Bounded = Callable[[Connection], AbstractContextManager[None]]
+
+
+class _Asking:
+    """Runs statements, each no longer than a call may take: a server can stay silent."""
+
+    def __init__(self, bounded: Bounded) -> None:
+        self._bounded = bounded
+
+    def _rows(self, connection: Connection, sql: str, *params: Any) -> list[Any]:
+        # With its parameters in the text: a query that sends them apart, or is prepared, keeps its
+        # snapshot until the next one, and then an idle transaction is waited for by CREATE INDEX
+        # CONCURRENTLY.
+        with (
+            self._bounded(connection),
+            psycopg.ClientCursor(connection, row_factory=tuple_row) as cursor,
+        ):
+            return cursor.execute(sql, params or None, prepare=False).fetchall()
+
+    def _value(self, connection: Connection, sql: str, *params: Any) -> Any:
+        rows = self._rows(connection, sql, *params)
+        return rows[0][0] if rows else None
+
+    def _execute(self, connection: Connection, command: str) -> None:
+        with self._bounded(connection):
+            connection.execute(command, prepare=False)
+
+
+class Migrations(_Asking):
     """Which migrations a schema has had, and those that it still needs."""
 
     def __init__(
-        self, connect: Callable[[], Connection], schema: str, where: str, words: Mapping[str, str]
+        self,
+        connect: Callable[[], Connection],
+        schema: str,
+        where: str,
+        words: Mapping[str, str],
+        bounded: Bounded,
     ) -> None:
+        """`bounded`: what is asked of a connection inside of it ends after the timeout of a call."""
+        super().__init__(bounded)
         self._connect = connect
         self._schema = schema
         self._where = where
@@ -93,9 +129,9 @@ class Migrations:
         return migrate.load(PACKAGE, self._words)
 
     def applied(self, connection: Connection) -> list[AppliedMigration]:
-        if _value(connection, "SELECT to_regclass(%s)", f"{self._schema}.migrations") is None:
+        if self._value(connection, "SELECT to_regclass(%s)", f"{self._schema}.migrations") is None:
             return []
-        rows = _rows(
+        rows = self._rows(
             connection,
             f"SELECT number, title, breaking FROM {self._schema}.migrations",  # noqa: S608
         )
@@ -126,7 +162,7 @@ class Migrations:
         with self._elected(patience) as guard:
             if guard is None:
                 return []
-            run = _Run(connection, guard, self._schema, patience)
+            run = _Run(connection, guard, self._schema, patience, self._bounded)
             if not self.applied(connection):
                 return run.create(self.known())
             return [run.upgrade(migration) for migration in self.missing(connection)]
@@ -141,44 +177,50 @@ class Migrations:
         has no snapshot for which CREATE INDEX CONCURRENTLY would wait. That is also why nobody waits
         inside `pg_advisory_lock`: a waiting statement has a snapshot."""
         waiting = _Patience(patience)
-        with self._connect() as guard:
-            guard.isolation_level = psycopg.IsolationLevel.READ_COMMITTED
+        with closing(self._connect()) as guard:
             while True:
-                with guard.transaction():
-                    _rows(guard, _NO_TIMEOUTS)
-                    # The key that releases before 0002 wait for, too.
-                    lock = "SELECT pg_try_advisory_xact_lock(hashtext(%s))"
-                    if _value(guard, lock, self._schema):
-                        yield guard
-                        return
+                self._execute(guard, _BEGIN)
+                self._rows(guard, _NO_TIMEOUTS)
+                # The key that releases before 0002 wait for, too.
+                lock = "SELECT pg_try_advisory_xact_lock(hashtext(%s))"
+                if self._value(guard, lock, self._schema):
+                    yield guard
+                    self._execute(guard, "COMMIT")
+                    return
+                self._execute(guard, "ROLLBACK")
                 if not self.missing(guard):
                     yield None
                     return
                 waiting.pause(lambda: self._who_migrates(guard))
 
     def _who_migrates(self, connection: Connection) -> str:
-        pid = _value(connection, _LOCK_HOLDER, self._schema)
+        pid = self._value(connection, _LOCK_HOLDER, self._schema)
         return f"another process (server process {pid}) migrates schema {self._schema!r}"
 
 
-class _Run:
+class _Run(_Asking):
     """One run of one process, which alone migrates the schema."""
 
     def __init__(
-        self, connection: Connection, guard: Connection, schema: str, patience: float
+        self,
+        connection: Connection,
+        guard: Connection,
+        schema: str,
+        patience: float,
+        bounded: Bounded,
     ) -> None:
+        super().__init__(bounded)
         self._connection = connection
         self._guard = guard
         self._schema = schema
         self._patience = patience
-        connection.isolation_level = psycopg.IsolationLevel.READ_COMMITTED
 
     def create(self, known: Sequence[Migration]) -> list[str]:
         """Make new tables, by all migrations in one transaction."""
         schema = self._schema
         commands = [f"CREATE TABLE IF NOT EXISTS {schema}.migrations ({COLUMNS})"]
         # Not if it exists: that would need the right to create one.
-        if _value(self._connection, "SELECT to_regnamespace(%s)", schema) is None:
+        if self._value(self._connection, "SELECT to_regnamespace(%s)", schema) is None:
             commands.insert(0, f"CREATE SCHEMA IF NOT EXISTS {schema}")
         for migration in known:
             commands += migrate.commands_for_new_tables(migration.sql)
@@ -189,7 +231,9 @@ class _Run:
     def upgrade(self, migration: Migration) -> str:
         """Run the statements of one migration, each in a transaction of its own, and record it."""
         for command in [*migrate.commands(migration.sql), self._record(migration)]:
-            _rows(self._guard, "SELECT 1")  # raises if the advisory lock went with its connection
+            self._rows(
+                self._guard, "SELECT 1"
+            )  # raises if the advisory lock went with its connection
             if index := _INDEX.match(command):
                 self._build(f"{self._schema}.{index[1]}", command)
             else:
@@ -201,23 +245,24 @@ class _Run:
         return f"INSERT INTO {self._schema}.migrations VALUES ({values}) ON CONFLICT DO NOTHING"  # noqa: S608
 
     def _transaction(self, what: str, commands: Sequence[str]) -> None:
-        """Run the commands in one transaction, again and again until it gets its locks."""
+        """Run the commands in one transaction, again and again until it gets its locks. After any other
+        error the connection is closed, which rolls the transaction back."""
+        patience = f"SET LOCAL lock_timeout = '{LOCK_TIMEOUT}'"
         waiting = _Patience(self._patience)
         while True:
             try:
-                with self._connection.transaction():
-                    self._connection.execute(f"SET LOCAL lock_timeout = '{LOCK_TIMEOUT}'")
-                    for command in commands:
-                        self._connection.execute(command)
+                for command in (_BEGIN, patience, *commands, "COMMIT"):
+                    self._execute(self._connection, command)
                 return
             except (LockNotAvailable, DeadlockDetected):
+                self._execute(self._connection, "ROLLBACK")
                 waiting.pause(lambda: f"{what}: waiting for a lock{self._transactions()}")
 
     def _transactions(self) -> str:
         """The oldest transactions that hold a lock on the schema's tables."""
         found = [
             f"server process {pid} ({name}, {state or 'working'}, open for {seconds:.0f} s)"
-            for pid, name, state, seconds in _rows(self._guard, _TRANSACTIONS, self._schema)
+            for pid, name, state, seconds in self._rows(self._guard, _TRANSACTIONS, self._schema)
         ]
         return f" behind {', '.join(found)}" if found else ""
 
@@ -241,20 +286,20 @@ class _Run:
 
     def _is_valid(self, index: str) -> bool | None:
         sql = "SELECT indisvalid AND indisready FROM pg_index WHERE indexrelid = to_regclass(%s)"
-        found: bool | None = _value(self._connection, sql, index)
+        found: bool | None = self._value(self._connection, sql, index)
         return found
 
     def _until_nobody_builds(self, index: str) -> None:
         """The server goes on building for a client that was killed: let it come to its end."""
         waiting = _Patience(self._patience)
-        while _rows(self._guard, _BUILDERS, index):
+        while self._rows(self._guard, _BUILDERS, index):
             waiting.pause(lambda: self._progress(index))
 
     def _concurrently(self, index: str, command: str) -> None:
         """Run a command that waits for older transactions, however long that takes: nobody waits
         behind it."""
         connection = self._connection
-        pid = _value(connection, "SELECT pg_backend_pid()")
+        pid = self._value(connection, "SELECT pg_backend_pid()")
         # Behind a pooler the next statement may have another server process, with its own settings.
         pooled = pid != connection.info.backend_pid
         if not pooled:
@@ -291,7 +336,7 @@ class _Run:
             thread.join()
 
     def _progress(self, index: str) -> str:
-        for pid, phase, locker in _rows(self._guard, _BUILDERS, index):
+        for pid, phase, locker in self._rows(self._guard, _BUILDERS, index):
             behind = f", behind the transaction of server process {locker}" if locker else ""
             return f"index {index} is being built by server process {pid}: {phase}{behind}"
         return f"index {index} is being built or dropped"
@@ -317,18 +362,6 @@ class _Patience:
             logger.warning("migration: %s; trying again", waiting_for())
         time.sleep(self._pause * random.uniform(0.5, 1.5))  # noqa: S311
         self._pause = min(self._pause * 1.5, _LONGEST_PAUSE)
-
-
-def _rows(connection: Connection, sql: str, *params: Any) -> list[Any]:
-    # With its parameters in the text: a query that sends them apart, or is prepared, keeps its snapshot
-    # until the next one, and then an idle transaction is waited for by CREATE INDEX CONCURRENTLY.
-    with psycopg.ClientCursor(connection, row_factory=tuple_row) as cursor:
-        return cursor.execute(sql, params or None, prepare=False).fetchall()
-
-
-def _value(connection: Connection, sql: str, *params: Any) -> Any:
-    rows = _rows(connection, sql, *params)
-    return rows[0][0] if rows else None
 
 
 def _shortened(command: str) -> str:
