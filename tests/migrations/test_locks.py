@@ -14,7 +14,7 @@ from uuid import uuid4
 import psycopg
 import pytest
 
-from holdfast import DatabaseBusy, SchemaError
+from holdfast import DatabaseBusy, Holdfast, SchemaError
 from holdfast.engine import migrate
 from holdfast.engine.postgres import migrating
 from holdfast.engine.postgres.engine import PostgresEngine
@@ -154,16 +154,19 @@ def test_behind_a_long_transaction_a_migration_waits_and_nobody_else(
     print(f"longest enqueue: {enqueuer.longest:.3f} s")
 
 
-def test_after_its_patience_the_error_names_who_is_in_the_way(old_database: Database) -> None:
+def test_after_its_patience_the_error_names_who_is_in_the_way(
+    old_database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
     engine = old_database.engine(auto_migrate=False)
-    assert isinstance(engine, PostgresEngine)
-    with psycopg.connect(old_database.url) as connection, engine._connect() as own:
+    monkeypatch.setattr(migrating, "PATIENCE", 0.5)
+    with psycopg.connect(old_database.url) as connection:
         connection.execute(f"LOCK TABLE {old_database.schema}.jobs IN ROW EXCLUSIVE MODE")
         pid = connection.info.backend_pid
         with pytest.raises(
             DatabaseBusy, match=rf"behind server process {pid} .*'holdfast migrate'"
         ):
-            engine._migrations.apply(own, patience=0.5)
+            engine.migrate()
+    monkeypatch.undo()
     assert engine.migrate() == UPGRADE
 
 
@@ -231,6 +234,29 @@ def test_a_serializable_default_does_not_make_it_wait_for_itself(server: Postgre
     with contextlib.closing(database.engine(auto_migrate=False)) as engine:
         assert engine.migrate() == UPGRADE
     server.drop_database(name)
+
+
+@pytest.mark.parametrize("pooled", [False, True])
+def test_an_engine_that_migrates_at_its_first_use_does_not_wait_for_its_callers_transaction(
+    old_database: Database, monkeypatch: pytest.MonkeyPatch, pooled: bool
+) -> None:
+    """The transaction cannot end before the enqueue returns, and the index is not built before the
+    transaction ends. No server can find that deadlock."""
+    monkeypatch.setattr(migrating, "PATIENCE_AT_OPEN", 1.0)
+    options: dict[str, Any] = {"schema": old_database.schema, "auto_migrate": True}
+    with contextlib.ExitStack() as stack:
+        url = old_database.url
+        if pooled:  # there the server cannot be told to wait no longer
+            url = stack.enter_context(Pgbouncer(url, size=10)).url
+            options |= {"pooler": True, "database_timeout": 3}
+        app = stack.enter_context(Holdfast(url, **options))
+        with snapshot(old_database.url) as own:
+            pid = own.info.backend_pid
+            with pytest.raises(DatabaseBusy, match=rf"server process {pid} .* 'holdfast migrate'"):
+                app.enqueue("t")
+        until(lambda: not builders(old_database), 20, "the server gives up, or has built it")
+        assert app.enqueue("t").created
+    assert index_of(old_database)[1]
 
 
 def test_through_a_transaction_pooler(old_database: Database) -> None:

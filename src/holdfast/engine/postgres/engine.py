@@ -28,7 +28,7 @@ from holdfast.engine.postgres.copying import COPY, COPY_FROM, copy_row, is_plain
 from holdfast.engine.postgres.dialect import PostgresDialect, times_as_text
 from holdfast.engine.postgres.doctor import Examined
 from holdfast.engine.postgres.keeper import Keeper
-from holdfast.engine.postgres.migrating import PATIENCE_AT_OPEN, Migrations
+from holdfast.engine.postgres.migrating import Migrations
 from holdfast.engine.postgres.wakeups import Herald, PostgresWakeups, channel
 from holdfast.engine.script import Reply, Run, Script, T, drive
 from holdfast.engine.statements import Statements, qualified
@@ -109,7 +109,7 @@ class PostgresEngine(Examined):
             if self._connections is None:
                 with self._first_connection() as connection:
                     if self._auto_migrate:
-                        self._migrations.apply(connection, PATIENCE_AT_OPEN)
+                        self._migrations.apply(connection, at_open=True)
                     else:
                         self._migrations.require(connection)
                 keeper, timeout = self._keeper, self._timeout

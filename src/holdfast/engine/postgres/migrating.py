@@ -12,7 +12,7 @@ import re
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, closing, contextmanager, suppress
+from contextlib import AbstractContextManager, closing, contextmanager, nullcontext, suppress
 from typing import Any
 
 import psycopg
@@ -32,7 +32,9 @@ COLUMNS = (
     " applied_at timestamptz NOT NULL DEFAULT now()"
 )
 PATIENCE = 600.0  # seconds that one statement is tried for by `migrate()`
-PATIENCE_AT_OPEN = 60.0  # ... by an engine that migrates at its first use: somebody waits for that
+# ... by an engine that migrates at its first use, also for the transactions that the building of an
+# index waits for: somebody waits for that, and one of them may be the caller's own.
+PATIENCE_AT_OPEN = 60.0
 LOCK_TIMEOUT = "200ms"
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.05, 2.0
 _LOG_EVERY = 5.0
@@ -72,6 +74,15 @@ WHERE act.xact_start IS NOT NULL AND act.pid <> pg_backend_pid() AND EXISTS (
         AND held.database = (SELECT oid FROM pg_database WHERE datname = current_database())
 )
 ORDER BY act.xact_start LIMIT 3
+"""
+# For whose end CREATE INDEX CONCURRENTLY waits, even if they have never used our tables.
+_SNAPSHOTS = """
+SELECT pid, COALESCE(NULLIF(application_name, ''), backend_type), state,
+    EXTRACT(epoch FROM clock_timestamp() - xact_start)
+FROM pg_stat_activity
+WHERE datname = current_database() AND pid <> pg_backend_pid() AND backend_xmin IS NOT NULL
+    AND xact_start IS NOT NULL
+ORDER BY xact_start LIMIT 3
 """
 _BUILDERS = """
 SELECT pid, phase, current_locker_pid FROM pg_stat_progress_create_index
@@ -155,14 +166,16 @@ class Migrations(_Asking):
                 "pass auto_migrate=True"
             )
 
-    def apply(self, connection: Connection, patience: float = PATIENCE) -> list[str]:
-        """Apply what is missing; return the names of the migrations that this call completed."""
+    def apply(self, connection: Connection, *, at_open: bool = False) -> list[str]:
+        """Apply what is missing; return the names of the migrations that this call completed.
+        `at_open`: for a caller that waits, and whose own transaction may be what is waited for."""
         if not self.missing(connection):
             return []
+        patience = PATIENCE_AT_OPEN if at_open else PATIENCE
         with self._elected(patience) as guard:
             if guard is None:
                 return []
-            run = _Run(connection, guard, self._schema, patience, self._bounded)
+            run = _Run(connection, guard, self._schema, self._bounded, at_open=at_open)
             if not self.applied(connection):
                 return run.create(self.known())
             return [run.upgrade(migration) for migration in self.missing(connection)]
@@ -206,14 +219,16 @@ class _Run(_Asking):
         connection: Connection,
         guard: Connection,
         schema: str,
-        patience: float,
         bounded: Bounded,
+        *,
+        at_open: bool,
     ) -> None:
         super().__init__(bounded)
         self._connection = connection
         self._guard = guard
         self._schema = schema
-        self._patience = patience
+        self._at_open = at_open
+        self._patience = PATIENCE_AT_OPEN if at_open else PATIENCE
 
     def create(self, known: Sequence[Migration]) -> list[str]:
         """Make new tables, by all migrations in one transaction."""
@@ -260,9 +275,12 @@ class _Run(_Asking):
 
     def _transactions(self) -> str:
         """The oldest transactions that hold a lock on the schema's tables."""
+        return self._behind(_TRANSACTIONS, self._schema)
+
+    def _behind(self, sql: str, *params: Any) -> str:
         found = [
             f"server process {pid} ({name}, {state or 'working'}, open for {seconds:.0f} s)"
-            for pid, name, state, seconds in self._rows(self._guard, _TRANSACTIONS, self._schema)
+            for pid, name, state, seconds in self._rows(self._guard, sql, *params)
         ]
         return f" behind {', '.join(found)}" if found else ""
 
@@ -296,26 +314,39 @@ class _Run(_Asking):
             waiting.pause(lambda: self._progress(index))
 
     def _concurrently(self, index: str, command: str) -> None:
-        """Run a command that waits for older transactions, however long that takes: nobody waits
-        behind it."""
+        """Run a command that waits for older transactions. `migrate()` waits however long that takes:
+        nobody waits behind it. An engine that migrates at its first use gives up, since the thread
+        that waits for it may have begun such a transaction itself."""
         connection = self._connection
         pid = self._value(connection, "SELECT pg_backend_pid()")
         # Behind a pooler the next statement may have another server process, with its own settings.
         pooled = pid != connection.info.backend_pid
         if not pooled:
-            connection.execute("SET lock_timeout = 0")
-            connection.execute("SET statement_timeout = 0")
+            wait = f"{self._patience * 1000:.0f}" if self._at_open else "0"
+            self._execute(connection, f"SET lock_timeout = {wait}")
+            self._execute(connection, "SET statement_timeout = 0")
+        bound = self._bounded(connection) if pooled and self._at_open else nullcontext()
         try:
-            with self._telling(index):
+            with self._telling(index), bound:
                 connection.execute(command)
-        except (LockNotAvailable, QueryCanceled) as problem:
-            if not pooled:
+        except psycopg.OperationalError as problem:
+            limited = not pooled and isinstance(problem, LockNotAvailable)
+            if self._at_open and (limited or connection.was_cut):
+                raise self._gave_up(index) from problem
+            if not pooled or not isinstance(problem, LockNotAvailable | QueryCanceled):
                 raise
             raise SchemaError(
                 f"the index {index} could not be built through a connection pooler: a timeout ended "
                 f"it ({str(problem).strip()}); run 'holdfast migrate' with a URL that leads directly "
                 "to the server: it goes on where it was"
             ) from problem
+
+    def _gave_up(self, index: str) -> DatabaseBusy:
+        return DatabaseBusy(
+            f"the index {index} was not built in time: older transactions have to end before"
+            f"{self._behind(_SNAPSHOTS)}; end them, or run 'holdfast migrate', which waits for them, "
+            "before your program starts"
+        )
 
     @contextmanager
     def _telling(self, index: str) -> Iterator[None]:
