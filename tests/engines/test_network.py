@@ -1,6 +1,7 @@
 """What networks do to a connection: replies that are cut, servers that say nothing; and what a pooler
 does to sessions."""
 
+import math
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -103,6 +104,80 @@ class TestCutReplies:
         assert time.monotonic() - began < 20
         assert inserted(database) == [raised.value.id]
         proxy.flow()
+
+
+class TestUncertainErrors:
+    """An error of a later try says nothing about the first one, whose answer was lost: no error but
+    OutcomeUnknown is raised for a job that may be there."""
+
+    def test_no_connection_is_free_for_the_second_try(
+        self, app: Holdfast, database: Database, proxy: Proxy
+    ) -> None:
+        engine = app.engine
+        assert isinstance(engine, PostgresEngine)
+        pool = engine._open()
+
+        def committed(reply: bytes) -> bool:
+            if not COMMITTED["insert"](reply):
+                return False
+            pool._crowded_until, pool._most = math.inf, 0  # as if others held all there may be
+            return True
+
+        proxy.cut_reply(committed)
+        with pytest.raises(OutcomeUnknown) as raised:
+            app.enqueue("t")
+        assert inserted(database) == [raised.value.id]
+
+    def test_the_server_is_away_after_the_second_copy(
+        self, app: Holdfast, database: Database, proxy: Proxy
+    ) -> None:
+        """The ids are there already, as COPY tells, and nobody can look whose they are."""
+        proxy.cut_reply(COMMITTED["commit"])
+        proxy.cut_after(lambda reply: b"C23505\0" in reply)
+        with pytest.raises(OutcomeUnknown) as raised:
+            app.engine.insert([new() for _ in range(80)])
+        assert sorted(inserted(database)) == sorted(raised.value.ids)
+
+    def test_the_app_is_closed_before_the_repeat(
+        self, app: Holdfast, database: Database, proxy: Proxy
+    ) -> None:
+        def committed(reply: bytes) -> bool:
+            if not COMMITTED["insert"](reply):
+                return False
+            proxy._refuses = True
+            app.close()
+            return True
+
+        proxy.cut_reply(committed)
+        with pytest.raises(OutcomeUnknown, match="closed") as raised:
+            app.enqueue("t")
+        assert inserted(database) == [raised.value.id]
+
+    def test_a_trigger_refuses_what_is_there_already(
+        self, app: Holdfast, database: Database, proxy: Proxy
+    ) -> None:
+        """Repeats are refused because of the row that the first try has written."""
+        with psycopg.connect(database.url, autocommit=True) as own:
+            own.execute(TRIGGER.replace("SCHEMA", database.schema).encode())
+        try:
+            proxy.cut_reply(COMMITTED["insert"])
+            with pytest.raises(OutcomeUnknown, match="only one of them") as raised:
+                app.enqueue("t")
+            assert inserted(database) == [raised.value.id]
+        finally:
+            with psycopg.connect(database.url, autocommit=True) as own:
+                own.execute(f"DROP FUNCTION {database.schema}.only_one() CASCADE".encode())
+
+
+TRIGGER = """
+CREATE FUNCTION SCHEMA.only_one() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+    IF EXISTS (SELECT 1 FROM SCHEMA.jobs) THEN RAISE EXCEPTION 'only one of them'; END IF;
+    RETURN NEW;
+END $$;
+CREATE TRIGGER only_one BEFORE INSERT ON SCHEMA.jobs
+FOR EACH ROW EXECUTE FUNCTION SCHEMA.only_one();
+"""
 
 
 class TestSilence:
@@ -241,6 +316,34 @@ class TestPooler:
                     assert finished(app, job, patience=60).attempts == 1
             assert app.jobs.count(status="completed") == len(jobs)
             assert "reached through a connection pooler" in caplog.text
+
+    @pytest.mark.parametrize("back", [True, False])
+    def test_its_own_connection_breaks_under_a_commit(
+        self, database: Database, proxy: Proxy, back: bool
+    ) -> None:
+        """The pooler tells of it with a SQLSTATE, which is not the server's: the job may be there."""
+
+        def committed(reply: bytes) -> bool:
+            if not COMMITTED["insert"](reply):
+                return False
+            proxy._refuses = True
+            if back:
+                threading.Timer(1.0, proxy.flow).start()
+            return True
+
+        more = "server_login_retry = 0.5\nquery_wait_timeout = 2"
+        with (
+            Pgbouncer(proxy.url(database.url), more=more) as pooler,
+            Holdfast(pooler.url, schema=database.schema, database_timeout=8) as app,
+        ):
+            app.engine.open()
+            proxy.cut_reply(committed)
+            if back:
+                assert app.enqueue("t").created
+            else:
+                with pytest.raises(OutcomeUnknown):
+                    app.enqueue("t")
+        assert len(inserted(database)) == 1
 
     def test_a_database_whose_times_are_written_otherwise(
         self, database: Database, server: PostgresServer

@@ -23,6 +23,7 @@ class Proxy:
         self._stalls_new = self._refuses = False
         self._on_reply: Callable[[bytes], bool] | None = None
         self._on_request: Callable[[bytes], bool] | None = None
+        self._last_reply: Callable[[bytes], bool] | None = None
         self._selector = selectors.DefaultSelector()
         self._listener = socket.create_server(("127.0.0.1", self.port), backlog=100)
         self._listener.setblocking(False)
@@ -63,6 +64,10 @@ class Proxy:
     def cut_reply(self, when: Callable[[bytes], bool]) -> None:
         """Close the connection instead of carrying the first reply for which this is true."""
         self._on_reply = when
+
+    def cut_after(self, when: Callable[[bytes], bool]) -> None:
+        """Carry the first reply for which this is true, close the connection, and refuse later ones."""
+        self._last_reply = when
 
     def stall_at(self, when: Callable[[bytes], bool]) -> None:
         """Let every connection carry nothing more from the first request for which this is true."""
@@ -112,7 +117,9 @@ class Proxy:
                     return
                 if data:
                     other.sendall(data)
-                    return
+                    if not (from_server and self._last_reply and self._last_reply(data)):
+                        return
+                    self._last_reply, self._refuses = None, True
             except OSError:
                 pass
             self._drop(one)

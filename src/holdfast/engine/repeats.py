@@ -7,7 +7,7 @@ sent again until the database tells: a job is added once, whichever of the tries
 import time
 from collections.abc import Callable, Sequence
 
-from holdfast.errors import DatabaseBusy, DatabaseError, DatabaseUnavailable, OutcomeUnknown
+from holdfast.errors import DatabaseBusy, DatabaseUnavailable, OutcomeUnknown
 from holdfast.job import Job
 
 _SHORTEST, _LONGEST = 0.05, 1.0  # seconds between two tries
@@ -20,12 +20,14 @@ def until_known(
     timeout: float,
 ) -> list[Job]:
     """Return what `insert` does, or `again` after it. Raises OutcomeUnknown, with the ids, if the
-    database does not tell within `timeout` seconds; any other error of `insert` is certain."""
+    database does not tell within `timeout` seconds, or if a repeat cannot be made; any other error
+    is one of `insert`, and certain."""
     deadline = time.monotonic() + timeout
     try:
         return insert()
     except OutcomeUnknown as problem:
-        failure: DatabaseError = problem
+        failure: Exception = problem
+    told = f"the database did not tell within {timeout:g} s whether that was committed"
     pause = _SHORTEST
     while time.monotonic() + pause < deadline:
         time.sleep(pause)
@@ -34,10 +36,15 @@ def until_known(
             return again()
         except (DatabaseBusy, DatabaseUnavailable) as problem:
             failure = problem
+        except (
+            Exception
+        ) as problem:  # another repeat would not differ, and the first may be written
+            failure = problem
+            told = "a repeat, which tells whether that was committed, was refused"
+            break
     jobs = f"job {ids[0]} was" if len(ids) == 1 else f"{len(ids)} jobs were"
     raise OutcomeUnknown(
-        f"the connection broke while {jobs} written, and the database did not tell within "
-        f"{timeout:g} s whether that was committed ({failure}): look for the ids that this error has, "
-        "or use an idempotency_key= and enqueue again",
+        f"the connection broke while {jobs} written, and {told} ({failure}): look for the ids that "
+        "this error has, or use an idempotency_key= and enqueue again",
         ids,
     ) from failure

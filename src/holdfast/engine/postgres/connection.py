@@ -184,17 +184,17 @@ def _is_connection_error(problem: BaseException) -> bool:
     return isinstance(problem, psycopg.OperationalError | psycopg.InterfaceError | OSError)
 
 
-def is_refusal(problem: BaseException) -> bool:
-    """The server has refused the values that it was given: a try that it had taken did not differ."""
-    return (getattr(problem, "sqlstate", None) or "").startswith(_VALUES + _RULES)
+def has_broken(problem: BaseException) -> bool:
+    """An established session broke, and nobody knows whether what was under way was committed. A server
+    that shuts down may say so with a SQLSTATE, and pgbouncer does when its own connection is cut."""
+    state = getattr(problem, "sqlstate", None) or ""
+    return state.startswith(("08", "57P")) or (not state and _is_connection_error(problem))
 
 
 def went_away(problem: BaseException) -> bool:
     """The session is gone or of no use: what was asked may be asked again on a new one."""
-    state = getattr(problem, "sqlstate", None) or ""
-    if state == _READ_ONLY or state in _NOT_OUR_SESSION:
-        return True
-    return state.startswith(("08", "57P")) or (not state and _is_connection_error(problem))
+    state = getattr(problem, "sqlstate", None)
+    return state == _READ_ONLY or state in _NOT_OUR_SESSION or has_broken(problem)
 
 
 def where_is(url: str) -> str:

@@ -15,9 +15,9 @@ from typing import TypeVar
 import psycopg
 from psycopg.pq import TransactionStatus
 
-from holdfast.engine.postgres.connection import Connection, Cut, is_refusal, went_away
+from holdfast.engine.postgres.connection import Connection, Cut, has_broken, went_away
 from holdfast.engine.postgres.keeper import Keeper
-from holdfast.errors import DatabaseBusy
+from holdfast.errors import DatabaseBusy, HoldfastError
 
 logger = logging.getLogger("holdfast.engine")
 T = TypeVar("T")
@@ -68,8 +68,10 @@ class Connections:
             first = problem
         try:
             return self._once(work, deadline)
-        except (psycopg.Error, OSError) as problem:
-            if isinstance(first, Cut) and not is_refusal(problem):
+        except (psycopg.Error, OSError, HoldfastError) as problem:
+            # No error of this try says anything about the first one, which may be committed, or may be
+            # under way still.
+            if isinstance(first, Cut):
                 raise Cut(str(problem)) from problem
             raise
 
@@ -88,7 +90,7 @@ class Connections:
                     )
                     logger.warning("%s", text)
                     raise Cut(text) from problem
-                if not getattr(problem, "sqlstate", None):
+                if has_broken(problem):
                     raise Cut(str(problem)) from problem
             raise
         finally:

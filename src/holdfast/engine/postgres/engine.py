@@ -39,6 +39,7 @@ from holdfast.errors import (
     HoldfastError,
     InvalidInput,
     KeyConflict,
+    OutcomeUnknown,
 )
 from holdfast.job import Claim, EventKind, Job, NewJob
 from holdfast.outcome import Applied, Finish, kind_of
@@ -297,9 +298,9 @@ class PostgresEngine(Examined):
 
         try:
             inserted = self._on_connection(work)
-        except KeyConflict:
-            # An id that is there already: sent before, and the reply was lost. The slow way tells.
-            inserted = self.run(lambda: verbs.insert(self.dialect, jobs), write=True)
+        except KeyConflict as problem:
+            # An id that is there already: sent before, and the reply was lost. `_repeated` looks.
+            raise OutcomeUnknown(str(problem)) from problem
         self._herald.later(queues - at_once)
         return inserted
 
