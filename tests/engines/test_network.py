@@ -14,6 +14,7 @@ import pytest
 
 from holdfast import DatabaseUnavailable, Holdfast, OutcomeUnknown
 from holdfast.engine import open_engine
+from holdfast.engine.group import Request
 from holdfast.engine.postgres import connections
 from holdfast.engine.postgres.engine import PostgresEngine
 from tests.conftest import Database
@@ -82,6 +83,25 @@ class TestCutReplies:
         job = app.enqueue("t")
         assert job.created
         assert inserted(database) == [job.id]
+
+    def test_repeats_get_the_time_that_is_left(
+        self, database: Database, proxy: Proxy, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        def committed(reply: bytes) -> bool:
+            if COMMITTED["insert"](reply):
+                proxy._refuses = True
+                threading.Timer(4.0, proxy.flow).start()
+                return True
+            return False
+
+        url = proxy.url(database.url)
+        with Holdfast(url, schema=database.schema, database_timeout=12) as app:
+            app.engine.open()
+            calls = watched_calls(app, monkeypatch)
+            proxy.cut_reply(committed)
+            assert app.enqueue("t").created
+        began = calls[0][0]
+        assert max(deadline for _, deadline in calls) <= began + 12
 
     def test_many_threads_in_one_group(
         self, app: Holdfast, database: Database, proxy: Proxy
@@ -178,6 +198,77 @@ END $$;
 CREATE TRIGGER only_one BEFORE INSERT ON SCHEMA.jobs
 FOR EACH ROW EXECUTE FUNCTION SCHEMA.only_one();
 """
+
+
+class TestGroups:
+    """Requests that are written together, as the leader of a group does it."""
+
+    def test_after_a_refusal_the_leader_waits_for_one_request_alone(
+        self, database: Database, proxy: Proxy
+    ) -> None:
+        """One of them is refused, so that each is written alone. Then the server falls silent."""
+        engine = engine_through(proxy, database, timeout=20)
+        jobs = [new(payload=f'{{"n":"mark {number}"}}') for number in range(5)]
+        jobs.append(new(payload='{"n":"bad"}'))
+        with psycopg.connect(database.url, autocommit=True) as own:
+            own.execute(
+                f"ALTER TABLE {database.schema}.jobs ADD CONSTRAINT no_bad"
+                " CHECK (payload::text NOT LIKE '%bad%')".encode()
+            )
+        sent: list[int] = []
+
+        def is_alone(request: bytes) -> bool:
+            marks = [number for number in range(5) if f"mark {number}".encode() in request]
+            sent.extend(marks if len(marks) == 1 else [])
+            return marks in ([1], [2], [3], [4])
+
+        proxy.stall_at(is_alone)
+        group = [Request[Any, Any]([job], time.monotonic() + 3) for job in jobs]
+        try:
+            engine._insert_group(group)
+        finally:
+            with psycopg.connect(database.url, autocommit=True) as own:
+                own.execute(f"ALTER TABLE {database.schema}.jobs DROP CONSTRAINT no_bad".encode())
+        assert set(sent) == {0, 1}
+        assert group[0].outcome()[0].created
+        for request in group[1:]:
+            with pytest.raises(OutcomeUnknown):
+                request.outcome()
+
+    def test_a_look_for_followers_counts(
+        self, database: Database, proxy: Proxy, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        with closing(engine_through(proxy, database, timeout=30)) as engine:
+            engine.open()
+            calls = watched_calls(engine, monkeypatch)
+            request = Request[Any, Any]([new()], time.monotonic() + 10)
+            engine._insert_group([request])
+            assert len(calls) == 3, "a new connection, a look, and an insert"
+            assert all(deadline <= request.deadline for _, deadline in calls)
+
+
+def engine_through(proxy: Proxy, database: Database, *, timeout: float) -> PostgresEngine:
+    engine = open_engine(proxy.url(database.url), schema=database.schema, timeout=timeout)
+    assert isinstance(engine, PostgresEngine)
+    database.opened.append(engine)
+    return engine
+
+
+def watched_calls(
+    one: Holdfast | PostgresEngine, monkeypatch: pytest.MonkeyPatch
+) -> list[tuple[float, float]]:
+    """When calls begin, and until when each may take."""
+    engine = one.engine if isinstance(one, Holdfast) else one
+    assert isinstance(engine, PostgresEngine)
+    calls: list[tuple[float, float]] = []
+    begin = engine._keeper.begin
+
+    def watch(connection: Any, deadline: float) -> None:
+        calls.append((time.monotonic(), deadline))
+        begin(connection, deadline)
+
+    monkeypatch.setattr(engine._keeper, "begin", watch)
+    return calls
 
 
 class TestSilence:

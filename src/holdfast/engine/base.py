@@ -95,10 +95,10 @@ class BaseEngine(Fetching):
             raise AppClosed("this Holdfast is closed: make a new one")
         self._owner.check()
 
-    def _repeated(self, jobs: Sequence[NewJob], insert: Callable[[], list[Job]]) -> list[Job]:
+    def _repeated(self, jobs: Sequence[NewJob], insert: Callable[[float], list[Job]]) -> list[Job]:
         """Insert jobs, and send them again while nobody can tell whether they were committed."""
         script = partial(verbs.insert, self.dialect, jobs, hint={job.queue for job in jobs})
-        again = partial(self.run, script, write=True)
+        again = partial(self._run, script, True)
         return until_known(insert, again, [job.id for job in jobs], self._timeout)
 
     def finish(self, finishes: Sequence[Finish]) -> dict[Claim, Applied]:
@@ -182,11 +182,14 @@ class BaseEngine(Fetching):
         self.run(lambda: flows.prune(self.dialect, limit), write=True)
 
     def is_followed(
-        self, ids: Sequence[str] | None = None, kinds: Iterable[EventKind] = tuple(EventKind)
+        self,
+        ids: Sequence[str] | None = None,
+        kinds: Iterable[EventKind] = tuple(EventKind),
+        deadline: float | None = None,
     ) -> bool:
         audience = self.dialect.audience
         if audience.is_stale:
-            self.run(lambda: outbox.look(self.dialect), write=False)
+            self._run(lambda: outbox.look(self.dialect), False, deadline)
         return audience.listens(ids, kinds)
 
     def prune_events(self) -> int:

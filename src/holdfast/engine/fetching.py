@@ -31,8 +31,14 @@ class Fetching(Engine):
         self._beginning: dict[str, Any] = {}
         self._keys = LimitKeys()
 
+    def run(self, script: Callable[[], Script[T]], *, write: bool) -> T:
+        return self._run(script, write)
+
     @abstractmethod
-    def run(self, script: Callable[[], Script[T]], *, write: bool) -> T: ...
+    def _run(
+        self, script: Callable[[], Script[T]], write: bool, deadline: float | None = None
+    ) -> T:
+        """`deadline`: by the monotonic clock, if it is not to be the timeout of a call from now on."""
 
     def claim(self, queue: str, limit: int, *, worker: str, types: Sequence[str]) -> list[Job]:
         wanted = [{"type": type, "limit": limit} for type in types]

@@ -14,17 +14,18 @@ _SHORTEST, _LONGEST = 0.05, 1.0  # seconds between two tries
 
 
 def until_known(
-    insert: Callable[[], list[Job]],
-    again: Callable[[], list[Job]],
+    insert: Callable[[float], list[Job]],
+    again: Callable[[float], list[Job]],
     ids: Sequence[str],
     timeout: float,
 ) -> list[Job]:
-    """Return what `insert` does, or `again` after it. Raises OutcomeUnknown, with the ids, if the
+    """Return what `insert` does, or `again` after it: both are called with the moment, by the monotonic
+    clock, at which they have to end. Raises OutcomeUnknown, with the ids, if the
     database does not tell within `timeout` seconds, or if a repeat cannot be made; any other error
     is one of `insert`, and certain."""
     deadline = time.monotonic() + timeout
     try:
-        return insert()
+        return insert(deadline)
     except OutcomeUnknown as problem:
         failure: Exception = problem
     told = f"the database did not tell within {timeout:g} s whether that was committed"
@@ -33,7 +34,7 @@ def until_known(
         time.sleep(pause)
         pause = min(2 * pause, _LONGEST)
         try:
-            return again()
+            return again(deadline)
         except (DatabaseBusy, DatabaseUnavailable) as problem:
             failure = problem
         except (

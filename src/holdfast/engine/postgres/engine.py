@@ -5,6 +5,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager, nullcontext
+from functools import partial
 from typing import Any
 
 import psycopg
@@ -177,9 +178,6 @@ class PostgresEngine(Examined):
 
     # running scripts
 
-    def run(self, script: Callable[[], Script[T]], *, write: bool) -> T:
-        return self._run(script, write)
-
     def _run(
         self, script: Callable[[], Script[T]], write: bool, deadline: float | None = None
     ) -> T:
@@ -230,43 +228,50 @@ class PostgresEngine(Examined):
         if not jobs:
             return []
         self._bounds.inserted(jobs)
-        inserted = self._repeated(jobs, lambda: self._insert_quickest(jobs, notify))
+        inserted = self._repeated(jobs, partial(self._insert_quickest, jobs, notify))
         for subscriber in list(self._subscribers):
             subscriber.wake()
         return inserted
 
-    def _insert_quickest(self, jobs: Sequence[NewJob], notify: bool) -> list[Job]:
+    def _insert_quickest(self, jobs: Sequence[NewJob], notify: bool, deadline: float) -> list[Job]:
         if len(jobs) >= COPY_FROM and all(is_plain(job) for job in jobs):
-            return self._copy(jobs, notify)
+            return self._copy(jobs, notify, deadline)
         if notify and not any(job.unique for job in jobs):
-            return self._group.submit(jobs, self._timeout)
+            return self._group.submit(jobs, max(0.0, deadline - time.monotonic()))
         # A key may have to wait for another's transaction, and nobody shall wait with it.
-        return self._insert_now(jobs, notify)
+        return self._insert_now(jobs, deadline, notify)
 
     def _insert_group(self, group: Sequence[Request[Sequence[NewJob], list[Job]]]) -> None:
         """One statement for all; if it fails, each request alone, so that one harms no other."""
         jobs = [job for request in group for job in request.work]
         try:
-            inserted = iter(self._insert_now(jobs, deadline=group[0].deadline))
+            inserted = iter(self._insert_now(jobs, group[0].deadline))
         except (DatabaseBusy, DatabaseUnavailable):
             raise  # it would be the same for each of them
         except HoldfastError:
             if len(group) == 1:
                 raise
-            for request in group:
-                self._insert_alone(request)
+            self._insert_each(group)
             return
         for request in group:
             request.resolve([next(inserted) for _ in request.work])
 
-    def _insert_alone(self, request: Request[Sequence[NewJob], list[Job]]) -> None:
-        try:
-            request.resolve(self._insert_now(request.work))
-        except HoldfastError as problem:
-            request.fail(problem)
+    def _insert_each(self, group: Sequence[Request[Sequence[NewJob], list[Job]]]) -> None:
+        """Each request alone. If the database is away, the leader does not find that out for each."""
+        away: HoldfastError | None = None
+        for request in group:
+            if away is not None:
+                request.fail(away)
+                continue
+            try:
+                request.resolve(self._insert_now(request.work, request.deadline))
+            except HoldfastError as problem:
+                request.fail(problem)
+                if isinstance(problem, DatabaseBusy | DatabaseUnavailable):
+                    away = problem
 
     def _insert_now(
-        self, jobs: Sequence[NewJob], notify: bool = True, deadline: float | None = None
+        self, jobs: Sequence[NewJob], deadline: float, notify: bool = True
     ) -> list[Job]:
         queues = frozenset(job.queue for job in jobs) if notify else frozenset()
         at_once = self._herald.due(queues)
@@ -276,12 +281,13 @@ class PostgresEngine(Examined):
             return verbs.insert(self.dialect, jobs, hint=at_once)
 
         # One statement commits itself, without a transaction around it.
-        told = not plain or self.is_followed([job.id for job in jobs], [EventKind.ENQUEUED])
+        ids, kinds = [job.id for job in jobs], [EventKind.ENQUEUED]
+        told = not plain or self.is_followed(ids, kinds, deadline)
         inserted = self._run(script, told, deadline)
         self._herald.later(queues - at_once)
         return inserted
 
-    def _copy(self, jobs: Sequence[NewJob], notify: bool) -> list[Job]:
+    def _copy(self, jobs: Sequence[NewJob], notify: bool, deadline: float) -> list[Job]:
         queues = frozenset(job.queue for job in jobs) if notify else frozenset()
         at_once = self._herald.due(queues)
 
@@ -297,7 +303,7 @@ class PostgresEngine(Examined):
             return [verbs.new_to_job(self.dialect, job, "pending", now, now) for job in jobs]
 
         try:
-            inserted = self._on_connection(work)
+            inserted = self._on_connection(work, deadline)
         except KeyConflict as problem:
             # An id that is there already: sent before, and the reply was lost. `_repeated` looks.
             raise OutcomeUnknown(str(problem)) from problem

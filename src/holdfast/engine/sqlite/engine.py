@@ -3,6 +3,7 @@
 import os
 import sqlite3
 import threading
+import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from functools import partial
@@ -184,10 +185,13 @@ class SqliteEngine(Examined):
 
     # running scripts
 
-    def run(self, script: Callable[[], Script[T]], *, write: bool) -> T:
+    def _run(
+        self, script: Callable[[], Script[T]], write: bool, deadline: float | None = None
+    ) -> T:
         self._open()
         if write:
-            result: T = self._group.submit(Work(script), self._timeout)
+            timeout = self._timeout if deadline is None else _left(deadline)
+            result: T = self._group.submit(Work(script), timeout)
             return result
         return self._read(script)
 
@@ -228,7 +232,7 @@ class SqliteEngine(Examined):
         hint = ["*"] if notify else []
         plain = notify and not any(job.unique for job in jobs)
         work = Work(partial(verbs.insert, self.dialect, jobs, hint=hint), jobs if plain else ())
-        return self._repeated(jobs, lambda: self._group.submit(work, self._timeout))
+        return self._repeated(jobs, lambda deadline: self._group.submit(work, _left(deadline)))
 
     def open(self) -> None:
         self._open_beside()
@@ -250,3 +254,7 @@ class SqliteEngine(Examined):
         subscriber = SqliteWakeups(self.path, version, those.remove)
         those.append(subscriber)
         return subscriber
+
+
+def _left(deadline: float) -> float:
+    return max(0.0, deadline - time.monotonic())
