@@ -200,6 +200,42 @@ FOR EACH ROW EXECUTE FUNCTION SCHEMA.only_one();
 """
 
 
+class TestKeys:
+    """A repeat of what has changed a live job may find that job finished, and would add another one."""
+
+    @pytest.mark.parametrize("policy", ["replace", "debounce"])
+    def test_what_changes_a_live_job_is_not_sent_again(
+        self, app: Holdfast, database: Database, proxy: Proxy, policy: Any
+    ) -> None:
+        task = app.task(name="t")(lambda n: n)
+        first = task.using(key="k").enqueue(n=1)
+        changed: list[int] = []
+
+        def committed(reply: bytes) -> bool:
+            if not COMMITTED["commit"](reply):
+                return False
+            with psycopg.connect(database.url) as own:  # it finishes, and is pruned
+                sql = f"DELETE FROM {database.schema}.jobs WHERE id = %s RETURNING payload"
+                changed.extend(row[0]["n"] for row in own.execute(sql.encode(), [first.id]))
+            return True
+
+        proxy.cut_reply(committed)
+        with pytest.raises(OutcomeUnknown, match="are not sent again") as raised:
+            task.using(key="k", on_conflict=policy).enqueue(n=2)
+        assert raised.value.id
+        assert changed == [2]
+        assert inserted(database) == []
+
+    @pytest.mark.parametrize("policy", ["existing", "raise"])
+    def test_what_changes_none_is_sent_again(
+        self, app: Holdfast, database: Database, proxy: Proxy, policy: Any
+    ) -> None:
+        proxy.cut_reply(COMMITTED["commit"])
+        job = app.enqueue("t", key="k", on_conflict=policy)
+        assert job.created
+        assert inserted(database) == [job.id]
+
+
 class TestGroups:
     """Requests that are written together, as the leader of a group does it."""
 

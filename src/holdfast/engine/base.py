@@ -99,7 +99,7 @@ class BaseEngine(Fetching):
         """Insert jobs, and send them again while nobody can tell whether they were committed."""
         script = partial(verbs.insert, self.dialect, jobs, hint={job.queue for job in jobs})
         again = partial(self._run, script, True)
-        return until_known(insert, again, [job.id for job in jobs], self._timeout)
+        return until_known(insert, again, jobs, self._timeout)
 
     def finish(self, finishes: Sequence[Finish]) -> dict[Claim, Applied]:
         if not finishes:

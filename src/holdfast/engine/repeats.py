@@ -8,44 +8,52 @@ import time
 from collections.abc import Callable, Sequence
 
 from holdfast.errors import DatabaseBusy, DatabaseUnavailable, OutcomeUnknown
-from holdfast.job import Job
+from holdfast.job import Job, NewJob
 
 _SHORTEST, _LONGEST = 0.05, 1.0  # seconds between two tries
+
+
+def may_double(jobs: Sequence[NewJob]) -> bool:
+    """Whether sending these again could add a second job: the first try may have changed the live job
+    that holds the key, and that one may have finished since."""
+    return any(job.key is not None and job.on_conflict in ("replace", "debounce") for job in jobs)
 
 
 def until_known(
     insert: Callable[[float], list[Job]],
     again: Callable[[float], list[Job]],
-    ids: Sequence[str],
+    jobs: Sequence[NewJob],
     timeout: float,
 ) -> list[Job]:
     """Return what `insert` does, or `again` after it: both are called with the moment, by the monotonic
     clock, at which they have to end. Raises OutcomeUnknown, with the ids, if the
-    database does not tell within `timeout` seconds, or if a repeat cannot be made; any other error
-    is one of `insert`, and certain."""
+    database does not tell within `timeout` seconds, or if a repeat is refused or could double a job;
+    any other error is one of `insert`, and certain."""
     deadline = time.monotonic() + timeout
     try:
         return insert(deadline)
     except OutcomeUnknown as problem:
         failure: Exception = problem
     told = f"the database did not tell within {timeout:g} s whether that was committed"
+    if not (repeats := not may_double(jobs)):
+        told = (
+            "on_conflict='replace' and 'debounce' are not sent again: they could add a second job"
+        )
     pause = _SHORTEST
-    while time.monotonic() + pause < deadline:
+    while repeats and time.monotonic() + pause < deadline:
         time.sleep(pause)
         pause = min(2 * pause, _LONGEST)
         try:
             return again(deadline)
         except (DatabaseBusy, DatabaseUnavailable) as problem:
             failure = problem
-        except (
-            Exception
-        ) as problem:  # another repeat would not differ, and the first may be written
-            failure = problem
+        except Exception as problem:  # of another repeat, too; but the first try may be committed
+            failure, repeats = problem, False
             told = "a repeat, which tells whether that was committed, was refused"
-            break
-    jobs = f"job {ids[0]} was" if len(ids) == 1 else f"{len(ids)} jobs were"
+    ids = [job.id for job in jobs]
+    words = f"job {ids[0]} was" if len(ids) == 1 else f"{len(ids)} jobs were"
     raise OutcomeUnknown(
-        f"the connection broke while {jobs} written, and {told} ({failure}): look for the ids that "
+        f"the connection broke while {words} written, and {told} ({failure}): look for the ids that "
         "this error has, or use an idempotency_key= and enqueue again",
         ids,
     ) from failure

@@ -53,10 +53,17 @@ class Connections:
         self._waiting = 0
         self._closed = False
 
-    def use(self, work: Callable[[Connection], T], deadline: float | None = None) -> T:
-        """Do it, and once more on a new connection if the server went away meanwhile. Every verb may
-        be repeated: an insert by its ids, a finish by its claim, the rest by what it says. Raises
-        `Cut` where one of the tries may have been committed and no answer came."""
+    def use(
+        self,
+        work: Callable[[Connection], T],
+        deadline: float | None = None,
+        *,
+        repeatable: bool = True,
+    ) -> T:
+        """Do it, and once more on a new connection if the server went away meanwhile. Nearly every verb
+        may be repeated: an insert by its ids, a finish by its claim, the rest by what it says. One
+        that is not `repeatable` is done again only if the first try was certainly not committed.
+        Raises `Cut` where one of the tries may have been committed and no answer came."""
         now = time.monotonic()
         deadline = now + self._timeout if deadline is None else deadline
         try:
@@ -64,6 +71,8 @@ class Connections:
         except (psycopg.Error, OSError) as problem:
             self._drop_idle_if(problem)
             if not went_away(problem) or time.monotonic() >= deadline:
+                raise
+            if isinstance(problem, Cut) and not repeatable:
                 raise
             first = problem
         try:

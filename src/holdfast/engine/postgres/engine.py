@@ -31,6 +31,7 @@ from holdfast.engine.postgres.doctor import Examined
 from holdfast.engine.postgres.keeper import Keeper
 from holdfast.engine.postgres.migrating import Migrations
 from holdfast.engine.postgres.wakeups import Herald, PostgresWakeups, channel
+from holdfast.engine.repeats import may_double
 from holdfast.engine.script import Reply, Run, Script, T, drive
 from holdfast.engine.statements import Statements, qualified
 from holdfast.engine.transaction import aunwrap, unwrap
@@ -181,22 +182,20 @@ class PostgresEngine(Examined):
     def _run(
         self, script: Callable[[], Script[T]], write: bool, deadline: float | None = None
     ) -> T:
+        return self._on_connection(self._work(script, write), deadline)
+
+    def _work(self, script: Callable[[], Script[T]], write: bool) -> Callable[[Connection], T]:
         def work(connection: Connection) -> T:
             with connection.transaction() if write else nullcontext():
                 return self._drive(connection, script)
 
-        return self._on_connection(work, deadline)
+        return work
 
     def run_vital(self, script: Callable[[], Script[T]]) -> T:
         """On a connection of its own: the others may all be taken."""
-
-        def work(connection: Connection) -> T:
-            with connection.transaction():
-                return self._drive(connection, script)
-
         self._open()
         try:
-            return self._vital.use(work)
+            return self._vital.use(self._work(script, True))
         except (psycopg.Error, OSError) as problem:
             raise translate(problem, self.where) from problem
 
@@ -216,9 +215,15 @@ class PostgresEngine(Examined):
             self._bounds.forget()
         return reply
 
-    def _on_connection(self, work: Callable[[Connection], T], deadline: float | None = None) -> T:
+    def _on_connection(
+        self,
+        work: Callable[[Connection], T],
+        deadline: float | None = None,
+        *,
+        repeatable: bool = True,
+    ) -> T:
         try:
-            return self._open().use(work, deadline)
+            return self._open().use(work, deadline, repeatable=repeatable)
         except (psycopg.Error, OSError) as problem:
             raise translate(problem, self.where) from problem
 
@@ -283,7 +288,8 @@ class PostgresEngine(Examined):
         # One statement commits itself, without a transaction around it.
         ids, kinds = [job.id for job in jobs], [EventKind.ENQUEUED]
         told = not plain or self.is_followed(ids, kinds, deadline)
-        inserted = self._run(script, told, deadline)
+        work, repeatable = self._work(script, told), not may_double(jobs)
+        inserted = self._on_connection(work, deadline, repeatable=repeatable)
         self._herald.later(queues - at_once)
         return inserted
 
