@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from itertools import pairwise
 from typing import Generic, TypeVar
 
-from holdfast.errors import DatabaseBusy, DatabaseError, OutcomeUnknown
+from holdfast.errors import DatabaseBusy, DatabaseError, HoldfastError, OutcomeUnknown
 
 CROWD = 16  # from a group of this size on, the next leader gives the others a moment to gather
 GATHERING = 0.001  # seconds: measured to give a seventh more at sixty-four threads
@@ -156,7 +156,8 @@ def _overdue(timeout: float, taken: bool) -> DatabaseError:
 
 
 def _for_others(error: BaseException) -> BaseException:
-    """An interrupt is the leader's own; the others learn that nothing was written."""
-    if isinstance(error, Exception):
+    """Errors of ours say what became of the group. Any other one is the leader's own, such as an
+    interrupt: it may have come after the commit."""
+    if isinstance(error, HoldfastError):
         return error
-    return DatabaseBusy(f"the thread that wrote for all was interrupted ({error!r}): try again")
+    return OutcomeUnknown(f"the thread that wrote for all of a group was interrupted ({error!r})")

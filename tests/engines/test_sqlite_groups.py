@@ -1,0 +1,90 @@
+"""Groups of writes that share a transaction on SQLite: what becomes of the others if one member is
+refused, its thread interrupted, or the commit not synced."""
+
+import sqlite3
+import threading
+from collections.abc import Callable, Sequence
+from contextlib import closing
+from typing import Any
+
+import pytest
+
+from holdfast.engine.sqlite.engine import SqliteEngine
+from holdfast.job import Job, NewJob
+from tests.conftest import Database
+from tests.support.jobs import new
+from tests.worker.moments import until
+
+pytestmark = pytest.mark.parametrize("database", ["sqlite"], indirect=True)
+
+
+@pytest.fixture
+def engine(database: Database) -> SqliteEngine:
+    engine = database.engine()
+    assert isinstance(engine, SqliteEngine)
+    engine.open()
+    return engine
+
+
+class Cursor:
+    """The writer's cursor, and what happens at its COMMITs instead."""
+
+    def __init__(self, cursor: sqlite3.Cursor, commit: Callable[[sqlite3.Cursor], Any]) -> None:
+        self._cursor = cursor
+        self._commit = commit
+
+    def execute(self, sql: str, *params: Any) -> Any:
+        return self._commit(self._cursor) if sql == "COMMIT" else self._cursor.execute(sql, *params)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._cursor, name)
+
+
+def at_commit(engine: SqliteEngine, commit: Callable[[sqlite3.Cursor], Any]) -> None:
+    writer = engine._open()
+    writer._cursor = Cursor(writer._cursor, commit)  # type: ignore[assignment]
+
+
+def in_one_group(engine: SqliteEngine, jobs: Sequence[NewJob]) -> list[Job | BaseException]:
+    """What each of them was told. A first one, of its own, leads a group that waits for the write lock,
+    so that the others gather."""
+    told: list[Any] = [None] * (len(jobs) + 1)
+
+    def run(number: int, job: NewJob) -> None:
+        try:
+            [told[number]] = engine.insert([job])
+        except BaseException as problem:
+            told[number] = problem
+
+    works = enumerate([new(), *jobs])
+    threads = [threading.Thread(target=run, args=work) for work in works]
+    with closing(sqlite3.connect(engine.path, isolation_level=None)) as holder:
+        holder.execute("BEGIN IMMEDIATE")
+        for number, thread in enumerate(threads):
+            thread.start()
+            until(lambda: engine._group._led and len(engine._group._waiting) == number)  # noqa: B023
+        holder.execute("ROLLBACK")
+    for thread in threads:
+        thread.join(30)
+    assert isinstance(told[0], Job)
+    return told[1:]
+
+
+def test_an_interrupt_of_the_leader_after_the_commit(engine: SqliteEngine) -> None:
+    """The others find out that their jobs are there, and never notice."""
+    commits = 0
+
+    def commit(cursor: sqlite3.Cursor) -> None:
+        nonlocal commits
+        commits += 1
+        cursor.execute("COMMIT")
+        if commits == 2:
+            raise KeyboardInterrupt
+
+    at_commit(engine, commit)
+    jobs = [new() for _ in range(3)]
+    leader, *others = in_one_group(engine, jobs)
+    assert isinstance(leader, KeyboardInterrupt)
+    assert [other.created for other in others if isinstance(other, Job)] == [True, True]
+    assert {job.id for job in engine.get([job.id for job in jobs])} == {job.id for job in jobs}
+    assert engine.counts()["pending"] == 4
