@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from holdfast.engine.sqlite.engine import SqliteEngine
+from holdfast.errors import Refused
 from holdfast.job import Job, NewJob
 from tests.conftest import Database
 from tests.support.jobs import new
@@ -87,4 +88,20 @@ def test_an_interrupt_of_the_leader_after_the_commit(engine: SqliteEngine) -> No
     assert isinstance(leader, KeyboardInterrupt)
     assert [other.created for other in others if isinstance(other, Job)] == [True, True]
     assert {job.id for job in engine.get([job.id for job in jobs])} == {job.id for job in jobs}
+    assert engine.counts()["pending"] == 4
+
+
+@pytest.mark.parametrize("keyed", [False, True])
+def test_a_trigger_that_undoes_the_whole_transaction(engine: SqliteEngine, keyed: bool) -> None:
+    with closing(sqlite3.connect(engine.path)) as own:
+        own.execute(
+            "CREATE TRIGGER no_bad BEFORE INSERT ON holdfast_jobs WHEN NEW.type = 'bad'"
+            " BEGIN SELECT RAISE(ROLLBACK, 'no bad ones'); END"
+        )
+    types = ["good", "bad", "good", "bad", "good"]
+    jobs = [new(type=type, key=f"k{n}" if keyed else None) for n, type in enumerate(types)]
+    told = in_one_group(engine, jobs)
+    assert [type(answer) for answer in told] == [Job, Refused, Job, Refused, Job]
+    good = {job.id for job in jobs if job.type == "good"}
+    assert {job.id for job in engine.get([job.id for job in jobs])} == good
     assert engine.counts()["pending"] == 4

@@ -38,7 +38,7 @@ Answer = tuple[Request[Work, Any], Any]  #: a caller, and what it gets: a result
 
 
 class RolledBack(Exception):
-    """SQLite has undone the transaction of a whole group for one of its members."""
+    """The transaction of a whole group was undone for one of its members."""
 
 
 class Writer:
@@ -76,8 +76,8 @@ class Writer:
 
     def write(self, group: Group) -> None:
         """One transaction for the group, a savepoint for each member: one that fails harms no other,
-        only a failed COMMIT fails all. If SQLite undoes the whole transaction for one member, as it
-        does when the disk is full, each is tried again from the beginning, alone."""
+        only a failed COMMIT fails all. If the whole transaction is undone for one member, by SQLite
+        when the disk is full or by a trigger, each is tried again from the beginning, alone."""
         with self.turns.take():
             before = self.connection.total_changes
             try:
@@ -106,20 +106,23 @@ class Writer:
 
     def _transact(self, group: Group) -> list[Answer]:
         """Answer a group in one transaction."""
-        cursor = self._cursor
+        cursor, begun = self._cursor, False
         try:
             with self._looking:  # a look in progress is a read that cannot become a write
                 cursor.execute(BEGIN)
+            begun = True
             answers = self._answers(group)
             done = any(not isinstance(answer, Exception) for _, answer in answers)
             with self._committing():
                 cursor.execute("COMMIT" if done else "ROLLBACK")
         except BaseException as problem:
+            # By SQLite itself, or by a trigger's RAISE(ROLLBACK).
+            undone = begun and not self.connection.in_transaction
             with suppress(sqlite3.Error):
                 cursor.execute("ROLLBACK")
             if not isinstance(problem, sqlite3.Error):
                 raise
-            if len(group) > 1 and was_undone(problem):
+            if len(group) > 1 and (undone or was_undone(problem)):
                 raise RolledBack from problem
             raise translate(problem, self._path) from problem
         return answers
