@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 
 from holdfast.engine.sqlite.engine import SqliteEngine
-from holdfast.errors import Refused
+from holdfast.engine.sqlite.writer import Writer
+from holdfast.errors import OutcomeUnknown, Refused
 from holdfast.job import Job, NewJob
 from tests.conftest import Database
 from tests.support.jobs import new
@@ -105,3 +106,88 @@ def test_a_trigger_that_undoes_the_whole_transaction(engine: SqliteEngine, keyed
     good = {job.id for job in jobs if job.type == "good"}
     assert {job.id for job in engine.get([job.id for job in jobs])} == good
     assert engine.counts()["pending"] == 4
+
+
+def not_synced() -> sqlite3.OperationalError:
+    problem = sqlite3.OperationalError("disk I/O error")
+    problem.sqlite_errorcode = sqlite3.SQLITE_IOERR_FSYNC
+    return problem
+
+
+@pytest.mark.parametrize("written", [True, False])
+def test_a_commit_that_could_not_be_synced_is_repeated(engine: SqliteEngine, written: bool) -> None:
+    """The log may have it or not: what a repeat finds, or writes, is certain."""
+    commits = 0
+
+    def commit(cursor: sqlite3.Cursor) -> None:
+        nonlocal commits
+        commits += 1
+        cursor.execute("COMMIT" if written or commits > 1 else "ROLLBACK")
+        if commits == 1:
+            raise not_synced()
+
+    at_commit(engine, commit)
+    [job] = engine.insert([new()])
+    assert (job.created, commits) == (True, 2)
+    assert engine.counts()["pending"] == 1
+
+
+def test_a_disk_that_syncs_no_commit(database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The error has the ids, and no repeat is given more than the time that is left."""
+    engine = database.engine(timeout=2.0)
+    assert isinstance(engine, SqliteEngine)
+    engine.open()
+    times: list[float] = []
+    submit = engine._group.submit
+
+    def watch(work: Any, timeout: float) -> Any:
+        times.append(timeout)
+        return submit(work, timeout)
+
+    def commit(cursor: sqlite3.Cursor) -> None:
+        cursor.execute("COMMIT")
+        raise not_synced()
+
+    monkeypatch.setattr(engine._group, "submit", watch)
+    at_commit(engine, commit)
+    job = new()
+    with pytest.raises(OutcomeUnknown, match="look at its disk") as raised:
+        engine.insert([job])
+    assert raised.value.ids == (job.id,)
+    assert len(times) > 1
+    assert times[0] <= 2.0
+    assert times == sorted(times, reverse=True)
+    assert times[-1] < times[0]
+
+
+@pytest.mark.parametrize("policy", ["replace", "debounce"])
+def test_what_changes_a_live_job_is_not_committed_again(engine: SqliteEngine, policy: Any) -> None:
+    """The job that it changed may have finished by then, and a repeat would add another one."""
+    engine.insert([new(key="k")])
+    commits = 0
+
+    def commit(cursor: sqlite3.Cursor) -> None:
+        nonlocal commits
+        commits += 1
+        cursor.execute("COMMIT")
+        raise not_synced()
+
+    at_commit(engine, commit)
+    job = new(key="k", on_conflict=policy)
+    with pytest.raises(OutcomeUnknown, match="are not sent again") as raised:
+        engine.insert([job])
+    assert (raised.value.ids, commits) == ((job.id,), 1)
+
+
+def test_an_engine_that_is_closed_while_another_thread_begins_a_call(
+    engine: SqliteEngine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    writer: Writer | None = engine._open()
+    there = [writer]
+
+    def read(_: SqliteEngine) -> Writer | None:
+        return there.pop() if there else None  # closed right after the first look
+
+    with monkeypatch.context() as patch:
+        patch.setattr(SqliteEngine, "_writer", property(read), raising=False)
+        assert engine._open() is writer

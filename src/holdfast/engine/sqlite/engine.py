@@ -92,11 +92,13 @@ class SqliteEngine(Examined):
 
     def _open(self) -> Writer:
         self.check_usable()
-        if self._writer is not None:
-            self._writer.identity.look()
-            return self._writer
+        writer = self._writer  # read once: close() may be called meanwhile
+        if writer is not None:
+            writer.identity.look()
+            return writer
         with self._opening, self._owner:
-            if self._writer is None:
+            writer = self._writer
+            if writer is None:
                 if not self._allow_network:
                     refuse_network(self.path)
                 turns = Turns(self.path, timeout=self._busy_timeout)
@@ -108,8 +110,8 @@ class SqliteEngine(Examined):
                     turns.close()
                     raise
                 parts = (connection, turns, checkpoints, self._statements, self.dialect)
-                self._writer = Writer(self.path, identity, *parts)
-        return self._writer
+                writer = self._writer = Writer(self.path, identity, *parts)
+        return writer
 
     def _as_it_is(self) -> sqlite3.Connection | None:
         """A connection to a file that is ready, which takes no turn: the caller's transaction may hold
