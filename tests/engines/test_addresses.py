@@ -125,6 +125,36 @@ def test_a_url_that_leads_nowhere_is_refused(url: str, told: str) -> None:
 
 
 @pytest.mark.parametrize(
+    ("url", "environment"),
+    [
+        ("postgresql:///shop?hostaddr=1.1.1.1,2.2.2.2&port=1,2", {}),
+        ("postgresql:///shop?host=h1,h2&hostaddr=1.1.1.1,2.2.2.2&port=1,2", {}),
+        ("postgresql:///shop?port=1,2", {"PGHOST": "h1,h2"}),
+        ("postgresql:///shop?port=1,2", {"PGHOSTADDR": "1.1.1.1,2.2.2.2"}),
+        ("postgresql:///shop?service=shop&port=1,2", {}),
+        ("postgresql:///shop?port=1,2", {"PGSERVICE": "shop"}),
+    ],
+)
+def test_hosts_may_be_given_otherwise(
+    url: str, environment: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("PGHOST", "PGHOSTADDR", "PGSERVICE"):
+        monkeypatch.delenv(name, raising=False)
+    for name, value in environment.items():
+        monkeypatch.setenv(name, value)
+    check_url(url)
+
+
+def test_hosts_of_the_environment_count_only_where_the_url_names_none(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("PGHOST", "h1,h2,h3")
+    check_url("postgresql:///shop?host=h4,h5&port=1,2")
+    with pytest.raises(InvalidURL, match="3 hosts and 2 ports"):
+        check_url("postgresql:///shop?port=1,2")
+
+
+@pytest.mark.parametrize(
     ("url", "shown"),
     [
         ("postgresql://ann:s3@h1:1,[::1]:2/shop?sslmode=require", "postgresql://h1:1,[::1]:2/shop"),
@@ -153,6 +183,7 @@ def urls(server: PostgresServer) -> dict[str, str]:
     sockets = quote(str(server._home), safe="")
     return {
         "hosts": f"postgresql://postgres@127.0.0.1:{dead},127.0.0.1:{port}/{name}",
+        "addresses": f"postgresql:///{name}?user=postgres&hostaddr=127.0.0.1,127.0.0.1&port={dead},{port}",
         "query": f"postgresql:///{name}?user=postgres&host=127.0.0.1,localhost&port={dead},{port}",
         "ipv6": f"postgresql://postgres@[::1]:{dead},127.0.0.1:{port}/{name}",
         "socket": f"postgresql:///{name}?host={sockets}&port={port}&user=postgres",
@@ -160,7 +191,7 @@ def urls(server: PostgresServer) -> dict[str, str]:
     }
 
 
-@pytest.mark.parametrize("form", ["hosts", "query", "ipv6", "socket", "both"])
+@pytest.mark.parametrize("form", ["hosts", "addresses", "query", "ipv6", "socket", "both"])
 def test_everything_works(primary: PostgresServer, form: str, tmp_path: Path) -> None:
     url = urls(primary)[form]
     with Holdfast(url, auto_migrate=True) as app:

@@ -18,13 +18,16 @@ def check_url(url: str) -> None:
         info = conninfo_to_dict(url)
     except psycopg.Error as problem:
         raise InvalidURL(f"the PostgreSQL URL cannot be understood: {problem}") from None
-    hosts, ports = _parts(info, "host"), _parts(info, "port")
+    ports = _parts(info, "port")
     for port in filter(None, ports):
         if not port.isdecimal() or not 0 < int(port) <= _HIGHEST_PORT:
             raise InvalidURL(
                 f"the PostgreSQL URL names the port {port!r}: give a number up to {_HIGHEST_PORT}"
             )
-    if len(ports) > 1 and len(ports) != len(hosts):
+    hosts = _hosts(info)
+    # A service, which libpq reads from a file, may name hosts, too.
+    unseen = not hosts and (info.get("service") or os.environ.get("PGSERVICE"))
+    if len(ports) > 1 and len(ports) != len(hosts) and not unseen:
         raise InvalidURL(
             f"the PostgreSQL URL names {len(hosts)} hosts and {len(ports)} ports: give one port for "
             "each host, or one for all"
@@ -35,7 +38,7 @@ def with_defaults(url: str) -> dict[str, Any]:
     """Keyword arguments of a connection that the URL and the environment leave open: of several
     servers, take the one that can be written to. (A hot standby accepts connections and no writes.)"""
     info = conninfo_to_dict(url)
-    several = len(_parts(info, "host", "PGHOST") or _parts(info, "hostaddr", "PGHOSTADDR")) > 1
+    several = len(_hosts(info)) > 1
     chosen = info.get("target_session_attrs") or os.environ.get("PGTARGETSESSIONATTRS")
     return {"target_session_attrs": "read-write"} if several and not chosen else {}
 
@@ -49,6 +52,11 @@ def describe(url: str) -> str:
     first, *others = _parts(info, "host") or _parts(info, "hostaddr") or ["the local server"]
     more = f" and {len(others)} more" if others else ""
     return f"PostgreSQL ({first}{more}, database {info.get('dbname') or '(default)'})"
+
+
+def _hosts(info: dict[str, Any]) -> list[str]:
+    """The servers to be tried, as libpq counts them: addresses are looked at before names."""
+    return _parts(info, "hostaddr", "PGHOSTADDR") or _parts(info, "host", "PGHOST")
 
 
 def _parts(info: dict[str, Any], name: str, variable: str = "") -> list[str]:
