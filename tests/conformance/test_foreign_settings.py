@@ -5,16 +5,19 @@ from collections.abc import Iterator
 from typing import Any, NoReturn
 
 import psycopg
+import psycopg2
+import psycopg2.extensions
 import pytest
 from psycopg.adapt import Dumper, Loader
 
 from holdfast import Context, Holdfast, Job, Limit, Task
 from holdfast.engine.transaction import aunwrap
 from tests.conftest import Database
-from tests.support.callers import KINDS, Caller, Kind
+from tests.support.callers import KINDS, PSYCOPG2_KINDS, Caller, Kind
 from tests.support.jobs import execute
 
 TYPES = ("json", "jsonb", "uuid", "timestamptz", "timestamp", "date", "time", "interval", "numeric")
+TYPES_OF_PSYCOPG2 = (114, 3802, 2950, 1184, 1114, 1082, 1083, 1186, 1700)  # the same, by oid
 SETTINGS = {
     "datestyle": "SQL, DMY",
     "timezone": "Asia/Kathmandu",
@@ -77,6 +80,11 @@ async def spoil_codecs(tx: Any) -> None:
             raw.adapters.register_loader(name, Refusing)
         for name in ("uuid.UUID", "datetime.datetime", "datetime.timedelta", "decimal.Decimal"):
             raw.adapters.register_dumper(name, RefusingDumper)
+        return
+    if isinstance(raw, psycopg2.extensions.connection):
+        for oid in TYPES_OF_PSYCOPG2:
+            refusing = psycopg2.extensions.new_type((oid,), f"REFUSING_{oid}", refuse)
+            psycopg2.extensions.register_type(refusing, raw)
         return
     for name in TYPES:
         codec = {"encoder": refuse, "decoder": refuse, "format": "text"}
@@ -171,7 +179,7 @@ async def the_rest(app: Holdfast, send: Task[[int], int], kind: Kind, tx: Any) -
     await kind.call(app.queues, "limit", "media", 3, rate="5/m", tx=tx)
 
 
-@over(POSTGRES)
+@over([*POSTGRES, *PSYCOPG2_KINDS])
 @pytest.mark.parametrize("isolation", ["READ COMMITTED", "SERIALIZABLE"])
 def test_every_verb_in_a_transaction_with_codecs_and_settings_of_its_own(
     database: Database,

@@ -18,6 +18,9 @@ import asyncpg
 import django.conf
 import django.db
 import psycopg
+import psycopg2
+import psycopg2.extensions
+import psycopg2.extras
 import sqlalchemy
 import sqlalchemy.ext.asyncio as async_sqlalchemy
 import sqlalchemy.orm
@@ -139,6 +142,31 @@ class Psycopg(Caller):
 class PsycopgAsync(AsyncCaller):
     async def open(self) -> None:
         self.tx = await psycopg.AsyncConnection.connect(self.place.url)
+
+
+class Psycopg2(Caller):
+    """psycopg2, with cursors of the kind that the application has chosen."""
+
+    factory = psycopg2.extensions.cursor
+
+    async def open(self) -> None:
+        self.tx = psycopg2.connect(self.place.url, cursor_factory=self.factory)
+
+    async def execute(self, sql: str) -> None:
+        with self.tx.cursor() as cursor:
+            cursor.execute(sql)
+
+
+class Psycopg2Dict(Psycopg2):
+    factory = psycopg2.extras.DictCursor
+
+
+class Psycopg2RealDict(Psycopg2):
+    factory = psycopg2.extras.RealDictCursor
+
+
+class Psycopg2NamedTuple(Psycopg2):
+    factory = psycopg2.extras.NamedTupleCursor
 
 
 class Asyncpg(AsyncCaller):
@@ -411,6 +439,11 @@ KINDS = [
     for name, make in kinds.items()
     for awaited in (True, False)
     if (awaited or not make.is_async) and not (awaited and issubclass(make, Django))
+]
+# A driver of the past, with all that its cursors return: apart, so that not every test runs so often.
+PSYCOPG2_KINDS = [
+    Kind(f"psycopg2-{make.factory.__name__}", "postgres", make)
+    for make in (Psycopg2, Psycopg2Dict, Psycopg2RealDict, Psycopg2NamedTuple)
 ]
 ASYNC_KINDS = [kind for kind in KINDS if kind.make.is_async]
 

@@ -5,6 +5,7 @@ wait for somebody else's uncommitted key is bounded, times come as ISO text, and
 settings are put back.
 """
 
+import sys
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from typing import Any
@@ -77,10 +78,12 @@ class SyncTransaction(_Scripts):
         return self.run(script)
 
     def _cursor(self) -> Any:
-        """Not by the caller's cursor and row factories, which may be anything."""
+        """Not by the caller's cursor and row factories, which may be anything: those of psycopg2 for
+        dicts and named tuples lose or refuse columns that have the same name."""
         if isinstance(self._connection, psycopg.Connection):
             return psycopg.Cursor(self._connection, row_factory=tuple_row)
-        return self._connection.cursor()
+        plain = sys.modules["psycopg2.extensions"].cursor  # it is there: the connection is its own
+        return self._connection.cursor(cursor_factory=plain)
 
     @contextmanager
     def _guarded(self, cursor: Any) -> Iterator[None]:
@@ -105,7 +108,7 @@ class SyncTransaction(_Scripts):
 
     def _execute(self, cursor: Any, command: Command, params: Any = None) -> Reply:
         cursor.execute(command.pyformat, params or {})
-        rows = [tuple(_values(row)) for row in cursor.fetchall()] if command.returns_rows else []
+        rows = cursor.fetchall() if command.returns_rows else []
         return Reply(rows, cursor.rowcount)
 
 
@@ -164,11 +167,6 @@ async def _execute_asyncpg(connection: Any, command: Command, params: Any = None
         return Reply([], 0)
     rows = [tuple(record) for record in await connection.fetch(command.dollar, *arguments)]
     return Reply(rows, len(rows))
-
-
-def _values(row: Any) -> Any:
-    """The columns of a row, whatever cursors the caller's psycopg2 connection makes."""
-    return row.values() if isinstance(row, dict) else row
 
 
 def adopt(tx: Any, statements: Statements, where: str) -> SyncTransaction:
