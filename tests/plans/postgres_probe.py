@@ -50,7 +50,7 @@ class PostgresProbe(PostgresEngine):
         self.explained: list[Explained] = []
         self.connection = connection
 
-    def _on_connection(self, work: Callable[[Any], T], deadline: float | None = None) -> T:
+    def _on_connection(self, work: Callable[[Any], T], *_: object, **__: object) -> T:
         return work(self.connection)
 
     def now(self) -> datetime:
