@@ -163,6 +163,33 @@ def test_the_slow_are_closed():
     assert (slow.aborted, busy.aborted, len(table)) == (True, False, 1)
 
 
+def test_a_connection_that_cannot_be_looked_at_ends_nothing(caplog: pytest.LogCaptureFixture):
+    class Odd(Client):
+        def progress(self) -> tuple[object, int, int]:
+            raise AttributeError("no transport")
+
+    table = ConnectionTable(LIMITS)
+    odd, slow = Odd("a"), Client("b")
+    assert table.admit(odd)
+    assert table.admit(slow)
+    for now in (1.0, 11.0):
+        table.sweep(now)
+    assert (odd.aborted, slow.aborted) == (False, True)
+    assert caplog.messages == ["could not look at a connection from a"] * 2
+
+
+def test_a_connection_that_was_closed_makes_room_and_has_an_end():
+    table = ConnectionTable(LIMITS)
+    first, second = (Client("a", at=Stage.CLOSING) for _ in range(2))
+    assert table.admit(first)
+    assert table.admit(second)
+    table.sweep(1.0)
+    assert table.admit(Client("a"))
+    assert (first.aborted, second.aborted) == (True, False)
+    table.sweep(61.0)
+    assert second.aborted
+
+
 def test_repeated_lines_are_counted(caplog: pytest.LogCaptureFixture):
     logger, repeats = logging.getLogger("holdfast.web"), Repeats(0.0)
     logger.addFilter(repeats)

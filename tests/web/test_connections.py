@@ -1,6 +1,7 @@
 """Clients that open connections and send no complete request: others are served all the time."""
 
 import json
+import os
 import resource
 import socket
 import ssl
@@ -25,6 +26,15 @@ BODY = (
     b'Content-Length: 100\r\n\r\n{"token": '
 )
 PARTS = (b"", HEAD, BODY)
+UPGRADE = (
+    b"GET /api/v1/events HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n"
+    b"Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==\r\n"
+)
+FOREIGN = UPGRADE + b"Origin: https://elsewhere.example\r\n\r\n"
+MALFORMED = (  # it is answered before its body is read
+    b"POST /nothing HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\n"
+    b"Transfer-Encoding: chunked\r\n\r\nno length\r\n"
+)
 STREAM = b"GET /api/v1/events HTTP/1.1\r\nHost: 127.0.0.1\r\nAuthorization: Bearer %s\r\n\r\n"
 
 
@@ -36,6 +46,7 @@ class Limited:
     port: int
     log: Path
     url: str
+    context: ssl.SSLContext | None
 
     def connect(self, source: str) -> socket.socket:
         return socket.create_connection(
@@ -55,9 +66,9 @@ class Limited:
     def ask(self) -> float:
         """Seconds that a client of another address waits for its answer."""
         begin = time.monotonic()
-        assert httpx.get(f"http://127.0.0.1:{self.port}/ready", timeout=PATIENCE).json() == {
-            "ok": True
-        }
+        address = f"{'https' if self.context else 'http'}://127.0.0.1:{self.port}/ready"
+        answer = httpx.get(address, timeout=PATIENCE, verify=self.context or True)
+        assert answer.json() == {"ok": True}
         return time.monotonic() - begin
 
     @property
@@ -76,8 +87,10 @@ class Limited:
 
 
 @contextmanager
-def limited(folder: Path, **given: Any) -> Iterator[Limited]:
+def limited(folder: Path, *, tls: bool = False, **given: Any) -> Iterator[Limited]:
     url, log = f"sqlite:///{folder}/jobs.db", folder / "log"
+    context = certified(folder / "cert.pem") if tls else None
+    given |= {"cert": str(folder / "cert.pem")} if tls else {}
     words = [sys.executable, "-m", "tests.web.limited", url, json.dumps(given)]
     with (
         log.open("w") as errors,
@@ -87,11 +100,20 @@ def limited(folder: Path, **given: Any) -> Iterator[Limited]:
         line = process.stdout.readline()
         assert line, log.read_text()
         try:
-            yield Limited(process, int(line), log, url)
+            yield Limited(process, int(line), log, url, context)
         finally:
             process.terminate()
             code = process.wait(PATIENCE)
         assert code == 0, log.read_text()
+
+
+def certified(file: Path) -> ssl.SSLContext:
+    """Write a certificate and its key; what a client needs to trust it."""
+    authority = trustme.CA()
+    authority.issue_cert("127.0.0.1").private_key_and_cert_chain_pem.write_to_path(str(file))
+    context = ssl.create_default_context()
+    authority.configure_trust(context)
+    return context
 
 
 @pytest.fixture(autouse=True)
@@ -210,29 +232,41 @@ def test_a_body_that_keeps_its_pace_is_waited_for(tmp_path: Path):
 
 
 def test_a_handshake_that_does_not_end_is_closed(tmp_path: Path):
-    authority = trustme.CA()
-    authority.issue_cert("127.0.0.1").private_key_and_cert_chain_pem.write_to_path(
-        str(tmp_path / "cert.pem")
-    )
     limits = {"head": 2.0, "per_address": 50}
-    context = ssl.create_default_context()
-    authority.configure_trust(context)
-    with (
-        limited(tmp_path, limits=limits, cert=str(tmp_path / "cert.pem")) as server,
-        ExitStack() as stack,
-        httpx.Client(verify=context, timeout=PATIENCE) as client,
-    ):
-        address = f"https://127.0.0.1:{server.port}/ready"
-        assert client.get(address).status_code == 200
+    with limited(tmp_path, limits=limits, tls=True) as server, ExitStack() as stack:
+        server.ask()
         before = server.files
         held = server.hold(stack, "127.0.0.2", [b"", b"\x16\x03\x01"] * 50)
         begin = time.monotonic()
-        assert httpx.get(address, verify=context, timeout=PATIENCE).status_code == 200
+        server.ask()
         until(lambda: all(map(is_closed, held)), "handshakes are closed")
         assert time.monotonic() - begin < 30  # asyncio itself would wait for a minute
         until(lambda: server.files <= before + 2, "descriptors are free again")
         assert len(server.text) < 5000
         assert "Traceback" not in server.text
+
+
+@pytest.mark.parametrize("sent", [FOREIGN, MALFORMED], ids=["refused-upgrade", "malformed-body"])
+def test_a_client_that_does_not_end_tls_does_not_end_the_server(tmp_path: Path, sent: bytes):
+    """The server ends TLS; the client neither confirms that nor closes the connection."""
+    with (
+        limited(tmp_path, limits={"write": 2.0}, tls=True) as server,
+        server.connect("127.0.0.2") as raw,
+    ):
+        assert server.context is not None
+        server.ask()
+        before = server.files
+        client = server.context.wrap_socket(raw, server_hostname="127.0.0.1")
+        with client, socket.socket(fileno=os.dup(client.fileno())) as below:
+            client.sendall(sent)
+            assert b"HTTP/1.1 40" in answer_of(client)
+            begin = time.monotonic()
+            below.settimeout(PATIENCE)
+            assert below.recv(1000) == b""  # closed by the server
+            assert time.monotonic() - begin < 25  # asyncio itself would wait for 30 s
+            server.ask()
+            until(lambda: server.files <= before, "its descriptor is free again")
+        assert "AttributeError" not in server.text
 
 
 def test_a_client_that_does_not_read_is_closed(tmp_path: Path):

@@ -82,11 +82,12 @@ class Stage(enum.Enum):
     HEAD = "the TLS handshake or the head of a request"
     BODY = "the body of a request"
     RESPONSE = "the client, which does not read the response"
+    CLOSING = "the client, which does not confirm the end of TLS"
     BUSY = "the application"
 
 
 #: Stages in which a connection may be closed to make room for another.
-INCOMPLETE = frozenset({Stage.HEAD, Stage.BODY})
+INCOMPLETE = frozenset({Stage.HEAD, Stage.BODY, Stage.CLOSING})
 _ANSWERED = frozenset({h11.DONE, h11.MUST_CLOSE, h11.CLOSED})
 
 
@@ -151,7 +152,7 @@ class Patience:
                     latest if begins else min(self.deadline + came / limits.pace, latest)
                 )
                 return begins or came > 0
-            case Stage.RESPONSE:
+            case Stage.RESPONSE | Stage.CLOSING:
                 if begins or went > 0:
                     self.deadline = now + limits.write
                 return begins or went > 0
@@ -231,9 +232,15 @@ class ConnectionTable:
     def sweep(self, now: float) -> None:
         """Look at every connection, and close those whose clients are too slow."""
         for connection in list(self._open):
-            stage = connection.stage()
-            if connection.patience.sample(stage, *connection.progress(), now):
-                self._open.move_to_end(connection)
-            elif now >= connection.patience.deadline:
-                logger.debug("closed a connection from %s: %s", connection.source, stage.value)
-                self._close(connection)
+            try:
+                self._look(connection, now)
+            except Exception:  # it would end the event loop, and with it the server
+                logger.exception("could not look at a connection from %s", connection.source)
+
+    def _look(self, connection: Tracked, now: float) -> None:
+        stage = connection.stage()
+        if connection.patience.sample(stage, *connection.progress(), now):
+            self._open.move_to_end(connection)
+        elif now >= connection.patience.deadline:
+            logger.debug("closed a connection from %s: %s", connection.source, stage.value)
+            self._close(connection)

@@ -83,9 +83,10 @@ class Connection(socket.socket):
     def abort(self) -> None:
         if self.http is not None:
             self.http.transport.abort()
-        else:  # asyncio has it: it reads the end of the stream, and closes
-            with suppress(OSError):
-                self.shutdown(socket.SHUT_RDWR)
+        # During a TLS handshake there is no transport to abort, and one that was closed twice ignores
+        # abort(). asyncio closes the socket when it reads the end of the stream.
+        with suppress(OSError):
+            self.shutdown(socket.SHUT_RDWR)
 
     def refuse(self) -> None:
         """Close it, with an answer if sending one needs no waiting."""
@@ -183,18 +184,28 @@ class Http(H11Protocol):
         super().handle_websocket_upgrade(event)
 
     def stage(self) -> Stage:
+        unsent = self._unsent()
+        if self.transport.is_closing() and not unsent:
+            return Stage.CLOSING
         if self.upgraded:
             return Stage.BUSY
         cycle: Any = self.cycle  # None before the first request
         expected = cycle is not None and cycle.waiting_for_100_continue
         return stage_of(
             *(self.conn.their_state, self.conn.our_state),
-            unsent=self.transport.get_write_buffer_size(),
+            unsent=unsent,
             paused=self.flow.read_paused or expected,
         )
 
     def progress(self) -> tuple[object, int, int]:
-        return self.cycle, self.received, self.transport.get_write_buffer_size()
+        return self.cycle, self.received, self._unsent()
+
+    def _unsent(self) -> int:
+        """Bytes of the response that the client has not taken."""
+        try:
+            return self.transport.get_write_buffer_size()
+        except AttributeError:  # asyncio's TLS transport has forgotten its buffer: closed twice
+            return 0
 
 
 def files_allowed() -> int:
