@@ -288,6 +288,23 @@ def test_a_client_that_does_not_read_is_closed(tmp_path: Path):
         assert server.ask() < 5.0
 
 
+def test_a_websocket_that_does_not_read_is_closed(tmp_path: Path):
+    """Its pings are answered until nothing more can be sent."""
+    upgrade = UPGRADE + b"Authorization: Bearer %s\r\n\r\n"
+    ping = b"\x89\xfd\0\0\0\0" + b"x" * 125
+    with limited(tmp_path, limits={"write": 2.0}) as server, ExitStack() as stack:
+        [client] = server.hold(stack, OTHER, [upgrade % tokens(server.url)])
+        assert client.recv(1000).startswith(b"HTTP/1.1 101 ")
+        client.settimeout(PATIENCE)
+        deadline = time.monotonic() + PATIENCE
+        with suppress(ConnectionError):
+            for number in range(1_000_000):
+                assert time.monotonic() < deadline
+                client.sendall(ping * 100 if number < 1000 else ping)
+                time.sleep(0.0 if number < 1000 else 0.05)
+        assert server.ask() < 5.0
+
+
 def tokens(url: str) -> bytes:
     from holdfast import Holdfast
     from holdfast.access import Access

@@ -188,7 +188,7 @@ class Http(H11Protocol):
         if self.transport.is_closing() and not unsent:
             return Stage.CLOSING
         if self.upgraded:
-            return Stage.BUSY
+            return Stage.RESPONSE if unsent else Stage.BUSY
         cycle: Any = self.cycle  # None before the first request
         expected = cycle is not None and cycle.waiting_for_100_continue
         return stage_of(
