@@ -143,7 +143,8 @@ class Listener(socket.socket):
         except BlockingIOError:
             raise
         except OSError:
-            time.sleep(_PAUSE)
+            time.sleep(_PAUSE)  # else the event loop would spin
+            raise BlockingIOError from None  # what is open comes first
         finally:
             self._take_spare()
         return None
