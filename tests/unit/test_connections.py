@@ -210,3 +210,25 @@ def test_repeated_lines_are_counted(caplog: pytest.LogCaptureFixture):
         assert caplog.messages[-1] == "refused a"
     finally:
         logger.removeFilter(repeats)
+
+
+def test_another_exception_with_the_same_message_is_logged(caplog: pytest.LogCaptureFixture):
+    logger, repeats = logging.getLogger("holdfast.web"), Repeats(0.0)
+    logger.addFilter(repeats)
+    try:
+        for problem in (ValueError("a"), ValueError("b"), KeyError("a"), ValueError("a")):
+            try:
+                raise problem
+            except Exception:
+                logger.exception("Exception in ASGI application\n")
+        assert [record.exc_info[1].args for record in caplog.records if record.exc_info] == [
+            ("a",),
+            ("b",),
+            ("a",),
+        ]
+        repeats.report(10.0)
+        assert caplog.messages[3:] == [
+            "Exception in ASGI application: ValueError: a (1 times more in the last 10 s)"
+        ]
+    finally:
+        logger.removeFilter(repeats)

@@ -2,6 +2,7 @@
 
 import logging
 import threading
+import traceback
 
 EVERY = 10.0  #: seconds between two reports
 _MOST = 100  # different lines in that time
@@ -13,12 +14,12 @@ class Repeats(logging.Filter):
     def __init__(self, now: float = 0.0) -> None:
         super().__init__()
         self._lock = threading.Lock()
-        self._counts: dict[tuple[str, int, str], int] = {}
+        self._counts: dict[tuple[str, int, str, str], int] = {}
         self._left_out = 0
         self._since = now
 
     def filter(self, record: logging.LogRecord) -> bool:
-        line = record.name, record.levelno, record.getMessage()
+        line = record.name, record.levelno, record.getMessage(), _exception_of(record)
         if getattr(record, "repeats", False):
             return True
         with self._lock:
@@ -39,8 +40,9 @@ class Repeats(logging.Filter):
             counts, self._counts = self._counts, {}
             left_out, self._left_out = self._left_out, 0
             seconds, self._since = now - self._since, now
-        for (name, level, text), count in counts.items():
+        for (name, level, message, exception), count in counts.items():
             if count:
+                text = f"{message.rstrip()}: {exception}" if exception else message
                 self._log(name, level, f"{text} ({count:,} times more in the last {seconds:.0f} s)")
         if left_out:
             text = f"{left_out:,} other lines were left out in the last {seconds:.0f} s"
@@ -49,3 +51,11 @@ class Repeats(logging.Filter):
     @staticmethod
     def _log(name: str, level: int, text: str) -> None:
         logging.getLogger(name).log(level, "%s", text, extra={"repeats": True})
+
+
+def _exception_of(record: logging.LogRecord) -> str:
+    """The type and the text of the exception that is logged, since all exceptions of an application
+    come with one message; empty without an exception."""
+    if not record.exc_info or record.exc_info[0] is None:
+        return ""
+    return "".join(traceback.format_exception_only(record.exc_info[1])).strip()
