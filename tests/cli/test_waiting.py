@@ -1,7 +1,10 @@
 """`holdfast web` and `holdfast dev`, started before their database accepts connections."""
 
+import os
 import signal
+import socket
 import sqlite3
+import threading
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack, closing
@@ -11,7 +14,9 @@ import httpx
 import psycopg
 import pytest
 
+from holdfast.cli import companion
 from holdfast.cli.waiting import may_pass
+from holdfast.cli.web import Tied
 from holdfast.errors import (
     DatabaseBusy,
     DatabaseError,
@@ -87,8 +92,57 @@ def test_dev_waits_too(shop: Path, few: PostgresServer):
         dev.wait_for("waiting for the database")
         few.resume()
         dev.wait_for("worker .* started")
+        dev.wait_for("dashboard: ")
+        deadline = time.monotonic() + 60
+        while "completed send" not in dev.text:  # it follows events from some moment on
+            assert time.monotonic() < deadline, dev.text
+            assert finished(shop, "enqueue", "shopfront:app", "send", "to=ann")[0] == 0
         assert httpx.get(f"http://127.0.0.1:{port}/ready", timeout=30).json() == {"ok": True}
         assert dev.stop()[0] == 0
+
+
+def test_workers_do_not_wait_for_the_web(shop: Path, few: PostgresServer):
+    few.halt("fast")
+    with running(shop, "worker", "shopfront:app", "--web", "0", "--grace", "1s") as worker:
+        worker.wait_for("holdfast.web: waiting for the database")
+        worker.wait_for("the worker waits for the database")
+        few.resume()
+        worker.wait_for("worker .* started")
+        assert httpx.get(f"{worker.address}ready", timeout=30).json() == {"ok": True}
+        assert worker.stop()[0] == 0
+
+
+def test_workers_do_not_wait_for_a_web_that_hangs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+):
+    """The server of its database accepts a connection, and says nothing."""
+    monkeypatch.setattr(companion, "_PATIENCE", 0.1)
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        url = f"postgresql://shop@127.0.0.1:{silent.getsockname()[1]}/shop"
+        write_shop(Database("postgres", url, "holdfast", []), tmp_path)
+        monkeypatch.chdir(tmp_path)
+        web = companion.Companion(
+            "shopfront:app", ("127.0.0.1", 0), {"level": "info", "format": "text"}
+        )
+        web.start()
+        try:
+            assert caplog.messages == [
+                "the web server is not ready yet; the workers start without it"
+            ]
+        finally:
+            web.stop()
+
+
+def test_the_web_ends_with_its_supervisor_although_that_has_read_nothing(
+    monkeypatch: pytest.MonkeyPatch,
+):
+    ended = threading.Event()
+    monkeypatch.setattr(os, "kill", lambda pid, number: ended.set())
+    ours, theirs = socket.socketpair()
+    tied = Tied(theirs.detach())
+    tied.release()
+    ours.close()
+    assert ended.wait(30)
 
 
 def test_dev_that_waits_ends_when_it_is_told(shop: Path, few: PostgresServer):

@@ -16,6 +16,7 @@ from holdfast.errors import InvalidInput
 
 logger = logging.getLogger("holdfast.web")
 
+_PATIENCE = 10.0  # seconds for it to serve, or to say that it waits for the database
 _LEAVE = 6.0  # seconds for it to end by itself
 _PAUSES = (0.2, 1.0, 5.0, 15.0)  # seconds before it is started again, and again
 
@@ -29,7 +30,8 @@ def parse_address(text: str) -> tuple[str, int]:
 
 
 class Companion:
-    """Started before the workers, so that a wrong address ends it all; then kept alive."""
+    """Started before the workers, so that a wrong address ends it all; then kept alive. Workers do not
+    wait for its database."""
 
     def __init__(self, location: str, address: tuple[str, int], log: Mapping[str, str]) -> None:
         host, port = address
@@ -42,7 +44,7 @@ class Companion:
 
     def start(self) -> None:
         self._begin()
-        if not self._socket.recv(1):  # it is gone, and has said why
+        if not self._answers():  # it is gone, and has said why
             raise typer.Exit(self._process.wait() or 1)
         self._environment["HOLDFAST_WEB_OPEN"] = "0"  # once is enough
         self._keeper.start()
@@ -57,6 +59,14 @@ class Companion:
                 env=self._environment,
                 process_group=0,  # a Ctrl-C at the terminal is for the supervisor alone
             )
+
+    def _answers(self) -> bool:
+        self._socket.settimeout(_PATIENCE)
+        try:
+            return bool(self._socket.recv(1))
+        except TimeoutError:  # as when a connection to its database is neither made nor refused
+            logger.warning("the web server is not ready yet; the workers start without it")
+            return True
 
     def _keep(self) -> None:
         """Workers do not depend on it: where it cannot live, they go on."""

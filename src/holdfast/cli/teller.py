@@ -2,13 +2,14 @@
 
 import sys
 import threading
-from contextlib import suppress
+import time
 from datetime import datetime
 
 import typer
 
 from holdfast.app import Holdfast
 from holdfast.cli.output import clean
+from holdfast.cli.waiting import PAUSE, may_pass
 from holdfast.errors import HoldfastError
 from holdfast.events import JobEvent
 from holdfast.job import EventKind
@@ -26,10 +27,17 @@ class Teller:
         self._thread.start()
 
     def _run(self) -> None:
-        with (
-            suppress(HoldfastError),  # the application is closed: that was all
-            self._app.events(kinds=[kind.value for kind in TOLD]) as events,
-        ):
+        while True:
+            try:
+                self._follow()
+                return
+            except HoldfastError as problem:
+                if not may_pass(problem, self._app.url):  # as AppClosed
+                    return
+            time.sleep(PAUSE)
+
+    def _follow(self) -> None:
+        with self._app.events(kinds=[kind.value for kind in TOLD]) as events:
             for event in events:
                 typer.echo(line(event))
                 sys.stdout.flush()

@@ -43,9 +43,12 @@ def may_pass(problem: HoldfastError, url: str) -> bool:
     return url.startswith("postgres") and not _FOR_GOOD.search(texts)
 
 
-def patiently(app: Holdfast, attempt: Callable[[], T]) -> T:
+def patiently(
+    app: Holdfast, attempt: Callable[[], T], waits: Callable[[], None] = lambda: None
+) -> T:
     """What `attempt` returns, as soon as the database answers. SIGTERM and Ctrl-C end the process with
-    code 0 meanwhile; a refusal that cannot pass is raised."""
+    code 0 meanwhile; a refusal that cannot pass is raised. `waits` is called after each attempt that
+    failed."""
     told, at = "", 0.0
     with _ending_cleanly():
         while True:
@@ -60,6 +63,7 @@ def patiently(app: Holdfast, attempt: Callable[[], T]) -> T:
                         "waiting for the database: %s; trying again every %g s", text, PAUSE
                     )
                     told, at = text, time.monotonic()
+                waits()
                 time.sleep(PAUSE)
             else:
                 if told:

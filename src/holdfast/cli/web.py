@@ -147,25 +147,31 @@ def _serve(
     from holdfast.web import serving
 
     host, port, names = address
-    patiently(holdfast, holdfast.engine.open)
-    patiently(holdfast, lambda: refuse_open(holdfast, host, names, options["authorize"]))
+    release = (lambda: None) if tied is None else tied.release
+    patiently(holdfast, holdfast.engine.open, release)
+    patiently(holdfast, lambda: refuse_open(holdfast, host, names, options["authorize"]), release)
     with serving.listen(host, port) as listener:
         site = Site(holdfast, options, how, listener, host, names)
-        patiently(holdfast, lambda: site.announce(location, open_browser=open_browser))
-        site.serve((lambda: None) if tied is None else tied.ready)
+        patiently(holdfast, lambda: site.announce(location, open_browser=open_browser), release)
+        site.serve(release)
 
 
 class Tied:
-    """To the process that started us: it is told when we serve, and we end when it is gone."""
+    """To the process that started this one, which waits for `release`; this one ends with it."""
 
     def __init__(self, descriptor: int) -> None:
         self._socket = socket.socket(fileno=descriptor)
+        self._released = False
         threading.Thread(target=self._watch, name="holdfast-tied", daemon=True).start()
 
-    def ready(self) -> None:
-        with suppress(OSError):
-            self._socket.sendall(b"!")
+    def release(self) -> None:
+        """Let that process go on: the web is served, or waits for its database."""
+        if not self._released:
+            self._released = True
+            with suppress(OSError):
+                self._socket.sendall(b"!")
 
     def _watch(self) -> None:
-        if not self._socket.recv(1):
-            os.kill(os.getpid(), signal.SIGTERM)
+        with self._socket, suppress(OSError):  # it is reset if that process has not read all
+            self._socket.recv(1)
+        os.kill(os.getpid(), signal.SIGTERM)
