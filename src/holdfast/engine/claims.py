@@ -121,7 +121,7 @@ def claim_limited(
     yield from spend(dialect, whole.values(), keyed.values(), parked)
     waits = [room.until_next() for room in whole.values() if room.waits_for_rate]
     return Limited(
-        jobs=[replace(job, verdict=faults[job.id]) if job.id in faults else job for job in jobs],
+        jobs=[replace(j, verdict=j.verdict or faults[j.id]) if j.id in faults else j for j in jobs],
         parked=len(admitted.park),
         full={key for key in parked if keyed[key].is_full},
         more=bool(admitted.park or admitted.turned) or len(jobs) >= free,
@@ -338,9 +338,7 @@ def claim_suspects(
     _note_starts(jobs, [*whole.values(), *keyed.values()])
     yield from spend(dialect, whole.values(), keyed.values(), ())
     deaths = {row[0]: row[-2] for row in rows}
-    known = [
-        replace(job, deaths=deaths[job.id], verdict=faults.get(job.id, job.verdict)) for job in jobs
-    ]
+    known = [replace(j, deaths=deaths[j.id], verdict=j.verdict or faults.get(j.id)) for j in jobs]
     return sorted(known, key=order_of_running)
 
 
