@@ -282,7 +282,7 @@ class Model:
     def _suspect(self, worker: str, begun: set[str] | None, crash: str | None) -> None:
         rows = self.rows.items()
         held = {id for id, row in rows if (row.worker, row.status) == (worker, Status.RUNNING)}
-        if begun is None or (crash is not None and not begun):
+        if begun is None:
             begun = held
         for id in held & begun:
             row = self.rows[id]
