@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from holdfast.duration import Duration, seconds
 from holdfast.engine import Held, Seen, limiting
 from holdfast.errors import HoldfastError
-from holdfast.job import Claim, Job
+from holdfast.job import Job
 from holdfast.outcome import Applied, Ended, released
 from holdfast.task import Kind
 from holdfast.worker.clock_watch import ClockWatch
@@ -24,6 +24,7 @@ from holdfast.worker.declaring import declare
 from holdfast.worker.dispatcher import Dispatcher
 from holdfast.worker.doubt import Doubt
 from holdfast.worker.execution import Execution, Stop, until
+from holdfast.worker.executions import Executions
 from holdfast.worker.finisher import Finisher, Item
 from holdfast.worker.heart import BEATS_MISSED, Heart, Member
 from holdfast.worker.herald import Herald
@@ -83,13 +84,11 @@ class Worker:
         self._runs = runs
         self.supervised = heart is not None
         self._known_tasks = -1
-        self._running: dict[Claim, Execution] = {}
-        self._begun = 0  # executions so far
+        self.executions = Executions()
         self.life = Life(self.engine, self.info, self._beats_for, self._died)
         self._own_loop: LoopThread | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._started = self._stopped = self._left = False
-        self._idle = threading.Condition()
         self._starting = threading.Thread(target=self._announce, name="holdfast-start", daemon=True)
         self._threads = Threads("holdfast-job")
         self._runners: dict[Kind, JobRunner] = {}
@@ -200,7 +199,7 @@ class Worker:
 
     def _died(self) -> None:
         """Others may have our jobs by now."""
-        logger.error("declared dead: %d runs are stopped", len(self._running))
+        logger.error("declared dead: %d runs are stopped", len(self.executions))
         for execution in self.executions():
             execution.stop(Stop.LOST)
 
@@ -209,9 +208,6 @@ class Worker:
         return portrait(self, self._lanes)
 
     # running
-
-    def executions(self) -> list[Execution]:
-        return list(self._running.values())
 
     def _update(self) -> None:
         if len(self.app.tasks) != self._known_tasks:
@@ -224,12 +220,11 @@ class Worker:
             self.engine.finish([released(job) for job in jobs])
             return
         by_kind: dict[Kind, list[Execution]] = {}
-        self._begun += len(jobs)
         for job in jobs:
             task = self.app.tasks[job.type]
             execution = Execution(job, task, lane, self.app.runner, self._settings.workdir)
             execution.logbook, execution.runs = self._logbook, self._runs
-            self._running[execution.claim] = execution
+            self.executions.add(execution)
             kind: Kind = "process" if lane.apart else task.conduct.kind
             by_kind.setdefault(kind, []).append(execution)
             if execution.deadline is not None and execution.deadline - execution.started < 1.0:
@@ -283,12 +278,8 @@ class Worker:
         self._freed(done)
 
     def _freed(self, executions: Sequence[Execution]) -> None:
-        for execution in executions:
-            self._running.pop(execution.claim, None)
+        self.executions.remove(executions)
         self._dispatcher.freed([execution.lane for execution in executions])
-        if not self._running:
-            with self._idle:
-                self._idle.notify_all()
 
     def _release(self, held: Held) -> None:
         for job in self.engine.get([held.id]):
@@ -315,19 +306,14 @@ class Worker:
         # A claim under way may bring jobs. They must have begun before we look whether any run: jobs
         # that begin later would run here and, given back, elsewhere too.
         settled = self._dispatcher.settle(deadline - time.monotonic())
-        self._wait_idle(deadline)
+        self.executions.wait_for_none(deadline)
         if left := self.executions():
             logger.warning("%d jobs did not end within the grace period: given back", len(left))
             for execution in left:
                 execution.stop(Stop.SHUTDOWN)
-            self._wait_idle(time.monotonic() + _LAST_WORDS)
+            self.executions.wait_for_none(time.monotonic() + _LAST_WORDS)
         self._starting.join(0.5)  # an id that it takes now must be given back
         return self._farewell(settled)
-
-    def _wait_idle(self, deadline: float) -> None:
-        with self._idle:
-            while self._running and (left := deadline - time.monotonic()) > 0:
-                self._idle.wait(min(left, 0.1))
 
     def _farewell(self, settled: bool) -> bool:
         self._left = True
@@ -338,7 +324,7 @@ class Worker:
         self._heart.close(0.5)
         self._logbook.close(0.5)
         written = written and (settled or self._dispatcher.settle(0.0))
-        clean = written and not self._running  # asked last: most late runs have ended
+        clean = written and not self.executions  # asked last: most late runs have ended
         try:
             if self.id is not None:
                 self.engine.leave(self.id)
@@ -358,9 +344,9 @@ class Worker:
         False if that takes longer. Does not wait for jobs that are scheduled or will be retried."""
         deadline = None if timeout is None else time.monotonic() + timeout
         while deadline is None or time.monotonic() < deadline:
-            begun = self._begun
+            begun = self.executions.begun
             # A run that ended may have enqueued jobs: none may have begun since we looked.
-            if not self._running and self._has_nothing() and begun == self._begun:
+            if not self.executions and self._has_nothing() and begun == self.executions.begun:
                 return True
             time.sleep(0.02)
         return False
