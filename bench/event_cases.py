@@ -13,8 +13,11 @@ from bench.measure import Pace, Row, Slice, at_least, compare
 from bench.ours import Ours
 from bench.store import Place
 from holdfast import Holdfast, Task
-from holdfast.engine import claims, finishing, liveness, verbs
+from holdfast.engine import workers as worker_scripts
 from holdfast.engine.base import BaseEngine
+from holdfast.jobs import claim as claim_scripts
+from holdfast.jobs import commands
+from holdfast.jobs import finish as finish_scripts
 
 JOBS = 5000
 
@@ -76,9 +79,9 @@ def drained(
     def run(_: float) -> float:
         with ExitStack() as stack:
             if no_outbox:
-                for module in (verbs, claims, finishing, liveness):
+                for module in (commands, claim_scripts, finish_scripts, worker_scripts):
                     stack.enter_context(patch.object(module, "emit", _silent))
-                stack.enter_context(patch.object(finishing, "_tell", _silent))
+                stack.enter_context(patch.object(finish_scripts, "_tell", _silent))
                 stack.enter_context(patch.object(BaseEngine, "is_followed", lambda *_, **__: False))
             app.queues.pause("default")
             begin = time.perf_counter()

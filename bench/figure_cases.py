@@ -14,7 +14,7 @@ from bench.measure import Goal, Pace, Row, Slice, at_least, at_most, compare
 from bench.ours import Ours
 from bench.store import Place
 from holdfast import Holdfast, Task
-from holdfast.worker.tally import Tally
+from holdfast.worker.housekeeping.rollup_writer import RollupWriter
 from tests.plans.world import MINUTES, World, fill_postgres, fill_sqlite
 
 FINISHED = 1_000_000
@@ -86,7 +86,10 @@ def drained(app: Holdfast, task: Task[..., Any], *, count: bool) -> Slice:
     def run(_: float) -> float:
         app.queues.pause("default")
         task.enqueue_many([{}] * JOBS)
-        with patch.object(Tally, "count", Tally.count if count else ignore), app.worker() as worker:
+        with (
+            patch.object(RollupWriter, "count", RollupWriter.count if count else ignore),
+            app.worker() as worker,
+        ):
             while worker.id is None:
                 time.sleep(0.001)
             begin = time.perf_counter()

@@ -9,7 +9,8 @@ from bench.cases import Case
 from bench.measure import Goal, Pace, Row, Slice, at_least, compare, stepwise
 from bench.ours import Ours
 from bench.store import KEEP, QUEUE, RESULT, WORKER, Place
-from holdfast import Limit, Task, outcome
+from holdfast import Limit, Task
+from holdfast.jobs import outcome
 
 BATCH = 100
 ROOM = 1000
@@ -86,16 +87,18 @@ def beside(place: Place, pace: Pace) -> list[Row]:
         "keyed": {"concurrency": Limit(1, per="tenant")},
     }
     waiting = WAITING if pace.pairs > 5 else WAITING // 10
-    with crowds(place, {"free": {}}, limited) as (alone, crowded):
-        crowded.fill("full", [{}] * waiting)
-        crowded.fill("keyed", [{"tenant": 0}])
-        crowded.settle()  # now the limits are known, and one of each runs
-        crowded.app.limits.set("keyed/tenant", 0)
-        crowded.fill("keyed", [{"tenant": number} for number in range(waiting)])
-        crowded.settle()
+    with crowds(place, {"free": {}}, limited) as (alone, has_queue_limit):
+        has_queue_limit.fill("full", [{}] * waiting)
+        has_queue_limit.fill("keyed", [{"tenant": 0}])
+        has_queue_limit.settle()  # now the limits are known, and one of each runs
+        has_queue_limit.app.limits.set("keyed/tenant", 0)
+        has_queue_limit.fill("keyed", [{"tenant": number} for number in range(waiting)])
+        has_queue_limit.settle()
         title = f"claim and finish beside {2 * waiting:,} that may not run"
-        row = compare(title, alone.work("free"), crowded.work("free"), pace, GOALS["beside"])
-        assert crowded.app.jobs.count(status="blocked") == waiting
+        row = compare(
+            title, alone.work("free"), has_queue_limit.work("free"), pace, GOALS["beside"]
+        )
+        assert has_queue_limit.app.jobs.count(status="blocked") == waiting
         return [row]
 
 

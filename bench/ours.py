@@ -4,7 +4,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from bench.store import KEEP, QUEUE, RESULT, SMALL, TYPE, WORKER, arguments
-from holdfast import Holdfast, Job, Status, Task, outcome
+from holdfast import Holdfast, Job, Status, Task
+from holdfast.jobs import outcome
 
 
 def send(number: int, address: str, text: str) -> None:

@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 import psycopg
 
 from bench.store import KEEP, QUEUE, RESULT, SMALL, TYPE, WORKER, arguments
-from holdfast.ids import new_id
+from holdfast.core.ids import new_id
 
 # Statements prepared on an empty table must not keep a plan that reads it whole, nor one that
 # joins by hashing it.

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from bench.store import KEEP, QUEUE, RESULT, SMALL, TYPE, WORKER, arguments
-from holdfast.ids import new_id
+from holdfast.core.ids import new_id
 
 _INSERT_JOB = """
 INSERT INTO holdfast_jobs

@@ -20,7 +20,7 @@ from bench.places import real_folder
 from bench.processes import Machine, leashed
 from bench.store import Place
 from holdfast import Holdfast
-from holdfast.job import FINISHED, Status
+from holdfast.jobs.job import FINISHED, Status
 from tests.plans.world import Section, World
 from tests.support.web import Caller, Site
 

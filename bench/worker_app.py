@@ -8,7 +8,7 @@ from pathlib import Path
 
 from bench.peers import script
 from holdfast import Holdfast
-from holdfast.worker.pruning import Pruner
+from holdfast.worker.housekeeping.pruning import Pruner
 
 MANY = 1000  # jobs of one enqueue_many
 

@@ -14,8 +14,9 @@ import psycopg
 import pytest
 
 from holdfast import Holdfast
-from holdfast.clock import Clock, FakeClock
-from holdfast.engine import Engine, open_engine
+from holdfast.core.clock import Clock, FakeClock
+from holdfast.engine.open import open_engine
+from holdfast.engine.protocol import Engine
 from tests.support import audit
 from tests.support.databases import Schemas, Template
 from tests.support.dealing import Dealing

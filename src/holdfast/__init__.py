@@ -1,9 +1,7 @@
 """Durable background jobs in the database you already have: SQLite or PostgreSQL."""
 
 from holdfast.app import Holdfast
-from holdfast.context import Context, RunEnd
-from holdfast.control import Discard, Retry, Snooze
-from holdfast.engine import LimitInfo, QueueInfo
+from holdfast.engine.records import LimitInfo, QueueInfo
 from holdfast.errors import (
     AppClosed,
     BodyNotLoaded,
@@ -30,15 +28,17 @@ from holdfast.errors import (
     UnsafeFilesystem,
     UsedAfterFork,
 )
-from holdfast.events import Event
-from holdfast.health import Health
-from holdfast.job import Attempt, Job, LogLine, Status
-from holdfast.limits import Limit
-from holdfast.metrics import Figures
-from holdfast.middleware import Middleware
-from holdfast.retry import Backoff
-from holdfast.stats import Stats
-from holdfast.task import Task
+from holdfast.events.event import Event
+from holdfast.jobs.backoff import Backoff
+from holdfast.jobs.job import Attempt, Job, LogLine, Status
+from holdfast.limits.limit import Limit
+from holdfast.monitoring.health import Health
+from holdfast.monitoring.metrics import Figures
+from holdfast.monitoring.stats import Stats
+from holdfast.tasks.context import Context, RunEnd
+from holdfast.tasks.control import Discard, Retry, Snooze
+from holdfast.tasks.middleware import Middleware
+from holdfast.tasks.task import Task
 
 __all__ = [
     "AppClosed",

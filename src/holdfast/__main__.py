@@ -1,5 +1,5 @@
 """`python -m holdfast`: the same as the command."""
 
-from holdfast.cli import main
+from holdfast.cli.root import main
 
 main()

@@ -16,14 +16,14 @@ from dataclasses import replace
 from typing import Any
 from uuid import UUID
 
-from holdfast import names
 from holdfast.app import Holdfast
-from holdfast.duration import Duration, seconds
-from holdfast.engine import Engine
+from holdfast.core import validation
+from holdfast.core.duration import Duration, seconds
+from holdfast.core.ids import new_id
 from holdfast.engine import access as scripts
 from holdfast.engine.access import Entries, Entry, Kind, NewToken, TokenInfo
+from holdfast.engine.protocol import Engine
 from holdfast.errors import DatabaseBusy, InvalidInput, UnknownToken
-from holdfast.ids import new_id
 
 __all__ = ["ROLES", "Access", "Entries", "Entry", "TokenInfo"]
 
@@ -130,14 +130,14 @@ class Access:
     def entries(self, after: str | None = None, limit: int = 100) -> Entries:
         """A page of the audit log, the newest first."""
         known = None if after is None else _id(after)
-        size = names.integer(limit, "limit", 1, _MOST_ENTRIES)
+        size = validation.integer(limit, "limit", 1, _MOST_ENTRIES)
         return self._engine.run(lambda: scripts.entries(self._dialect, known, size), write=False)
 
     # secrets
 
     def secret(self, name: str) -> bytes:
         """32 random bytes that belong to this database, the same to everybody who asks."""
-        known = names.name(name, "name")
+        known = validation.name(name, "name")
         kept = self._engine.run(lambda: scripts.secret(known), write=False)
         if kept is None:
             new = secrets.token_hex(32)
@@ -208,7 +208,7 @@ def _name(name: object) -> str:
 def _names(given: Iterable[str], what: str) -> tuple[str, ...]:
     if isinstance(given, str):
         raise InvalidInput(f"{what}={given!r}: give a list of names")
-    known = tuple(sorted({names.name(one, what) for one in given}))
+    known = tuple(sorted({validation.name(one, what) for one in given}))
     if len(known) > _MOST_NAMES:
         raise InvalidInput(f"{what}: {len(known)} names were given, at most {_MOST_NAMES}")
     return known

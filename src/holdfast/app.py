@@ -18,37 +18,39 @@ from typing import (
     overload,
 )
 
-from holdfast import names
-from holdfast.aio import Runner
-from holdfast.clock import Clock
-from holdfast.codec import encode_json
-from holdfast.context import Context, detached
-from holdfast.duration import Duration
-from holdfast.engine import Engine, open_engine, verbs
+from holdfast.core import validation
+from holdfast.core.clock import Clock
+from holdfast.core.codec import encode_json
+from holdfast.core.duration import Duration
+from holdfast.core.ids import new_id
+from holdfast.engine.open import open_engine
+from holdfast.engine.protocol import Engine
 from holdfast.engine.script import Script
+from holdfast.engine.steps import Runner
 from holdfast.errors import InvalidArguments, InvalidInput, UnknownTask
-from holdfast.events import Event, Listener, Listeners
-from holdfast.feed import AsyncEvents, Events, Feed, make_topic, make_wanted, patience
-from holdfast.health import Health, HealthLimits, read_health
-from holdfast.ids import new_id
-from holdfast.job import EventKind, Job, NewJob, Status
-from holdfast.jobs import Jobs
-from holdfast.limits import Limit, check_shared
-from holdfast.middleware import Middleware, wrap_enqueue
-from holdfast.options import UNSET, Options, Unset
-from holdfast.queues import Limits, Queues
-from holdfast.recurrence import Missed
-from holdfast.registry import make_task
-from holdfast.retry import BackoffLike
-from holdfast.schedules import Schedules
+from holdfast.events.event import Event, Listener, Listeners
+from holdfast.events.feed import AsyncEvents, Events, Feed, make_topic, make_wanted, patience
+from holdfast.jobs import commands
+from holdfast.jobs.backoff import BackoffLike
+from holdfast.jobs.client import Jobs
+from holdfast.jobs.job import EventKind, Job, NewJob, Status
+from holdfast.jobs.queues import Limits, Queues
+from holdfast.limits.limit import Limit, check_shared
+from holdfast.monitoring.health import Health, HealthLimits, read_health
+from holdfast.monitoring.snapshot import Snapshot
+from holdfast.monitoring.stats import Stats, read_stats
+from holdfast.schedules.client import Schedules
+from holdfast.schedules.next_run import Missed
 from holdfast.settings import make_settings, place_of, thresholds
-from holdfast.standing import Standing
-from holdfast.stats import Stats, read_stats
-from holdfast.task import Hook, Task, Then, Using
-from holdfast.workflows import Composing, Workflows
+from holdfast.tasks.context import Context, detached
+from holdfast.tasks.middleware import Middleware, wrap_enqueue
+from holdfast.tasks.options import UNSET, Options, Unset
+from holdfast.tasks.registration import make_task
+from holdfast.tasks.task import Hook, Task, Then, Using
+from holdfast.workflows.client import Composing, Workflows
 
 if TYPE_CHECKING:
-    from holdfast.worker import Worker
+    from holdfast.worker.worker import Worker
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -228,18 +230,14 @@ class Holdfast(Composing):
             raise InvalidArguments(
                 f"the payload is {payload!r}: give a mapping of the task's arguments by name"
             )
-        task = self.tasks.get(names.name(type, "type"))
+        task = self.tasks.get(validation.name(type, "type"))
         if task is not None:
             return options.new_job(
                 type, task.arguments.encode((), payload), task.defaults, new_id()
             )
         text = encode_json(dict(payload), f"the arguments of task {type!r}")
-        return options.new_job(
-            type,
-            text,
-            Options(max_attempts=self.settings.max_attempts, aging=self.settings.aging),
-            new_id(),
-        )
+        defaults = Options(max_attempts=self.settings.max_attempts, aging=self.settings.aging)
+        return options.new_job(type, text, defaults, new_id())
 
     def insert(self, jobs: Sequence[NewJob], options: Options) -> list[Job]:
         """What tasks call. In the caller's transaction the jobs exist if and only if it commits."""
@@ -268,7 +266,7 @@ class Holdfast(Composing):
 
     def _inserting(self, jobs: Sequence[NewJob], options: Options) -> Script[list[Job]]:
         queues = {job.queue for job in jobs} if options.notify else ()
-        return verbs.insert(self.engine.dialect, jobs, hint=queues)
+        return commands.insert(self.engine.dialect, jobs, hint=queues)
 
     def find_task(self, name: str) -> Task[Any, Any]:
         """A task by its name; raises UnknownTask."""
@@ -285,7 +283,7 @@ class Holdfast(Composing):
     def worker(self, **options: Any) -> "Worker":
         """A worker in this process: `with app.worker(): ...`, `async with app.worker(): ...`. The
         options: queues, concurrency, grace."""
-        from holdfast.worker import Worker
+        from holdfast.worker.worker import Worker
 
         return Worker(self, **options)
 
@@ -343,7 +341,7 @@ class Holdfast(Composing):
         kinds: str | Iterable[str],
         filter: Mapping[str, Any],
     ) -> Callable[[], Feed]:
-        known = None if name is None else names.name(name, "name")
+        known = None if name is None else validation.name(name, "name")
         wanted, topic = make_wanted(kinds, **filter), make_topic(**filter)
         return partial(Feed, self.engine, after, known, wanted, (topic,))
 
@@ -353,7 +351,7 @@ class Holdfast(Composing):
         """What there is now, by status and queue, each counted up to a cap; and what was done in the
         last hour (`window`, at most a day), by task, by queue, and by the minute. Cheap, whatever
         the size of the table."""
-        return read_stats(Standing(self.engine), window, self.tasks)
+        return read_stats(Snapshot(self.engine), window, self.tasks)
 
     async def astats(self, *, window: Duration = "1h") -> Stats:
         return await self.runner.hop(lambda: self.stats(window=window))
@@ -362,7 +360,7 @@ class Holdfast(Composing):
         """Is work being done? `health.ok`, `health.problems` with what to do about each, and
         `health.checks`. What is given goes before `Holdfast(health=...)`. A database out of reach is
         a problem, too."""
-        return read_health(Standing(self.engine), thresholds(limits, self.settings.health))
+        return read_health(Snapshot(self.engine), thresholds(limits, self.settings.health))
 
     async def ahealth(self, **limits: Unpack[HealthLimits]) -> Health:
         return await self.runner.hop(lambda: self.health(**limits))

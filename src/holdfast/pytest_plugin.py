@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from holdfast.app import Holdfast
-from holdfast.clock import FakeClock
+from holdfast.core.clock import FakeClock
 
 
 @pytest.fixture

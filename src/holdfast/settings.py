@@ -9,13 +9,13 @@ from pathlib import Path
 from typing import Any, TypeVar
 from urllib.parse import parse_qsl, urlsplit
 
-from holdfast import names
-from holdfast.duration import Duration, seconds
+from holdfast.core import validation
+from holdfast.core.duration import Duration, seconds
+from holdfast.core.records import value
 from holdfast.errors import InvalidInput
-from holdfast.job import FINISHED, Status
-from holdfast.metrics import KEPT
-from holdfast.retry import Backoff, BackoffLike, backoff
-from holdfast.value import value
+from holdfast.jobs.backoff import Backoff, BackoffLike, backoff
+from holdfast.jobs.job import FINISHED, Status
+from holdfast.monitoring.metrics import KEPT
 
 T = TypeVar("T")
 TIMEOUT = 30.0  # seconds for one call to the database
@@ -163,7 +163,9 @@ def thresholds(given: Mapping[str, Any], base: Thresholds | None = None) -> Thre
         failure_rate=_part(told("failure_rate"), "failure_rate"),
         window=window,
         expected_workers=(
-            None if workers is None else names.integer(workers, "expected_workers", 0, 2**31 - 1)
+            None
+            if workers is None
+            else validation.integer(workers, "expected_workers", 0, 2**31 - 1)
         ),
         spread=_part(told("spread"), "spread"),
     )
@@ -199,7 +201,7 @@ def _integer(given: int | None) -> int:
             given = int(text)
         except ValueError:
             raise InvalidInput(f"HOLDFAST_MAX_ATTEMPTS={text!r}: give an integer") from None
-    return names.integer(3 if given is None else given, "max_attempts", 1, 2**31 - 1)
+    return validation.integer(3 if given is None else given, "max_attempts", 1, 2**31 - 1)
 
 
 def _timeout(given: Any) -> float | None:

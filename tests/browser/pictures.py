@@ -20,7 +20,7 @@ from playwright.sync_api import Browser, Page, sync_playwright
 
 from holdfast import Discard, Holdfast
 from holdfast.access import Access
-from holdfast.clock import FakeClock
+from holdfast.core.clock import FakeClock
 from holdfast.testing import drain
 from holdfast.web import dashboard
 from tests.browser.site import NARROW, WIDE, served, settled, until

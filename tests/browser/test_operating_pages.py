@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from playwright.sync_api import Browser, Page, expect
 
-from holdfast.ids import new_id
+from holdfast.core.ids import new_id
 from tests.browser.application import GATES
 from tests.browser.moments import opened
 from tests.browser.site import WIDE, Site

@@ -17,7 +17,7 @@ from typing import Any
 
 from typer.testing import CliRunner
 
-from holdfast.cli import cli
+from holdfast.cli.root import cli
 from tests.conftest import Database
 
 HOLDFAST = [sys.executable, "-m", "holdfast"]

@@ -11,11 +11,11 @@ import pytest
 from rich.console import Console
 
 from holdfast import Holdfast
-from holdfast.cli.board import Board, Record
-from holdfast.clock import FakeClock
+from holdfast.cli.demo_view import Board, Record
+from holdfast.core.clock import FakeClock
 from holdfast.demo import tasks
-from holdfast.events import Event
-from holdfast.job import EventKind, Status
+from holdfast.events.event import Event
+from holdfast.jobs.job import EventKind, Status
 from tests.cli.command import Command, process
 from tests.conftest import Database
 from tests.support.jobs import in_status, running

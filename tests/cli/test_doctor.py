@@ -9,9 +9,10 @@ from typing import Any
 import psycopg
 import pytest
 
-from holdfast.cli.doctor import examine
-from holdfast.engine import Finding, open_engine
+from holdfast.cli.commands.doctor import examine
+from holdfast.engine.open import open_engine
 from holdfast.engine.postgres import doctor as postgres
+from holdfast.engine.records import Finding
 from holdfast.engine.sqlite import doctor as sqlite
 from tests.cli.command import Command, make_empty
 from tests.conftest import Database

@@ -4,9 +4,10 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.engine import Engine
+from holdfast.engine.protocol import Engine
 from tests.cli.command import Command, process
 from tests.conftest import Database
+from tests.support import commands as verbs
 
 SHOP = """
 from datetime import datetime
@@ -111,7 +112,7 @@ def test_a_live_key(command: Command):
 
 def test_an_idempotency_key(command: Command, now: Engine):
     first = command("enqueue", "send", "--idempotency-key", "order-7")
-    now.cancel([first.out.strip()], keep=3600.0)
+    verbs.cancel(now, [first.out.strip()], keep=3600.0)
     again = command("enqueue", "send", "--idempotency-key", "order-7", "--on-conflict", "existing")
     assert (again.code, again.out) == (0, first.out)
     assert "this job (cancelled) has the idempotency key 'order-7'" in again.err

@@ -1,7 +1,7 @@
 """`holdfast errors`."""
 
-from holdfast.engine import Engine
-from holdfast.outcome import failed, retry_later
+from holdfast.engine.protocol import Engine
+from holdfast.jobs.outcome import failed, retry_later
 from tests.cli.command import Command
 from tests.support.jobs import running
 

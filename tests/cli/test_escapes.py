@@ -13,11 +13,11 @@ from typing import Any
 import pytest
 
 from holdfast import Holdfast, Limit
-from holdfast.engine import Engine
-from holdfast.job import LogLine
-from holdfast.limits import make_rule
-from holdfast.logs import JsonLines, Text, escaped
-from holdfast.outcome import failed, retry_later
+from holdfast.core.log_format import JsonLines, Text, escaped
+from holdfast.engine.protocol import Engine
+from holdfast.jobs.job import LogLine
+from holdfast.jobs.outcome import failed, retry_later
+from holdfast.limits.limit import make_rule
 from tests.cli.command import Command, environment
 from tests.support.jobs import execute, insert, new, running
 from tests.worker.moments import until

@@ -6,10 +6,10 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from holdfast import Holdfast, InvalidInput
-from holdfast.clock import FakeClock
-from holdfast.engine import Engine
-from holdfast.engine.backlog import steps
-from holdfast.health import Health
+from holdfast.core.clock import FakeClock
+from holdfast.engine.protocol import Engine
+from holdfast.monitoring.health import Health
+from holdfast.monitoring.pending_walk import steps
 from tests.cli.command import Command
 from tests.conftest import Database
 from tests.support.jobs import WORKER, execute, insert, new, running

@@ -6,12 +6,13 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from holdfast.clock import FakeClock
-from holdfast.engine import Engine
-from holdfast.ids import new_id
-from holdfast.job import Status
-from holdfast.outcome import completed, failed, retry_later
+from holdfast.core.clock import FakeClock
+from holdfast.core.ids import new_id
+from holdfast.engine.protocol import Engine
+from holdfast.jobs.job import Status
+from holdfast.jobs.outcome import completed, failed, retry_later
 from tests.cli.command import Command
+from tests.support import commands as verbs
 from tests.support.jobs import in_status, insert, new, running
 
 FIELDS = [
@@ -230,7 +231,7 @@ def test_why_a_pending_job_waits(command: Command, now: Engine):
     assert "no live worker knows task 'send'" in waits(command, job.id)
     live(now, running=2, slots=2)
     assert "2 of 2 are taken" in waits(command, job.id)
-    now.pause("default", True)
+    verbs.pause(now, "default", True)
     assert "queue 'default' is paused" in waits(command, job.id)
 
 
@@ -247,7 +248,7 @@ def test_why_a_later_job_waits(command: Command, now: Engine):
 def test_why_a_running_job_does_not_end(command: Command, now: Engine):
     job = running(now)
     assert waits(command, job.id) == ""
-    now.cancel([job.id], keep=60.0)
+    verbs.cancel(now, [job.id], keep=60.0)
     assert "asked to stop" in waits(command, job.id)
     live(now, jobs=[{"id": job.id, "type": "send", "stuck": True}])
     assert "past its timeout" in waits(command, job.id)

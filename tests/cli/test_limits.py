@@ -5,7 +5,7 @@ import json
 import pytest
 
 from holdfast import Holdfast, Limit
-from holdfast.engine import Engine
+from holdfast.engine.protocol import Engine
 from tests.cli.command import Command
 from tests.support.jobs import new
 

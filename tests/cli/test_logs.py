@@ -4,11 +4,11 @@ import signal
 from datetime import timedelta
 from typing import Any
 
-from holdfast.engine import Engine
-from holdfast.fields import iso
-from holdfast.ids import new_id
-from holdfast.job import Job, LogLine
-from holdfast.outcome import completed
+from holdfast.core.ids import new_id
+from holdfast.engine.protocol import Engine
+from holdfast.jobs.job import Job, LogLine
+from holdfast.jobs.job_json import iso
+from holdfast.jobs.outcome import completed
 from tests.cli.command import Command
 from tests.support.jobs import insert, running
 

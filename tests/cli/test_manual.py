@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from holdfast import Holdfast
-from holdfast.fields import FIELDS, RECURRING, WORKFLOW
+from holdfast.jobs.job_json import FIELDS, RECURRING, WORKFLOW
 from tests.cli.command import process
 
 MANUAL = (Path(__file__).resolve().parents[2] / "docs" / "guides" / "command.md").read_text("utf-8")

@@ -4,10 +4,11 @@ import json
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from holdfast.clock import FakeClock
-from holdfast.engine import Engine, Seen
-from holdfast.job import Status
-from holdfast.metrics import Rollup, minute_of
+from holdfast.core.clock import FakeClock
+from holdfast.engine.protocol import Engine
+from holdfast.engine.records import Seen
+from holdfast.jobs.job import Status
+from holdfast.monitoring.metrics import Rollup, minute_of
 from tests.cli.command import Command
 from tests.support.jobs import in_status, insert
 

@@ -5,8 +5,8 @@ from textwrap import dedent
 
 import pytest
 
-from holdfast import outcome
-from holdfast.engine import Engine
+from holdfast.engine.protocol import Engine
+from holdfast.jobs import outcome
 from tests.cli.command import Command
 from tests.support.jobs import running
 

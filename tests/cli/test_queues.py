@@ -5,8 +5,8 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from holdfast import Holdfast
-from holdfast.engine import Engine
-from holdfast.job import Status
+from holdfast.engine.protocol import Engine
+from holdfast.jobs.job import Status
 from tests.cli.command import Command
 from tests.support.jobs import WORKER, claim, in_status, insert, new, running
 

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from holdfast import Holdfast
-from holdfast.fields import FIELDS, RECURRING
-from holdfast.job import Job, Status
-from holdfast.recurrence import CODE
+from holdfast.jobs.job import Job, Status
+from holdfast.jobs.job_json import FIELDS, RECURRING
+from holdfast.schedules.next_run import CODE
 from holdfast.testing import drain
 from tests.cli.command import Command
 
@@ -102,11 +102,13 @@ def test_more_than_a_page(command: Command, app: Holdfast, monkeypatch: pytest.M
 
 
 def test_a_disabled_one_and_why(command: Command, app: Holdfast):
-    from holdfast.engine import scheduling
+    from holdfast.schedules import scripts as schedule_scripts
 
     job = row(app, "nightly", CODE)
     gone = "gone from the code"
-    app.engine.run(lambda: scheduling.set_enabled(app.engine.dialect, job, False, gone), write=True)
+    app.engine.run(
+        lambda: schedule_scripts.set_enabled(app.engine.dialect, job, False, gone), write=True
+    )
     line = command("schedules", "list", "--disabled").out.splitlines()[1]
     assert "no (gone from the code)  " in line
     assert "    -  2100-01-01T00:00:00.000000Z" in line

@@ -2,9 +2,9 @@
 
 import pytest
 
-from holdfast.engine import Engine
-from holdfast.ids import new_id
-from holdfast.job import Status
+from holdfast.core.ids import new_id
+from holdfast.engine.protocol import Engine
+from holdfast.jobs.job import Status
 from tests.cli.command import Command
 from tests.support.jobs import in_status, insert
 

@@ -14,9 +14,9 @@ import httpx
 import psycopg
 import pytest
 
-from holdfast.cli import companion
-from holdfast.cli.waiting import may_pass
-from holdfast.cli.web import Tied
+from holdfast.cli import web_process
+from holdfast.cli.commands.web import Tied
+from holdfast.cli.database_wait import may_pass
 from holdfast.errors import (
     DatabaseBusy,
     DatabaseError,
@@ -116,12 +116,12 @@ def test_workers_do_not_wait_for_a_web_that_hangs(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ):
     """The server of its database accepts a connection, and says nothing."""
-    monkeypatch.setattr(companion, "_PATIENCE", 0.1)
+    monkeypatch.setattr(web_process, "_PATIENCE", 0.1)
     with socket.create_server(("127.0.0.1", 0)) as silent:
         url = f"postgresql://shop@127.0.0.1:{silent.getsockname()[1]}/shop"
         write_shop(Database("postgres", url, "holdfast", []), tmp_path)
         monkeypatch.chdir(tmp_path)
-        web = companion.Companion(
+        web = web_process.Companion(
             "shopfront:app", ("127.0.0.1", 0), {"level": "info", "format": "text"}
         )
         web.start()

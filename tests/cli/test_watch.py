@@ -7,12 +7,14 @@ from typing import Any
 
 import pytest
 
-from holdfast.engine import Engine, Report
-from holdfast.fields import FIELDS
-from holdfast.ids import new_id
-from holdfast.job import Status
-from holdfast.outcome import completed
+from holdfast.core.ids import new_id
+from holdfast.engine.protocol import Engine
+from holdfast.engine.records import Report
+from holdfast.jobs.job import Status
+from holdfast.jobs.job_json import FIELDS
+from holdfast.jobs.outcome import completed
 from tests.cli.command import Command
+from tests.support import commands as verbs
 from tests.support.jobs import claim, in_status, insert
 
 
@@ -77,7 +79,7 @@ def test_a_job_that_is_deleted_has_ended(command: Command, now: Engine):
     job = insert(now)
     with command.started("jobs", "watch", job.id, "--json") as watch:
         assert line(watch)["status"] == "pending"
-        now.delete([job.id])
+        verbs.delete(now, [job.id])
         assert watch.wait(30) == 1
 
 

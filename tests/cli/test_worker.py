@@ -11,14 +11,14 @@ from typing import Any
 import pytest
 
 from holdfast import Holdfast, InvalidInput
-from holdfast.logs import configure
+from holdfast.core.log_format import configure
 from tests.cli.command import Command
 
 
 @pytest.fixture
 def calls(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     """What the supervisor would have been asked to do."""
-    from holdfast.worker import supervisor
+    from holdfast.worker.processes import supervisor
 
     found: list[Any] = []
 

@@ -3,8 +3,8 @@
 import pytest
 
 from holdfast import Discard, Holdfast
-from holdfast.flow import Workflow
 from holdfast.testing import drain
+from holdfast.workflows.builder import Workflow
 from tests.cli.command import Command
 
 

@@ -13,7 +13,7 @@ import psycopg
 import pytest
 
 from holdfast import Holdfast
-from holdfast.health import Health
+from holdfast.monitoring.health import Health
 from tests.cli.command import HOLDFAST, Command, environment
 from tests.cli.test_health import live, problem
 from tests.conftest import Database

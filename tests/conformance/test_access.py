@@ -13,12 +13,12 @@ import pytest
 import holdfast
 from holdfast import InvalidInput
 from holdfast.access import ROLES, Access, Entry
-from holdfast.clock import FakeClock
-from holdfast.engine import Engine
+from holdfast.core.clock import FakeClock
+from holdfast.core.ids import new_id
 from holdfast.engine import access as scripts
 from holdfast.engine.access import NewToken
+from holdfast.engine.protocol import Engine
 from holdfast.errors import DatabaseBusy, UnknownToken
-from holdfast.ids import new_id
 from tests.conftest import Database
 from tests.support.jobs import execute
 
@@ -408,8 +408,8 @@ def test_a_detail_that_is_too_large_is_left_out(access: Access):
 
 def test_no_statement_changes_the_log():
     """Entries are added, read and pruned: nothing else is ever done to that table."""
-    for folder in ("sqlite", "postgres"):
-        files = (Path(holdfast.__file__).parent / "engine" / folder).glob("*.sql")
+    for dialect in ("sqlite", "postgres"):
+        files = Path(holdfast.__file__).parent.glob(f"*/*.{dialect}.sql")
         text = "".join(path.read_text("utf-8") for path in files)
         found = re.findall(r"(\w+)\s+(?:holdfast_|\{schema\}\.)audit\b", text)
         assert Counter(found) == {"INTO": 1, "FROM": 4}  # a page, the oldest, the newest, what goes

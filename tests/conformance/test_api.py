@@ -16,13 +16,13 @@ from holdfast import (
     KeyConflict,
     Status,
     UnknownTask,
-    outcome,
 )
-from holdfast.jobs import Jobs
-from holdfast.queues import Limits, Queues
-from holdfast.schedules import Schedules
-from holdfast.task import Task, Using
-from holdfast.workflows import Workflows
+from holdfast.jobs import outcome
+from holdfast.jobs.client import Jobs
+from holdfast.jobs.queues import Limits, Queues
+from holdfast.schedules.client import Schedules
+from holdfast.tasks.task import Task, Using
+from holdfast.workflows.client import Workflows
 from tests.support.jobs import claim
 
 

@@ -25,7 +25,7 @@ from holdfast import (
     UsedAfterFork,
 )
 from holdfast.engine.sqlite.filesystem import filesystem_of, refuse_network
-from holdfast.task import Task
+from holdfast.tasks.task import Task
 from tests.conftest import Database
 
 

@@ -4,10 +4,12 @@ from collections import Counter
 
 import pytest
 
-from holdfast import outcome
-from holdfast.clock import FakeClock
-from holdfast.engine import Engine, Seen
+from holdfast.core.clock import FakeClock
+from holdfast.engine.protocol import Engine
+from holdfast.engine.records import Seen
+from holdfast.jobs import outcome
 from tests.conftest import Database
+from tests.support import commands as verbs
 from tests.support.jobs import WORKER, claim, insert, new
 from tests.support.threads import in_threads
 
@@ -63,9 +65,9 @@ def test_only_the_queue_that_is_asked_for(engine: Engine) -> None:
 
 def test_a_paused_queue_gives_nothing_until_it_is_resumed(engine: Engine) -> None:
     insert(engine)
-    engine.pause("default", True)
+    verbs.pause(engine, "default", True)
     assert claim(engine) == []
-    engine.pause("default", False)
+    verbs.pause(engine, "default", False)
     assert len(claim(engine)) == 1
 
 

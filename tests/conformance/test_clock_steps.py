@@ -5,13 +5,16 @@ from typing import Any
 
 import pytest
 
-from holdfast import Limit, outcome
-from holdfast.clock import FakeClock
-from holdfast.engine import Engine, clock_steps, scheduling, verbs
-from holdfast.engine.values import Edit
-from holdfast.job import FINISHED, Job, Status
-from holdfast.limits import Rule, make_rule
-from holdfast.outcome import Policy
+from holdfast import Limit
+from holdfast.core.clock import FakeClock
+from holdfast.engine.protocol import Engine
+from holdfast.engine.records import Edit
+from holdfast.jobs import commands, outcome
+from holdfast.jobs.job import FINISHED, Job, Status
+from holdfast.jobs.outcome import Policy
+from holdfast.limits.limit import Rule, make_rule
+from holdfast.schedules import clock_steps
+from holdfast.schedules import scripts as schedule_scripts
 from tests.conftest import Database
 from tests.support.jobs import WORKER, new, running
 
@@ -140,7 +143,7 @@ def test_asking_for_the_schedule_again_keeps_the_proof(
     def ask() -> None:
         clock.advance(5)
         again = new(key="k", schedule='{"every":300}')
-        engine.run(lambda: scheduling.schedule(engine.dialect, again), write=True)
+        engine.run(lambda: schedule_scripts.schedule(engine.dialect, again), write=True)
 
     job = next_of(engine, recurring(engine, '{"every":300}'), outcome.Returned(None))
     if before:
@@ -158,7 +161,9 @@ def test_enabling_a_job_after_a_step_keeps_the_proof(engine: Engine, clock: Fake
     for enabled in (False, True):
         row = engine.get([job.id])[0]
         engine.run(
-            lambda row=row, enabled=enabled: scheduling.set_enabled(engine.dialect, row, enabled),  # type: ignore[misc]
+            lambda row=row, enabled=enabled: schedule_scripts.set_enabled(
+                engine.dialect, row, enabled
+            ),  # type: ignore[misc]
             write=True,
         )
     assert heal(engine) == 1
@@ -215,14 +220,16 @@ def moments_that_stay(engine: Engine, case: str) -> Job:
         case "rescheduled":
             job = next_of(engine, recurring(engine, '{"every":300}'), outcome.Returned(None))
             engine.clock.advance(5)  # type: ignore[attr-defined]
-            engine.run(lambda: scheduling.move(engine.dialect, job.type, "k", at, 0.0), write=True)
+            engine.run(
+                lambda: schedule_scripts.move(engine.dialect, job.type, "k", at, 0.0), write=True
+            )
             return engine.get([job.id])[0]
         case "edited":
             job = running(engine)
             engine.finish([outcome.retry_later(job, "E: no", delay=30.0)])
             engine.clock.advance(5)  # type: ignore[attr-defined]
             change = Edit(run_at=at)
-            engine.run(lambda: verbs.edit(engine.dialect, job.id, change), write=True)
+            engine.run(lambda: commands.edit(engine.dialect, job.id, change), write=True)
             return engine.get([job.id])[0]
     raise AssertionError(case)
 

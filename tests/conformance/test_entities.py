@@ -14,8 +14,9 @@ from uuid import uuid4
 import pytest
 
 from holdfast import Context, Holdfast, Limit
-from holdfast.job import Status
+from holdfast.jobs.job import Status
 from tests.conftest import Database
+from tests.support import commands as verbs
 from tests.support.callers import begin, connect
 from tests.support.jobs import in_status, insert
 from tests.worker.conftest import quick
@@ -73,7 +74,7 @@ def test_by_entity_in_a_transaction(app: Holdfast, database: Database) -> None:
         app.jobs.delete_all(entity=movie, tx=mine)
         mine.commit()
     assert app.jobs.count() == 0
-    assert app.engine.attempts(done.id) == []
+    assert verbs.attempts(app.engine, done.id) == []
 
 
 # the recipe

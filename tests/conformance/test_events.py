@@ -11,20 +11,23 @@ from typing import Any
 import psycopg
 import pytest
 
-from holdfast import DatabaseUnavailable, Discard, Holdfast, InvalidInput, Limit, outcome
-from holdfast import feed as feed_module
-from holdfast.clock import FakeClock
-from holdfast.engine import Engine, Report, Seen, outbox, verbs
-from holdfast.engine.values import Edit
+from holdfast import DatabaseUnavailable, Discard, Holdfast, InvalidInput, Limit
+from holdfast.core.clock import FakeClock
+from holdfast.engine.protocol import Engine
+from holdfast.engine.records import Edit, Report, Seen
 from holdfast.errors import EventsGone
-from holdfast.events import JobEvent
-from holdfast.feed import Feed, make_topic, make_wanted
-from holdfast.job import Job
-from holdfast.outcome import Finish, Outcome, Recur
+from holdfast.events import feed as feed_module
+from holdfast.events import outbox
+from holdfast.events.event import JobEvent
+from holdfast.events.feed import Feed, make_topic, make_wanted
+from holdfast.jobs import commands, outcome
+from holdfast.jobs.job import Job
+from holdfast.jobs.outcome import Finish, Outcome, Recur
 from holdfast.testing import drain
 from tests.conformance.test_limits import fetch, rule
 from tests.conformance.test_transactions import over
 from tests.conftest import Database
+from tests.support import commands as verbs
 from tests.support.callers import KINDS, Kind
 from tests.support.jobs import WORKER, claim, claim_suspect, execute, insert, new, running
 from tests.support.threads import in_threads
@@ -78,7 +81,7 @@ def test_enqueueing_is_told(engine: Engine, follower: Follower) -> None:
     assert {event.kind for event in events} == {"enqueued"}
     assert (events[0].entity, events[0].queue, events[0].type) == (("movie", 7), "media", "send")
     assert (events[-1].status, events[-1].run_at) == ("scheduled", later.run_at)
-    engine.run(lambda: verbs.edit(engine.dialect, later.id, Edit(delay=0.0)), write=True)
+    engine.run(lambda: commands.edit(engine.dialect, later.id, Edit(delay=0.0)), write=True)
     assert follower.seen() == [("enqueued", "pending")]
 
 
@@ -106,7 +109,7 @@ def test_runs_are_told(engine: Engine, follower: Follower, clock: FakeClock) -> 
     assert (progress.kind, progress.progress, progress.message) == ("progress", 50.0, "half")
     assert (retrying.kind, retrying.error, retrying.at) == ("retrying", "E: no", clock.now())
     assert (retrying.run_at - clock.now()).total_seconds() == 60.0
-    assert engine.retry([job.id]) == [job.id]
+    assert verbs.retry(engine, [job.id]) == [job.id]
     for finish in (partial(outcome.snoozed, delay=0.0), outcome.released):
         [job] = claim(engine)
         end(engine, finish(job))
@@ -157,7 +160,7 @@ def test_a_large_result_is_left_out(engine: Engine, follower: Follower) -> None:
 def test_what_the_row_knows_better_is_told(engine: Engine, follower: Follower) -> None:
     """Asked to stop, it is cancelled instead of tried again; asked for again, it runs again."""
     job = running(engine)
-    assert engine.cancel([job.id], keep=60.0) == [job.id]
+    assert verbs.cancel(engine, [job.id], keep=60.0) == [job.id]
     end(engine, outcome.retry_later(job, "E: no", delay=60.0))
     assert follower.kinds() == ["enqueued", "started", "cancelled"]
     for finish, kind in ((outcome.completed, "completed"), (outcome.failed, "retrying")):
@@ -165,14 +168,14 @@ def test_what_the_row_knows_better_is_told(engine: Engine, follower: Follower) -
         insert(engine, key=kind, on_conflict="replace")
         end(engine, finish(job, "1", keep=60.0))
         assert follower.seen()[-2:] == [("enqueued", "running"), (kind, "pending")]
-        engine.delete([job.id])
+        verbs.delete(engine, [job.id])
 
 
 def test_cancelling_and_rescue_are_told(engine: Engine, follower: Follower) -> None:
     waits, runs, asked = insert(engine, queue="other"), running(engine), running(engine)
-    engine.cancel([waits.id, asked.id], keep=60.0)
+    verbs.cancel(engine, [waits.id, asked.id], keep=60.0)
     follower.events()
-    engine.cancel([waits.id, asked.id], keep=60.0)
+    verbs.cancel(engine, [waits.id, asked.id], keep=60.0)
     engine.sweep([Seen(WORKER, None)], limit=10)
     assert sorted((event.job_id, event.kind.value) for event in follower.events()) == sorted(
         [(runs.id, "rescued"), (asked.id, "cancelled")]
@@ -286,7 +289,7 @@ def life(engine: Engine) -> None:
     job = running(engine)
     engine.report([Report(*job.claim, 1.0, None)])
     engine.finish([outcome.completed(job, "1", keep=60.0)])
-    engine.cancel([insert(engine).id], keep=60.0)
+    verbs.cancel(engine, [insert(engine).id], keep=60.0)
 
 
 def test_nothing_is_written_while_nobody_follows(

@@ -2,11 +2,12 @@
 
 import pytest
 
-from holdfast import Holdfast, InvalidInput, Status, outcome
-from holdfast.clock import FakeClock
-from holdfast.engine import Engine
-from holdfast.failures import members, read_errors
-from holdfast.job import Job
+from holdfast import Holdfast, InvalidInput, Status
+from holdfast.core.clock import FakeClock
+from holdfast.engine.protocol import Engine
+from holdfast.jobs import outcome
+from holdfast.jobs.error_groups import members, read_errors
+from holdfast.jobs.job import Job
 from tests.support.jobs import in_status, running
 
 TRACE = 'Traceback:\n  File "/srv/shop/tasks.py", line {line}, in {function}\n    x\nE: no\n'
@@ -108,7 +109,7 @@ def test_a_rare_task_is_not_looked_for_without_end(engine: Engine, monkeypatch: 
         return search(*given, **options)
 
     monkeypatch.setattr(engine, "search", counted)
-    monkeypatch.setattr("holdfast.engine.inspection._SCAN", 2)
+    monkeypatch.setattr("holdfast.jobs.read._SCAN", 2)
     found = read_errors(engine, type="rare", look=2)
     assert (found.looked_at, found.complete, len(pages)) == (0, False, 3)
 

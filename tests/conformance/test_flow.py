@@ -7,12 +7,12 @@ from typing import Any
 import pytest
 
 from holdfast import Backoff, Holdfast, InvalidInput, InvalidTransition, Limit
-from holdfast.changes import Changed
-from holdfast.clock import FakeClock
-from holdfast.engine import scheduling
-from holdfast.recurrence import CODE
+from holdfast.core.clock import FakeClock
+from holdfast.jobs.bulk_result import Changed
+from holdfast.schedules import scripts as schedule_scripts
+from holdfast.schedules.next_run import CODE
 from holdfast.testing import drain
-from holdfast.worker.declaring import GONE, declare
+from holdfast.worker.housekeeping.sync_declarations import GONE, declare
 from tests.conftest import Database
 from tests.support.jobs import WORKER
 
@@ -231,7 +231,7 @@ def test_a_schedule_of_a_task_that_another_living_worker_knows_is_left_alone(
 
 
 def _dead() -> Any:
-    from holdfast.engine import Seen
+    from holdfast.engine.records import Seen
 
     return Seen(WORKER, None)
 
@@ -279,7 +279,7 @@ def test_a_deleted_row_is_given_whole(app: Holdfast):
 
 def test_a_plain_job_is_no_recurring_one(app: Holdfast):
     noop(app).using(key="k", delay=60).enqueue()
-    script = scheduling.find(app.engine.dialect, "noop", "k")
+    script = schedule_scripts.find(app.engine.dialect, "noop", "k")
     assert app.engine.run(lambda: script, write=True) is not None
     with pytest.raises(LookupError):
         app.schedules.get("noop", "k")

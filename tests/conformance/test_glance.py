@@ -3,13 +3,13 @@ few events a second; the rest is not written, unless somebody follows everything
 
 import pytest
 
-from holdfast import outcome
-from holdfast.clock import FakeClock
-from holdfast.engine import Engine
-from holdfast.engine.glance import GLANCE, MOST
-from holdfast.events import JobEvent
-from holdfast.feed import Feed
-from holdfast.job import EventKind, Job
+from holdfast.core.clock import FakeClock
+from holdfast.engine.protocol import Engine
+from holdfast.events.event import JobEvent
+from holdfast.events.feed import Feed
+from holdfast.events.sampling import GLANCE, MOST
+from holdfast.jobs import outcome
+from holdfast.jobs.job import EventKind, Job
 from tests.conformance.test_events import Follower, stored
 from tests.conftest import Database
 from tests.support.jobs import claim, insert, new

@@ -6,10 +6,13 @@ from collections.abc import Callable
 import psycopg
 import pytest
 
-from holdfast import DatabaseBusy, outcome
-from holdfast.engine import Engine, Seen, inspection, verbs
+from holdfast import DatabaseBusy
+from holdfast.engine.protocol import Engine
+from holdfast.engine.records import Seen
 from holdfast.engine.script import Script
 from holdfast.engine.sqlite import writer
+from holdfast.jobs import commands, outcome
+from holdfast.jobs import read as read_scripts
 from tests.conftest import Database
 from tests.support.jobs import WORKER, claim, insert, new, running
 
@@ -82,9 +85,9 @@ def reads_then_writes(engine: Engine, meanwhile: Callable[[], None]) -> bool:
     job = insert(engine)
 
     def script() -> Script[list[str]]:
-        yield from inspection.get(engine.dialect, [job.id])
+        yield from read_scripts.get(engine.dialect, [job.id])
         meanwhile()
-        return (yield from verbs.cancel(engine.dialect, [job.id], 60.0))
+        return (yield from commands.cancel(engine.dialect, [job.id], 60.0))
 
     try:
         return engine.run(script, write=True) == [job.id]

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from holdfast import Health, Holdfast, InvalidInput
-from holdfast.checks import Check
-from holdfast.clock import FakeClock
-from holdfast.metrics import MINUTE, Rollup, minute_of
+from holdfast.core.clock import FakeClock
+from holdfast.monitoring.health_checks import Check
+from holdfast.monitoring.metrics import MINUTE, Rollup, minute_of
 from tests.conftest import Database
 from tests.support.jobs import insert
 
@@ -202,7 +202,7 @@ def test_versions(scene: Scene):
 def test_a_worker_tells_its_versions(database: Database):
     from importlib import metadata
 
-    from holdfast.fleet import read_workers
+    from holdfast.monitoring.worker_status import read_workers
 
     app = database.app(app_version="2026.3")
     with app.worker() as worker:

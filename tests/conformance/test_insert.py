@@ -5,11 +5,14 @@ from datetime import timedelta
 
 import pytest
 
-from holdfast import InvalidArguments, KeyConflict, Status, outcome
-from holdfast.clock import FakeClock
-from holdfast.engine import Engine, Filter
-from holdfast.job import FINISHED
+from holdfast import InvalidArguments, KeyConflict, Status
+from holdfast.core.clock import FakeClock
+from holdfast.engine.protocol import Engine
+from holdfast.engine.records import Filter
+from holdfast.jobs import outcome
+from holdfast.jobs.job import FINISHED
 from tests.conftest import Database
+from tests.support import commands as verbs
 from tests.support.jobs import claim, execute, in_status, insert, new, running
 from tests.support.threads import in_threads
 
@@ -149,12 +152,12 @@ def test_a_newer_request_for_a_running_job_makes_it_run_again(
 def test_a_cancel_after_a_newer_request_wins_and_before_it_loses(engine: Engine) -> None:
     first = running(engine, key="a")
     insert(engine, key="a", on_conflict="replace")
-    engine.cancel([first.id], keep=60.0)
+    verbs.cancel(engine, [first.id], keep=60.0)
     engine.finish([outcome.released(first)])
     assert engine.get([first.id])[0].status == "cancelled"
 
     second = running(engine, key="b")
-    engine.cancel([second.id], keep=60.0)
+    verbs.cancel(engine, [second.id], keep=60.0)
     insert(engine, key="b", on_conflict="replace")
     engine.finish([outcome.stopped(second, keep=60.0)])
     after = engine.get([second.id])[0]

@@ -11,11 +11,12 @@ from typing import Any
 import psycopg
 import pytest
 
-from holdfast import DatabaseBusy, Limit, outcome
-from holdfast.engine import Engine
+from holdfast import DatabaseBusy, Limit
+from holdfast.engine.protocol import Engine
 from holdfast.engine.script import Script
-from holdfast.job import Job, NewJob
-from holdfast.limits import Rule, make_rule
+from holdfast.jobs import outcome
+from holdfast.jobs.job import Job, NewJob
+from holdfast.limits.limit import Rule, make_rule
 from tests.conftest import Database
 from tests.support.jobs import new
 

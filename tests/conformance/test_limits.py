@@ -6,17 +6,20 @@ from typing import Any
 
 import pytest
 
-from holdfast import Holdfast, InvalidInput, Limit, outcome
-from holdfast.admission import Candidate, admit
-from holdfast.clock import FakeClock
-from holdfast.engine import Engine, Seen
-from holdfast.job import Job, Status
-from holdfast.limits import Rule
+from holdfast import Holdfast, InvalidInput, Limit
+from holdfast.core.clock import FakeClock
+from holdfast.engine.protocol import Engine
+from holdfast.engine.records import Seen
+from holdfast.jobs import outcome
+from holdfast.jobs.job import Job, Status
+from holdfast.limits.admission import Candidate, admit
+from holdfast.limits.limit import Rule
+from tests.support import commands as verbs
 from tests.support.jobs import WORKER, new
 
 
 def rule(task: str = "send", *limits: Limit) -> Rule:
-    from holdfast.limits import make_rule
+    from holdfast.limits.limit import make_rule
 
     made = make_rule(task, limits, ["n", "tenant"], lambda payload: {})
     assert made is not None
@@ -101,11 +104,11 @@ def test_a_limit_shared_by_two_queues_of_which_one_is_paused(engine: Engine):
     rules = {"send": rule("send", shared), "load": rule("load", shared)}
     engine.insert([new("send", queue="a") for _ in range(3)])
     engine.insert([new("load", queue="b") for _ in range(3)])
-    engine.pause("a", True)
+    verbs.pause(engine, "a", True)
     assert fetch(engine, rules=rules, queue="a") == []
     held = fetch(engine, rules=rules, queue="b")
     assert len(held) == 2
-    engine.pause("a", False)
+    verbs.pause(engine, "a", False)
     assert fetch(engine, rules=rules, queue="a") == []
     complete(engine, held[0])
     assert len(fetch(engine, rules=rules, queue="a")) == 1
@@ -206,7 +209,7 @@ def test_a_deleted_job_makes_room(engine: Engine):
     jobs = engine.insert(keyed("a", "a"))
     [held] = fetch(engine, rules=rules)
     assert fetch(engine, rules=rules) == []
-    engine.delete([held.id])
+    verbs.delete(engine, [held.id])
     assert [job.id for job in fetch(engine, rules=rules)] == [jobs[1].id]
 
 

@@ -2,7 +2,7 @@
 
 from datetime import timedelta
 
-from holdfast.engine import Engine
+from holdfast.engine.protocol import Engine
 from tests.conftest import Database
 from tests.support.jobs import new
 

@@ -6,9 +6,9 @@ from datetime import timedelta
 import pytest
 
 from holdfast import Discard, Figures, Holdfast, InvalidInput, Snooze
-from holdfast.clock import FakeClock
-from holdfast.engine import Engine
-from holdfast.metrics import ERROR, KEPT, MINUTE, Point, Rollup, minute_of
+from holdfast.core.clock import FakeClock
+from holdfast.engine.protocol import Engine
+from holdfast.monitoring.metrics import ERROR, KEPT, MINUTE, Point, Rollup, minute_of
 from holdfast.testing import drain
 from tests.conftest import Database
 from tests.support.jobs import execute, insert
@@ -150,10 +150,10 @@ def test_the_rows_of_workers_and_minutes_add_up(engine: Engine, clock: FakeClock
 
 
 def _stats(engine: Engine, window: float):  # type: ignore[no-untyped-def]
-    from holdfast.standing import Standing
-    from holdfast.stats import read_stats
+    from holdfast.monitoring.snapshot import Snapshot
+    from holdfast.monitoring.stats import read_stats
 
-    return read_stats(Standing(engine), window)
+    return read_stats(Snapshot(engine), window)
 
 
 def _ended(points: list[Point]) -> int:

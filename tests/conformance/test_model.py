@@ -20,15 +20,21 @@ import pytest
 from hypothesis import HealthCheck, Phase, settings
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule, run_state_machine_as_test
 
-from holdfast import KeyConflict, outcome
-from holdfast.clock import FakeClock
-from holdfast.engine import Engine, Filter, Report, Seen, flows, open_engine, outbox
-from holdfast.engine.inspection import LAST_ID
-from holdfast.events import JobEvent
-from holdfast.feed import decode
-from holdfast.ids import new_id
-from holdfast.job import FINISHED, Edge, Job
-from holdfast.outcome import Finish
+from holdfast import KeyConflict
+from holdfast.core.clock import FakeClock
+from holdfast.core.ids import new_id
+from holdfast.engine.open import open_engine
+from holdfast.engine.protocol import Engine
+from holdfast.engine.records import Filter, Report, Seen
+from holdfast.events import outbox
+from holdfast.events.event import JobEvent
+from holdfast.events.feed import decode
+from holdfast.jobs import outcome
+from holdfast.jobs.job import FINISHED, Edge, Job
+from holdfast.jobs.outcome import Finish
+from holdfast.jobs.read import LAST_ID
+from holdfast.workflows import scripts as workflow_scripts
+from tests.support import commands as verbs
 from tests.support.jobs import execute, new, prune
 from tests.support.model import Model
 
@@ -71,7 +77,7 @@ class Lockstep(RuleBasedStateMachine):
             if hasattr(engine, "_bounds"):
                 engine._bounds.forget()
             engine.run(partial(outbox.subscribe, engine.dialect, "model", [""], YEARS), write=True)
-        self.read = [engine.run(outbox.standing, write=False).newest for engine in self.engines]
+        self.read = [engine.run(outbox.bounds, write=False).newest for engine in self.engines]
         self.told: dict[str, list[JobEvent]] = {}  # what was told of each job
         self.model = Model(self.clock)
         self.ids: list[str] = []
@@ -137,7 +143,7 @@ class Lockstep(RuleBasedStateMachine):
             jobs.append(new("fetch", workflow_id=flow, node=name))
         self.ids += [job.id for job in jobs]
         for engine in self.engines:
-            engine.run(partial(flows.start, engine.dialect, flow, "w", jobs), write=True)
+            engine.run(partial(workflow_scripts.start, engine.dialect, flow, "w", jobs), write=True)
         self.model.flows[flow] = "running"
         for job in jobs:
             self.model.insert(job)
@@ -145,7 +151,9 @@ class Lockstep(RuleBasedStateMachine):
     def retry_workflow(self, number: int, pick: Random) -> None:
         if self.model.flows:
             flow = list(self.model.flows)[-1 - number % min(len(self.model.flows), 3)]
-            scripts = [partial(flows.retry, engine.dialect, flow) for engine in self.engines]
+            scripts = [
+                partial(workflow_scripts.retry, engine.dialect, flow) for engine in self.engines
+            ]
             pairs = zip(self.engines, scripts, strict=True)
             done = [engine.run(script, write=True) for engine, script in pairs]
             self.all_agree(done, self.model.retry_flow(flow))
@@ -262,23 +270,23 @@ class Lockstep(RuleBasedStateMachine):
 
     def cancel(self, number: int, pick: Random) -> None:
         if (id := self.pick(number, pick)) is not None:
-            done = [bool(engine.cancel([id], keep=30.0)) for engine in self.engines]
+            done = [bool(verbs.cancel(engine, [id], keep=30.0)) for engine in self.engines]
             self.all_agree(done, self.model.cancel(id, 30.0))
 
     def retry(self, number: int, pick: Random) -> None:
         if (id := self.pick(number, pick)) is not None:
-            done = [bool(engine.retry([id])) for engine in self.engines]
+            done = [bool(verbs.retry(engine, [id])) for engine in self.engines]
             self.all_agree(done, self.model.retry(id))
 
     def delete(self, number: int, pick: Random) -> None:
         if (id := self.pick(number, pick)) is not None:
-            done = [bool(engine.delete([id])) for engine in self.engines]
+            done = [bool(verbs.delete(engine, [id])) for engine in self.engines]
             self.all_agree(done, self.model.delete(id))
 
     def pause(self, number: int, pick: Random) -> None:
         queue, paused = pick.choice(QUEUES), number % 5 == 0
         for engine in self.engines:
-            engine.pause(queue, paused)
+            verbs.pause(engine, queue, paused)
         (self.model.paused.add if paused else self.model.paused.discard)(queue)
 
     def time_passes(self, number: int, pick: Random) -> None:
@@ -320,7 +328,9 @@ class Lockstep(RuleBasedStateMachine):
     @invariant()
     def the_workflows_are_the_same(self) -> None:
         found = [
-            engine.run(partial(flows.listing, engine.dialect, LAST_ID, 1000), write=False)
+            engine.run(
+                partial(workflow_scripts.listing, engine.dialect, LAST_ID, 1000), write=False
+            )
             for engine in self.engines
         ]
         self.all_agree(
@@ -344,7 +354,7 @@ class Lockstep(RuleBasedStateMachine):
         for engine in self.engines:
             assert [job.id for job in engine.search(Filter(), limit=500).jobs] == newest_first
             for id, errors in failures.items():
-                assert [attempt.error for attempt in engine.attempts(id)] == errors
+                assert [attempt.error for attempt in verbs.attempts(engine, id)] == errors
 
 
 def _told(event: JobEvent) -> tuple[object, ...]:

@@ -10,14 +10,15 @@ from typing import Any
 import pytest
 
 from holdfast import Holdfast, InvalidInput, InvalidTransition, Job, JobNotFound, KeyConflict, Limit
-from holdfast.changes import Changed
-from holdfast.clock import FakeClock
-from holdfast.engine import Engine, verbs
+from holdfast.core.clock import FakeClock
+from holdfast.core.ids import new_id
+from holdfast.engine.protocol import Engine
+from holdfast.engine.records import Edit
 from holdfast.engine.script import Script
-from holdfast.engine.values import Edit
-from holdfast.ids import new_id
-from holdfast.job import Status
-from holdfast.task import Task
+from holdfast.jobs import commands
+from holdfast.jobs.bulk_result import Changed
+from holdfast.jobs.job import Status
+from holdfast.tasks.task import Task
 from tests.conftest import Database
 from tests.support.callers import begin, connect
 from tests.support.jobs import claim, execute, in_status, insert, running
@@ -115,11 +116,11 @@ def test_what_has_left_the_status_that_was_asked_for_is_left_alone(engine: Engin
     """Between a look at the rows and the change, others may have moved them."""
     jobs = {status: in_status(engine, status, queue=f"q-{status}") for status in Status}
     ids = [job.id for job in jobs.values()]
-    change = partial(verbs.cancel, engine.dialect, ids, 60.0, {Status.PENDING, Status.FAILED})
+    change = partial(commands.cancel, engine.dialect, ids, 60.0, {Status.PENDING, Status.FAILED})
     assert engine.run(change, write=True) == [jobs[Status.PENDING].id]
-    again = partial(verbs.retry, engine.dialect, ids, {Status.FAILED})
+    again = partial(commands.retry, engine.dialect, ids, {Status.FAILED})
     assert engine.run(again, write=True) == [jobs[Status.FAILED].id]
-    gone = partial(verbs.delete, engine.dialect, ids, {Status.FAILED, Status.COMPLETED})
+    gone = partial(commands.delete, engine.dialect, ids, {Status.FAILED, Status.COMPLETED})
     assert engine.run(gone, write=True) == [jobs[Status.COMPLETED].id]
 
 
@@ -135,8 +136,8 @@ def test_an_enqueue_that_races_for_a_key_spoils_no_batch(
             raise KeyConflict("raced")
         return real(dialect, ids, only)
 
-    real = verbs.retry
-    monkeypatch.setattr(verbs, "retry", racing)
+    real = commands.retry
+    monkeypatch.setattr(commands, "retry", racing)
     retried = app.jobs.retry_all(status="cancelled")
     assert (retried.matched, retried.changed) == (3, 2)
     assert retried.skipped == {"key live again": 1}
@@ -204,7 +205,7 @@ def test_edit_comes_too_late(app: Holdfast, status: Status, words: str) -> None:
 def test_edit_is_fenced_against_a_claim(app: Holdfast, monkeypatch: pytest.MonkeyPatch) -> None:
     """It was pending when it was looked at, and is claimed before it is edited."""
     job = insert(app.engine)
-    real = verbs.edit
+    real = commands.edit
 
     def slow(dialect: Any, id: str, change: Edit) -> Script[list[str]]:
         execute(
@@ -218,7 +219,7 @@ def test_edit_is_fenced_against_a_claim(app: Holdfast, monkeypatch: pytest.Monke
         with pytest.raises(InvalidTransition, match="is running"):
             app.jobs.edit(held.id, queue="media")
         return
-    monkeypatch.setattr(verbs, "edit", slow)
+    monkeypatch.setattr(commands, "edit", slow)
     with pytest.raises(InvalidTransition, match="is running"):
         app.jobs.edit(job.id, queue="media")
     assert app.jobs.get(job.id).queue == "default"

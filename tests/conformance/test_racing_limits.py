@@ -11,10 +11,13 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-from holdfast import Limit, outcome
-from holdfast.engine import Engine, Seen, open_engine
-from holdfast.job import FINISHED, Job
-from holdfast.limits import Rule, make_rule
+from holdfast import Limit
+from holdfast.engine.open import open_engine
+from holdfast.engine.protocol import Engine
+from holdfast.engine.records import Seen
+from holdfast.jobs import outcome
+from holdfast.jobs.job import FINISHED, Job
+from holdfast.limits.limit import Rule, make_rule
 from tests.conftest import Database
 from tests.support.jobs import claim_suspect, new
 from tests.support.witness import Fact, Witness, check, most_at_once, read

@@ -5,12 +5,14 @@ import threading
 
 import pytest
 
-from holdfast import outcome
-from holdfast.engine import Engine, flows
-from holdfast.ids import new_id
-from holdfast.job import Edge, Job, Status
+from holdfast.core.ids import new_id
+from holdfast.engine.protocol import Engine
+from holdfast.jobs import outcome
+from holdfast.jobs.job import Edge, Job, Status
+from holdfast.workflows import scripts as workflow_scripts
 from tests.conformance.test_interleaved_limits import Other, interrupted
 from tests.conftest import Database
+from tests.support import commands as verbs
 from tests.support.jobs import new
 
 pytestmark = pytest.mark.parametrize("database", ["postgres"], indirect=True)
@@ -33,7 +35,7 @@ class Fork:
         after = tuple(Edge(parent.id) for parent in parents)
         child = new("step", workflow_id=workflow, node="c", after=after)
         jobs = [*parents, child]
-        engine.run(lambda: flows.start(engine.dialect, workflow, "w", jobs), write=True)
+        engine.run(lambda: workflow_scripts.start(engine.dialect, workflow, "w", jobs), write=True)
         claimed = engine.fetch("default", 2, worker="w", types=["step"]).jobs
         assert {job.id for job in claimed} == {job.id for job in parents}
         return claimed, child.id
@@ -45,7 +47,7 @@ class Fork:
         """May it run? It is taken out of the way."""
         engine = self.engines[0]
         [job] = engine.get([child])
-        engine.cancel([child], keep=60.0)
+        verbs.cancel(engine, [child], keep=60.0)
         return job.status is Status.PENDING
 
 

@@ -5,10 +5,11 @@ from typing import Any
 
 import pytest
 
-from holdfast import Context, Holdfast, Job, outcome
-from holdfast.clock import FakeClock
-from holdfast.engine import Seen
-from holdfast.outcome import Died, Policy
+from holdfast import Context, Holdfast, Job
+from holdfast.core.clock import FakeClock
+from holdfast.engine.records import Seen
+from holdfast.jobs import outcome
+from holdfast.jobs.outcome import Died, Policy
 from holdfast.testing import drain
 from tests.conftest import Database
 

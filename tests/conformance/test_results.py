@@ -12,11 +12,12 @@ import pytest
 from pydantic import BaseModel
 
 from holdfast import Discard, Holdfast, InvalidArguments, InvalidInput, JobFailed, JobNotFound
-from holdfast import results as results_module
-from holdfast.engine import outbox, verbs
+from holdfast.core.ids import new_id
 from holdfast.engine.script import Script
-from holdfast.ids import new_id
-from holdfast.job import Job
+from holdfast.events import outbox
+from holdfast.jobs import commands
+from holdfast.jobs import waiting as results_module
+from holdfast.jobs.job import Job
 from tests.conftest import Database
 
 SOON = 5.0  # seconds, within which what is woken comes; without that it would take 30
@@ -170,8 +171,8 @@ def test_a_job_that_is_removed(app: Holdfast, told: bool, monkeypatch: pytest.Mo
 
     def remove() -> Script[None]:
         if told:
-            yield from verbs.cancel(dialect, [job.id], 60.0)
-        yield from verbs.delete(dialect, [job.id])
+            yield from commands.cancel(dialect, [job.id], 60.0)
+        yield from commands.delete(dialect, [job.id])
 
     thread = threading.Thread(target=wait)
     thread.start()

@@ -17,18 +17,18 @@ from typing import Any
 import pytest
 
 from holdfast import Holdfast, InvalidInput, Job
-from holdfast.clock import FakeClock
-from holdfast.engine import Retention
-from holdfast.ids import new_id
-from holdfast.job import FINISHED, Claim
+from holdfast.core.clock import FakeClock
+from holdfast.core.ids import new_id
+from holdfast.engine.records import Retention
+from holdfast.jobs.job import FINISHED, Claim
 from holdfast.testing import drain
-from holdfast.worker import archive, pruning
-from holdfast.worker.declaring import declare, declare_hooks
-from holdfast.worker.pruning import Pruner, Work
-from holdfast.worker.runner import LoopThread
-from holdfast.worker.services import Housekeeping
-from holdfast.worker.threads import Threads
-from holdfast.worker.workdir import make_workdir
+from holdfast.worker.housekeeping import archive, pruning
+from holdfast.worker.housekeeping.pruning import Pruner, Work
+from holdfast.worker.housekeeping.services import Housekeeping
+from holdfast.worker.housekeeping.sync_declarations import declare, declare_hooks
+from holdfast.worker.housekeeping.workdir import make_workdir
+from holdfast.worker.running.runners import LoopThread
+from holdfast.worker.running.threads import Threads
 from tests.conftest import Database
 from tests.support.jobs import execute
 from tests.worker.moments import until

@@ -11,10 +11,11 @@ import psycopg
 import pytest
 
 from holdfast import Holdfast, KeyConflict
-from holdfast.engine import Engine, finishing
-from holdfast.ids import new_id
-from holdfast.job import Job, NewJob
-from holdfast.outcome import completed
+from holdfast.core.ids import new_id
+from holdfast.engine.protocol import Engine
+from holdfast.jobs import finish as finish_scripts
+from holdfast.jobs.job import Job, NewJob
+from holdfast.jobs.outcome import completed
 from tests.cli.command import Command
 from tests.conftest import Database
 from tests.support.jobs import insert, new, running
@@ -106,7 +107,7 @@ def test_what_a_run_enqueues_at_its_end_is_refused_for_this_reason(engine: Engin
     child = NewJob(id=new_id(), type="feed", payload="{}", key="k")
     finish = completed(job, keep=60.0, enqueue=[child])
     with pytest.raises(KeyConflict, match=SAYS):
-        engine.run(lambda: finishing.finish(engine.dialect, [finish]), write=True)
+        engine.run(lambda: finish_scripts.finish(engine.dialect, [finish]), write=True)
     assert engine.get([job.id])[0].status == "running"
 
 

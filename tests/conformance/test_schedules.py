@@ -19,8 +19,8 @@ from holdfast import (
     Retry,
     Snooze,
 )
-from holdfast.clock import FakeClock
-from holdfast.engine import Seen
+from holdfast.core.clock import FakeClock
+from holdfast.engine.records import Seen
 from holdfast.testing import drain
 from tests.conftest import Database
 from tests.support.jobs import prune

@@ -5,13 +5,15 @@ from uuid import UUID
 
 import pytest
 
-from holdfast import BodyNotLoaded, Holdfast, InvalidInput, Status, outcome
-from holdfast.codec import encode_json
-from holdfast.engine import Engine, Filter, Report
-from holdfast.engine.inspection import LAST_ID
-from holdfast.filters import make_filter
-from holdfast.job import Job
-from holdfast.query import parse, quote
+from holdfast import BodyNotLoaded, Holdfast, InvalidInput, Status
+from holdfast.core.codec import encode_json
+from holdfast.engine.protocol import Engine
+from holdfast.engine.records import Filter, Report
+from holdfast.jobs import outcome
+from holdfast.jobs.filters import make_filter
+from holdfast.jobs.job import Job
+from holdfast.jobs.query_language import parse, quote
+from holdfast.jobs.read import LAST_ID
 from tests.support.jobs import claim, execute, in_status, insert, new, running
 
 

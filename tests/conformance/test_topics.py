@@ -6,15 +6,19 @@ import threading
 import psycopg
 import pytest
 
-from holdfast import DatabaseUnavailable, outcome
-from holdfast.clock import FakeClock
-from holdfast.engine import Engine, Report, outbox
+from holdfast import DatabaseUnavailable
+from holdfast.core.clock import FakeClock
+from holdfast.engine.protocol import Engine
+from holdfast.engine.records import Report
 from holdfast.errors import EventsGone
-from holdfast.events import JobEvent
-from holdfast.feed import Feed
-from holdfast.job import Job
+from holdfast.events import outbox
+from holdfast.events.event import JobEvent
+from holdfast.events.feed import Feed
+from holdfast.jobs import outcome
+from holdfast.jobs.job import Job
 from tests.conformance.test_events import Follower, life, stored
 from tests.conftest import Database
+from tests.support import commands as verbs
 from tests.support.jobs import claim, insert, new
 
 RUN = ["started", "progress", "completed"]
@@ -132,7 +136,7 @@ def test_a_feed_changes_what_it_follows(engine: Engine, clock: FakeClock) -> Non
     feed.follow([two.id, insert(engine).id])
     assert feed.take(0) == []
     clock.advance(2)
-    assert len(engine.retry([one.id, two.id])) == 2
+    assert len(verbs.retry(engine, [one.id, two.id])) == 2
     assert [event.job_id for event in feed.take(0)] == [two.id]
     feed.close()
 
@@ -176,7 +180,7 @@ def test_a_reader_of_a_job_that_overslept_learns_it(engine: Engine, clock: FakeC
     clock.advance(31)
     engine.report([Report(*claim(engine, types=["a"])[0].claim, 5.0, None)])  # is not written
     Follower(engine)
-    engine.cancel([job.id], keep=60.0)
+    verbs.cancel(engine, [job.id], keep=60.0)
     engine.report([Report(job.id, 1, 6.0, None)])  # is
     with pytest.raises(EventsGone):
         own.events()

@@ -35,7 +35,7 @@ from holdfast import (
     Task,
     TransactionError,
 )
-from holdfast.job import UNFINISHED
+from holdfast.jobs.job import UNFINISHED
 from tests.conftest import Database
 from tests.support.callers import ASYNC_KINDS, KINDS, Kind, find
 from tests.support.jobs import execute

@@ -6,14 +6,16 @@ from typing import Any
 
 import pytest
 
-from holdfast import outcome
-from holdfast.clock import FakeClock
-from holdfast.engine import Engine, Seen, limiting, verbs
+from holdfast.core.clock import FakeClock
+from holdfast.core.ids import new_id
+from holdfast.engine.protocol import Engine
+from holdfast.engine.records import Edit, Seen
 from holdfast.engine.script import Run, Script
-from holdfast.engine.values import Edit
-from holdfast.ids import new_id
-from holdfast.job import TRANSITIONS, Job, Status
-from holdfast.outcome import Outcome, Policy
+from holdfast.jobs import commands, outcome
+from holdfast.jobs.job import TRANSITIONS, Job, Status
+from holdfast.jobs.outcome import Outcome, Policy
+from holdfast.limits import scripts as limit_scripts
+from tests.support import commands as verbs
 from tests.support.jobs import WORKER, claim, execute, in_status, new, prune
 
 HOUR = 3600.0
@@ -49,22 +51,22 @@ def apply(engine: Engine, clock: FakeClock, verb: str, job: Job) -> None:
             clock.advance(2 * HOUR)
             prune(engine)
         case "cancel" | "request_cancel":
-            engine.cancel([job.id], keep=60.0)
+            verbs.cancel(engine, [job.id], keep=60.0)
         case "retry":
-            engine.retry([job.id])
+            verbs.retry(engine, [job.id])
         case "delete":
-            engine.delete([job.id])
+            verbs.delete(engine, [job.id])
         case "postpone":
             edit = Edit(delay=60.0)
-            engine.run(lambda: verbs.edit(engine.dialect, job.id, edit), write=True)
+            engine.run(lambda: commands.edit(engine.dialect, job.id, edit), write=True)
         case "hasten":
             edit = Edit(delay=0.0)
-            engine.run(lambda: verbs.edit(engine.dialect, job.id, edit), write=True)
+            engine.run(lambda: commands.edit(engine.dialect, job.id, edit), write=True)
         case "park":
             asked: list[dict[str, Any]] = [{"id": job.id, "limit_key": "k"}]
             engine.run(lambda: _write("park", engine, asked), write=True)
         case "unpark":
-            engine.run(lambda: limiting.unpark(engine.dialect, {"k": 1}), write=True)
+            engine.run(lambda: limit_scripts.unpark(engine.dialect, {"k": 1}), write=True)
         case "free":
             ids = json.dumps([job.id])
             engine.run(lambda: _once("free", engine, ids=ids), write=True)

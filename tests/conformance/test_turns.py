@@ -12,12 +12,15 @@ import hypothesis.strategies as st
 import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 
-from holdfast import Limit, outcome
-from holdfast.clock import FakeClock, to_microseconds
-from holdfast.engine import Engine, Filter, Seen
-from holdfast.job import Job
-from holdfast.limits import Rule, make_rule, parse_rate, tokens
+from holdfast import Limit
+from holdfast.core.clock import FakeClock, to_microseconds
+from holdfast.engine.protocol import Engine
+from holdfast.engine.records import Filter, Seen
+from holdfast.jobs import outcome
+from holdfast.jobs.job import Job
+from holdfast.limits.limit import Rule, make_rule, parse_rate, tokens
 from tests.conftest import Database
+from tests.support import commands as verbs
 from tests.support.jobs import WORKER, execute, new
 
 TENANTS = "abcd"
@@ -92,7 +95,7 @@ class Program:
 
     def cancel(self, pick: Random) -> None:
         if ids := self.ids("pending", "blocked"):
-            self.engine.cancel([pick.choice(ids)], keep=60.0)
+            verbs.cancel(self.engine, [pick.choice(ids)], keep=60.0)
             self.engine.repair(
                 100
             )  # the job may have had the turn: within seconds, a worker does this

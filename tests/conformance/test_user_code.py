@@ -4,7 +4,7 @@ everybody from writing."""
 import pytest
 
 from holdfast import Holdfast, Limit
-from holdfast.engine.limit_keys import LimitKeys
+from holdfast.limits.keys import LimitKeys
 from tests.conftest import Database
 
 

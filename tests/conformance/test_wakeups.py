@@ -5,8 +5,9 @@ import time
 
 import pytest
 
-from holdfast.engine import Engine, Wakeups
+from holdfast.engine.protocol import Engine, Wakeups
 from tests.conftest import Database
+from tests.support import commands as verbs
 from tests.support.jobs import claim, insert, new
 
 LONG = 10.0  # a wait that ends by a hint ends long before
@@ -93,14 +94,14 @@ def test_closing_twice_is_closing_once(engine: Engine) -> None:
 def test_an_operators_retry_and_a_resumed_queue_wake_too(database: Database) -> None:
     engine, other = database.engine(), database.engine()
     job = insert(other)
-    other.cancel([job.id], keep=60.0)
+    verbs.cancel(other, [job.id], keep=60.0)
     for waiting in (engine, other):
         wakeups = waiting.wakeups()
         assert quiet(wakeups)
-        other.retry([job.id])
+        verbs.retry(other, [job.id])
         assert woken(wakeups)
         assert quiet(wakeups)
-        other.pause("default", False)
+        verbs.pause(other, "default", False)
         assert woken(wakeups)
         wakeups.close()
-        other.cancel([job.id], keep=60.0)
+        verbs.cancel(other, [job.id], keep=60.0)

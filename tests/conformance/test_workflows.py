@@ -17,9 +17,9 @@ from holdfast import (
     InvalidTransition,
     JobNotFound,
 )
-from holdfast.flow import Node, Workflow
-from holdfast.job import Job, Status
+from holdfast.jobs.job import Job, Status
 from holdfast.testing import drain
+from holdfast.workflows.builder import Node, Workflow
 from tests.conftest import Database
 
 

@@ -6,8 +6,8 @@ from collections import Counter
 from dataclasses import dataclass, field
 
 from holdfast import Holdfast
-from holdfast.flow import Node
-from holdfast.job import Job, Status
+from holdfast.jobs.job import Job, Status
+from holdfast.workflows.builder import Node
 from tests.crash.fleet import Fleet, fleet
 from tests.crash.scene import Proof, Scene, pause, statuses, until
 from tests.support.witness import check

@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 from holdfast import Holdfast
-from holdfast.engine import outbox
-from holdfast.job import FINISHED, Job
+from holdfast.events import outbox
+from holdfast.jobs.job import FINISHED, Job
 from tests.crash.fleet import ROOT, fleet
 from tests.crash.scene import Proof, Scene, pause, unfinished, until
 
@@ -56,7 +56,7 @@ def prove(
                 ids += [app.enqueue("short", call).id for call in calls(share, chance)]
                 follower.start()
             until(lambda: unfinished(app) == 0, 120, "every job finished")
-        newest = app.engine.run(outbox.standing, write=False).newest
+        newest = app.engine.run(outbox.bounds, write=False).newest
         until(lambda: last_of(notes) >= newest, 60, "the last event was seen")
         seen = list(read(notes))
         found = {job.id: job for job in app.jobs.search()}

@@ -11,7 +11,7 @@ from dataclasses import replace
 from os import kill
 
 from holdfast import Holdfast, HoldfastError
-from holdfast.engine import WorkerInfo
+from holdfast.engine.records import WorkerInfo
 from tests.crash.fleet import Fleet, children_of
 from tests.crash.scene import Scene, pause, until
 from tests.support.witness import Witness

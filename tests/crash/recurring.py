@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta
 from functools import partial
 
 from holdfast import Holdfast, Job
-from holdfast.engine import Held
+from holdfast.engine.records import Held
 from tests.crash.fleet import fleet
 from tests.crash.freezes import Register, frozen, until_declared_dead
 from tests.crash.scene import Proof, Scene, pause, statuses, until

@@ -10,7 +10,7 @@ from typing import Any
 import psycopg
 
 from holdfast import Holdfast, Job
-from holdfast.job import FINISHED
+from holdfast.jobs.job import FINISHED
 from tests.support.server import PostgresServer
 from tests.support.witness import Fact, Findings, Witness, read
 

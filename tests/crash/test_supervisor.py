@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from holdfast.worker.death import Judgement
-from holdfast.worker.worker_process import WorkerProcess
+from holdfast.worker.processes.exit_cause import Judgement
+from holdfast.worker.processes.worker_process import WorkerProcess
 from tests.crash.fleet import environment, fleet, is_gone
 from tests.crash.scene import Scene, until
 

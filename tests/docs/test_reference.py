@@ -13,10 +13,10 @@ import holdfast
 import holdfast.testing
 import holdfast.web
 from holdfast import Holdfast
-from holdfast.job import TRANSITIONS, EventKind, Status
-from holdfast.options import Options
-from holdfast.registry import OPTIONS
+from holdfast.jobs.job import TRANSITIONS, EventKind, Status
 from holdfast.settings import Settings, make_settings
+from holdfast.tasks.options import Options
+from holdfast.tasks.registration import OPTIONS
 from holdfast.web import dashboard
 from tests.conftest import Database
 from tests.docs.pages import DOCS

@@ -7,7 +7,7 @@ from urllib.parse import quote
 import pytest
 
 from holdfast import Holdfast, InvalidURL, Status
-from holdfast.engine.postgres.address import check_url, describe, with_defaults
+from holdfast.engine.postgres.url import check_url, describe, with_defaults
 from holdfast.settings import make_settings, place_of
 from holdfast.web.api.system import without_password
 from tests.cli.command import process

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from holdfast import DatabaseBusy, DatabaseUnavailable, Holdfast
-from holdfast.engine import open_engine
+from holdfast.engine.open import open_engine
 from holdfast.engine.postgres.engine import PostgresEngine
 from tests.conftest import Database
 from tests.support.proxy import Proxy

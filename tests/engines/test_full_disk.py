@@ -9,7 +9,7 @@ import pytest
 
 from holdfast import StorageError
 from holdfast.engine.sqlite.engine import SqliteEngine
-from holdfast.job import NewJob
+from holdfast.jobs.job import NewJob
 from tests.conftest import Database
 from tests.support.jobs import insert, new
 

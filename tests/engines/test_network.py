@@ -13,8 +13,8 @@ import psycopg
 import pytest
 
 from holdfast import DatabaseUnavailable, Holdfast, OutcomeUnknown
-from holdfast.engine import open_engine
-from holdfast.engine.group import Request
+from holdfast.engine.group_commit import Request
+from holdfast.engine.open import open_engine
 from holdfast.engine.postgres import connections
 from holdfast.engine.postgres.engine import PostgresEngine
 from tests.conftest import Database
@@ -297,13 +297,13 @@ def watched_calls(
     engine = one.engine if isinstance(one, Holdfast) else one
     assert isinstance(engine, PostgresEngine)
     calls: list[tuple[float, float]] = []
-    begin = engine._keeper.begin
+    begin = engine._deadlines.begin
 
     def watch(connection: Any, deadline: float) -> None:
         calls.append((time.monotonic(), deadline))
         begin(connection, deadline)
 
-    monkeypatch.setattr(engine._keeper, "begin", watch)
+    monkeypatch.setattr(engine._deadlines, "begin", watch)
     return calls
 
 

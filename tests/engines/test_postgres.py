@@ -8,11 +8,12 @@ from typing import Any
 import psycopg
 import pytest
 
-from holdfast.engine import Engine
 from holdfast.engine.postgres import wakeups
 from holdfast.engine.postgres.engine import PostgresEngine
+from holdfast.engine.protocol import Engine
 from holdfast.errors import DatabaseBusy, DatabaseUnavailable
 from tests.conftest import Database
+from tests.support import commands as verbs
 from tests.support.jobs import claim, execute, insert, new
 from tests.support.server import PostgresServer
 from tests.support.threads import in_threads
@@ -183,10 +184,10 @@ def test_a_row_that_a_stranger_holds_is_an_error_in_bounded_time(database: Datab
         holder.execute(f"SELECT 1 FROM {database.schema}.jobs WHERE id = %s FOR UPDATE", [job.id])
         began = time.monotonic()
         with pytest.raises(DatabaseBusy, match="another transaction holds a lock"):
-            engine.cancel([job.id], keep=1.0)
+            verbs.cancel(engine, [job.id], keep=1.0)
         assert time.monotonic() - began < 6
         holder.rollback()
-    assert engine.cancel([job.id], keep=1.0) == [job.id]
+    assert verbs.cancel(engine, [job.id], keep=1.0) == [job.id]
 
 
 def test_a_keyed_enqueue_that_waits_holds_up_nobody_else(database: Database) -> None:
@@ -216,7 +217,7 @@ def test_a_keyed_enqueue_that_waits_holds_up_nobody_else(database: Database) -> 
 
 def test_a_claim_finds_what_was_released_behind_its_bound(database: Database) -> None:
     """The low-water bound is a shortcut: when it finds less than asked, everything is looked at."""
-    from holdfast import outcome
+    from holdfast.jobs import outcome
 
     engine = database.engine()
     engine.insert([new() for _ in range(6)])

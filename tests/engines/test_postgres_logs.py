@@ -5,10 +5,11 @@ import threading
 import psycopg
 import pytest
 
-from holdfast import outcome
-from holdfast.engine import Report
+from holdfast.engine.records import Report
+from holdfast.jobs import outcome
 from tests.conformance.test_logs import kept, line, places
 from tests.conftest import Database
+from tests.support import commands as verbs
 from tests.support.jobs import claim, running
 from tests.worker.moments import until
 
@@ -44,5 +45,5 @@ def test_a_job_that_is_being_deleted_is_waited_for(database: Database) -> None:
             waits = "SELECT 1 FROM pg_locks WHERE NOT granted AND transactionid = %s::xid"
             until(lambda: watch.execute(waits, [own]).fetchall(), "the writer's wait")
     writer.join()
-    assert places(engine.logs(other.id)) == ["1.1"]
+    assert places(verbs.logs(engine, other.id)) == ["1.1"]
     assert kept(engine) == 1

@@ -12,12 +12,12 @@ from typing import Any
 import pytest
 
 from holdfast import Holdfast
-from holdfast.engine import open_engine
+from holdfast.engine.open import open_engine
 from holdfast.engine.sqlite import checkpoint
 from holdfast.engine.sqlite import engine as module
 from holdfast.engine.sqlite.connection import translate
 from holdfast.engine.sqlite.engine import SqliteEngine
-from holdfast.engine.sqlite.turn import Turns
+from holdfast.engine.sqlite.write_turn import Turns
 from holdfast.errors import DatabaseBusy, DatabaseUnavailable
 from tests.conftest import Database
 from tests.support.jobs import claim, insert, new

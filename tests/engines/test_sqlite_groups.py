@@ -12,7 +12,7 @@ import pytest
 from holdfast.engine.sqlite.engine import SqliteEngine
 from holdfast.engine.sqlite.writer import Writer
 from holdfast.errors import OutcomeUnknown, Refused
-from holdfast.job import Job, NewJob
+from holdfast.jobs.job import Job, NewJob
 from tests.conftest import Database
 from tests.support.jobs import new
 from tests.worker.moments import until

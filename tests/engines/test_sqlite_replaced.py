@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from holdfast import DatabaseReplaced, Holdfast
-from holdfast.engine.sqlite.identity import Identity
+from holdfast.engine.sqlite.file_identity import Identity
 from tests.support.databases import Template
 from tests.worker.moments import until
 

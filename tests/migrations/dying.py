@@ -11,7 +11,7 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
-from holdfast.engine import open_engine
+from holdfast.engine.open import open_engine
 from holdfast.engine.postgres import connector
 from holdfast.engine.postgres.connection import Connection
 

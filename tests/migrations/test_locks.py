@@ -15,8 +15,8 @@ import psycopg
 import pytest
 
 from holdfast import DatabaseBusy, Holdfast, SchemaError
-from holdfast.engine import migrate
-from holdfast.engine.postgres import migrating
+from holdfast.engine import migrations
+from holdfast.engine.postgres import migrator
 from holdfast.engine.postgres.engine import PostgresEngine
 from tests.conftest import Database
 from tests.crash.scene import until
@@ -124,7 +124,7 @@ def test_behind_a_long_transaction_a_migration_waits_and_nobody_else(
 ) -> None:
     """A caller's transaction of 6 s holds a lock on the jobs. On its own a waiting ALTER TABLE would
     make every enqueue wait behind it, for longer than the 2 s after which they are refused."""
-    monkeypatch.setattr(migrating, "_LOG_EVERY", 1.0)
+    monkeypatch.setattr(migrator, "_LOG_EVERY", 1.0)
     app = bare_database.app()
     app.enqueue("t")  # opens it, which makes the tables
     with Enqueuer(bare_database) as enqueuer, psycopg.connect(bare_database.url) as connection:
@@ -158,7 +158,7 @@ def test_after_its_patience_the_error_names_who_is_in_the_way(
     old_database: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     engine = old_database.engine(auto_migrate=False)
-    monkeypatch.setattr(migrating, "PATIENCE", 0.5)
+    monkeypatch.setattr(migrator, "PATIENCE", 0.5)
     with psycopg.connect(old_database.url) as connection:
         connection.execute(f"LOCK TABLE {old_database.schema}.jobs IN ROW EXCLUSIVE MODE")
         pid = connection.info.backend_pid
@@ -173,7 +173,7 @@ def test_after_its_patience_the_error_names_who_is_in_the_way(
 def test_an_invalid_index_is_dropped_and_built_again(old_database: Database) -> None:
     engine = old_database.engine(auto_migrate=False)
     assert isinstance(engine, PostgresEngine)
-    commands = migrate.commands(engine._migrations.known()[1].sql)
+    commands = migrations.commands(engine._migrations.known()[1].sql)
     with (
         snapshot(old_database.url),
         psycopg.connect(old_database.url, autocommit=True) as connection,
@@ -242,7 +242,7 @@ def test_an_engine_that_migrates_at_its_first_use_does_not_wait_for_its_callers_
 ) -> None:
     """The transaction cannot end before the enqueue returns, and the index is not built before the
     transaction ends. No server can find that deadlock."""
-    monkeypatch.setattr(migrating, "PATIENCE_AT_OPEN", 1.0)
+    monkeypatch.setattr(migrator, "PATIENCE_AT_OPEN", 1.0)
     options: dict[str, Any] = {"schema": old_database.schema, "auto_migrate": True}
     with contextlib.ExitStack() as stack:
         url = old_database.url

@@ -11,11 +11,11 @@ import psycopg
 import pytest
 
 from holdfast import SchemaError
-from holdfast.engine import migrate
+from holdfast.engine import migrations
 from tests.conftest import Database
 from tests.support.jobs import execute, insert
 
-ENGINES = Path(migrate.__file__).parent
+ENGINES = Path(migrations.__file__).parent
 
 
 def test_the_engines_have_the_same_migrations() -> None:
@@ -125,7 +125,7 @@ def test_who_applies_the_printed_sql_has_migrated(bare_database: Database) -> No
         assert "psql -v ON_ERROR_STOP=1 -f FILE" in text
         # As psql does: an index cannot be built CONCURRENTLY in a transaction.
         with psycopg.connect(bare_database.url, autocommit=True) as connection:
-            for command in migrate.commands(text):
+            for command in migrations.commands(text):
                 connection.execute(command.encode())
     engine = bare_database.engine(auto_migrate=False)
     assert insert(engine).created
@@ -142,7 +142,7 @@ def test_a_migration_must_say_whether_it_breaks() -> None:
 
 
 def test_commands_keep_a_trigger_in_one_piece() -> None:
-    found = migrate.commands(
+    found = migrations.commands(
         "-- a comment; with a semicolon\nCREATE TABLE a (x);\nCREATE TRIGGER t AFTER DELETE ON a\n"
         "BEGIN\n  DELETE FROM b;\n  DELETE FROM c;\nEND;\nCREATE TABLE d (y);\n"
     )

@@ -12,7 +12,7 @@ from uuid import uuid4
 import pytest
 
 from holdfast import SchemaError
-from holdfast.engine import open_engine
+from holdfast.engine.open import open_engine
 from tests.conftest import Database
 from tests.migrations.dying import KILLED
 from tests.support.jobs import insert

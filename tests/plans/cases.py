@@ -7,33 +7,24 @@ from datetime import timedelta
 from functools import partial
 from typing import Any
 
-from holdfast.clock import FakeClock
-from holdfast.engine import (
-    Engine,
-    Filter,
-    PutOff,
-    Report,
-    Retention,
-    Seen,
-    claims,
-    clock_steps,
-    inspection,
-    limiting,
-    retention,
-    scheduling,
-    verbs,
-    waiting,
-)
-from holdfast.engine.inspection import FIRST_ID, LAST_ID
+from holdfast.core.clock import FakeClock
+from holdfast.core.ids import new_id
+from holdfast.engine.protocol import Engine
+from holdfast.engine.records import Edit, Filter, PutOff, Report, Retention, Seen, Wanted
 from holdfast.engine.script import Run, Script
-from holdfast.engine.values import Edit, Wanted
 from holdfast.errors import KeyConflict
-from holdfast.failures import read_errors
-from holdfast.ids import new_id
-from holdfast.job import FINISHED, Claim, Job, NewJob, Status
-from holdfast.limits import Limit, Rule, make_rule
-from holdfast.metrics import Rollup, minute_of
-from holdfast.outcome import Finish, Outcome, Recur
+from holdfast.jobs import claim as claim_scripts
+from holdfast.jobs import commands, retention, wait_reason
+from holdfast.jobs import read as read_scripts
+from holdfast.jobs.error_groups import read_errors
+from holdfast.jobs.job import FINISHED, Claim, Job, NewJob, Status
+from holdfast.jobs.outcome import Finish, Outcome, Recur
+from holdfast.jobs.read import FIRST_ID, LAST_ID
+from holdfast.limits import scripts as limit_scripts
+from holdfast.limits.limit import Limit, Rule, make_rule
+from holdfast.monitoring.metrics import Rollup, minute_of
+from holdfast.schedules import clock_steps
+from holdfast.schedules import scripts as schedule_scripts
 from tests.plans.world import (
     DEAD,
     FORGOTTEN,
@@ -47,6 +38,7 @@ from tests.plans.world import (
     TYPES,
     World,
 )
+from tests.support import commands as verbs
 
 LIMIT = 20
 SCAN = 20 * LIMIT  # a search whose filter has no index looks at this many
@@ -69,15 +61,15 @@ INDEXES: dict[str, set[str]] = {
     "look_suspects": {"suspect", "id"},
     "take_limited": {"id"},
     "lock_keys": set(),
-    "rooms+keyed": {"keyed", "id"},
-    "rooms+whole": {"slots", "crowd"},
+    "capacities+keyed": {"keyed", "id"},
+    "capacities+whole": {"slots", "mark_queue_limit"},
     "add_keys": set(),
-    "spend": set(),
+    "record_starts": set(),
     "park": {"id"},
     "unpark": {"parked", "id"},
     "awaited": {"parked"},
-    "stirring": {"claim", "slots"},
-    "turn": set(),
+    "claimable_types": {"claim", "slots"},
+    "set_turn": set(),
     "idle_turns": {"id"},
     "due_keys": set(),
     "waiting_keys": {"parked"},
@@ -86,8 +78,8 @@ INDEXES: dict[str, set[str]] = {
     "set_limit": set(),
     "drop_limit": set(),
     "wake_keys": set(),
-    "crowd": {"held", "id"},
-    "limits": {"keyed", "slots", "crowd", "parked"},
+    "mark_queue_limit": {"held", "id"},
+    "limits": {"keyed", "slots", "mark_queue_limit", "parked"},
     "place+parked": {"parked"},
     "place+pending": {"claim"},
     "prune_keys": {"keyed", "parked"},
@@ -120,15 +112,15 @@ INDEXES: dict[str, set[str]] = {
     "record_attempts": {"attempts", "id"},
     "promote": {"due", "id"},
     "next_due": {"due"},
-    "bury": set(),
+    "mark_dead": set(),
     "suspect": {"held", "id"},
-    "fallen": {"held"},
+    "held_by_dead": {"held"},
     "rescue": {"id"},
     "leave": set(),
     "ask_stacks": set(),
     "tell_stacks": set(),
     "stacks": set(),
-    "sentence": {"id"},
+    "record_verdict": {"id"},
     "report": {"id"},
     "prune": {"listed", "id", "attempts"},
     "lease": {"listed", "id"},
@@ -195,7 +187,7 @@ INDEXES: dict[str, set[str]] = {
     "insert_workflow": set(),
     "insert_edges": {"edges", "id"},
     "lock_workflows": set(),
-    "stirred": {"unseen"},
+    "changed_workflows": {"unseen"},
     "unseen": {"unseen"},
     "see": {"id"},
     "settle": {"edges", "edges_parent", "edges_open", "id"},
@@ -209,7 +201,7 @@ INDEXES: dict[str, set[str]] = {
     "release_node": {"edges", "edges_open", "id"},
     "parents": {"edges", "id"},
     "workflows": set(),
-    "tally": {"workflow"},
+    "workflow_counts": {"workflow"},
     "members": {"workflow"},
     "edges": {"edges"},
     "orphans": {"edges_open", "id"},
@@ -428,7 +420,9 @@ def _promote_nothing(engine: Engine, world: World) -> None:
         engine.dialect._clock = kept  # type: ignore[attr-defined]
 
 
-@case("bury held suspect fallen rescue record_attempts", rows=4 * RUNNING, needs="held id")
+@case(
+    "mark_dead held suspect held_by_dead rescue record_attempts", rows=4 * RUNNING, needs="held id"
+)
 def _sweep(engine: Engine, world: World) -> None:
     crash = "its process died: SIGSEGV"
     seen = [Seen(SILENT[0], 1, None, crash), Seen(LIVE[0], 99)]
@@ -457,7 +451,7 @@ def _leave(engine: Engine, world: World) -> None:
     engine.leave(LIVE[0])
 
 
-@case("sentence", rows=10, needs="id")
+@case("record_verdict", rows=10, needs="id")
 def _sentence(engine: Engine, world: World) -> None:
     engine.sentence(Claim(world.ids("running", 1)[0], 1), "E: no")
 
@@ -539,7 +533,8 @@ _RULES = {type: _rule(type, limit) for type, limit in _LIMITS.items()}
 
 
 @case(
-    "look take_limited rooms add_keys spend park turn unpark declare_limit postgres:lock_keys",
+    "look take_limited capacities add_keys record_starts park set_turn unpark declare_limit "
+    "postgres:lock_keys",
     rows=20 * LIMIT + 50 * len(TYPES) + 1000,
     needs="claim",
 )
@@ -549,13 +544,13 @@ def _fetch_limited(engine: Engine, world: World) -> None:
         assert len(found.jobs) == LIMIT or len(types) == 1
 
 
-@case("stirring", rows=4 * RUNNING, needs="claim slots")
+@case("claimable_types", rows=4 * RUNNING, needs="claim slots")
 def _foresee(engine: Engine, world: World) -> None:
     rules = {type: _rule(type, Limit(1, name="whole")) for type in TYPES}
-    engine.run(lambda: claims.foresee(engine.dialect, "default", rules), write=False)
+    engine.run(lambda: claim_scripts.look_ahead(engine.dialect, "default", rules), write=False)
 
 
-@case("sqlite:rooms sqlite:look postgres:stirring", rows=4 * RUNNING, needs="claim")
+@case("sqlite:capacities sqlite:look postgres:claimable_types", rows=4 * RUNNING, needs="claim")
 def _fetch_nothing(engine: Engine, world: World) -> None:
     rules = {"idle": _rule("idle", Limit(1, name="whole"))}
     assert engine.fetch("nowhere", LIMIT, worker=LIVE[0], types=["idle"], rules=rules).jobs == []
@@ -569,7 +564,7 @@ def _make_room(engine: Engine, world: World) -> None:
             engine.finish([finish])
 
 
-@case("waiting_keys rooms idle_turns unpark", rows=40 * LIMIT, needs="parked keyed")
+@case("waiting_keys capacities idle_turns unpark", rows=40 * LIMIT, needs="parked keyed")
 def _repair(engine: Engine, world: World) -> None:
     assert engine.repair(LIMIT) > 0
     assert engine.repair(LIMIT) > 0
@@ -581,23 +576,23 @@ def _is_busy(engine: Engine, world: World) -> None:
         f"nowhere-{number}" for number in range(LIMIT)
     }  # so that it looks at everything it may
     for queues in (served, set(QUEUES)):
-        engine.run(lambda queues=queues: limiting.is_busy(queues, "nobody", LIMIT), write=False)  # type: ignore[misc]
+        engine.run(partial(limit_scripts.is_busy, queues, "nobody", LIMIT), write=False)
 
 
 @case("set_limit wake_keys due_keys unpark", rows=KEYS, needs="parked")
 def _change_limit(engine: Engine, world: World) -> None:
-    assert engine.run(lambda: limiting.change(engine.dialect, "lim", 2, None), write=True)
+    assert engine.run(lambda: limit_scripts.change(engine.dialect, "lim", 2, None), write=True)
     assert engine.promote(LIMIT).moved
 
 
-@case("declare_limit add_keys set_limit wake_keys crowd", rows=4 * RUNNING, needs="held")
+@case("declare_limit add_keys set_limit wake_keys mark_queue_limit", rows=4 * RUNNING, needs="held")
 def _limit_queue(engine: Engine, world: World) -> None:
-    engine.run(lambda: limiting.limit_queue(engine.dialect, "mail", 7, None), write=True)
+    engine.run(lambda: limit_scripts.limit_queue(engine.dialect, "mail", 7, None), write=True)
 
 
 @case("drop_limit")
 def _drop_limit(engine: Engine, world: World) -> None:
-    engine.run(lambda: limiting.limit_queue(engine.dialect, "mail", None, None), write=True)
+    engine.run(lambda: limit_scripts.limit_queue(engine.dialect, "mail", None, None), write=True)
 
 
 @case("limits", rows=8 * CAP + 4 * RUNNING, needs="parked keyed slots")
@@ -616,7 +611,7 @@ def _prune_keys(engine: Engine, world: World) -> None:
 def _place(engine: Engine, world: World) -> None:
     for id in (world.ids("blocked", 3)[2], world.ids("pending", 9)[8]):
         [job] = engine.get([id])
-        engine.run(lambda job=job: waiting.place(engine.dialect, job, CAP), write=False)  # type: ignore[misc]
+        engine.run(lambda job=job: wait_reason.place(engine.dialect, job, CAP), write=False)  # type: ignore[misc]
 
 
 # recurring jobs
@@ -632,19 +627,21 @@ def _schedule(engine: Engine, world: World) -> None:
     dialect, (type, key) = engine.dialect, _recurring(world)
     new = _new(type, key=key, schedule='{"every":60.0}')
     for verb in (
-        lambda: scheduling.schedule(dialect, new),
-        lambda: scheduling.enable(dialect, type, key, False),
-        lambda: scheduling.move(dialect, type, key, None, 60.0),
-        lambda: scheduling.remove(dialect, type, key),
+        lambda: schedule_scripts.schedule(dialect, new),
+        lambda: schedule_scripts.enable(dialect, type, key, False),
+        lambda: schedule_scripts.move(dialect, type, key, None, 60.0),
+        lambda: schedule_scripts.remove(dialect, type, key),
     ):
         engine.run(verb, write=True)
 
 
 @case("schedules", needs="recurring")
 def _schedules(engine: Engine, world: World) -> None:
-    page = engine.run(lambda: scheduling.listing(engine.dialect, ("", ""), LIMIT), write=False)
+    page = engine.run(
+        lambda: schedule_scripts.listing(engine.dialect, ("", ""), LIMIT), write=False
+    )
     after = (page[-1].type, str(page[-1].key))
-    again = engine.run(lambda: scheduling.listing(engine.dialect, after, LIMIT), write=False)
+    again = engine.run(lambda: schedule_scripts.listing(engine.dialect, after, LIMIT), write=False)
     assert len(page) == len(again) == LIMIT
 
 
@@ -655,7 +652,7 @@ def _disabled_schedules(engine: Engine, world: World) -> None:
 
 @case("recurring_types", rows=10 * len(TYPES), needs="recurring")
 def _recurring_types(engine: Engine, world: World) -> None:
-    assert engine.run(scheduling.types, write=False) == sorted(TYPES)
+    assert engine.run(schedule_scripts.types, write=False) == sorted(TYPES)
 
 
 @case("recur finished", needs="id")
@@ -750,19 +747,19 @@ def _some_of_each(world: World) -> list[str]:
 
 @case("cancel", needs="id")
 def _cancel(engine: Engine, world: World) -> None:
-    assert len(engine.cancel(_some_of_each(world), keep=60.0)) == 20
+    assert len(verbs.cancel(engine, _some_of_each(world), keep=60.0)) == 20
 
 
 @case("retry", needs="id key")
 def _retry(engine: Engine, world: World) -> None:
     ids = world.ids("completed", LIMIT // 2) + world.ids("failed", LIMIT // 2)
-    assert engine.retry(ids)  # of those whose key is not live by now
+    assert verbs.retry(engine, ids)  # of those whose key is not live by now
 
 
 @case("delete", needs="id attempts")
 def _delete(engine: Engine, world: World) -> None:
     ids = world.ids("failed", LIMIT)
-    assert len(engine.delete(ids)) == LIMIT
+    assert len(verbs.delete(engine, ids)) == LIMIT
 
 
 @case("cancel retry delete", needs="id key")
@@ -770,9 +767,9 @@ def _change_only_some(engine: Engine, world: World) -> None:
     """Only what still has the status that it was seen with."""
     ids, dialect = _some_of_each(world), engine.dialect
     for verb, status, changed in (
-        (partial(verbs.cancel, dialect, ids, 60.0), Status.PENDING, 5),
-        (partial(verbs.retry, dialect, ids), Status.RETRYING, 5),
-        (partial(verbs.delete, dialect, ids), Status.FAILED, 5),
+        (partial(commands.cancel, dialect, ids, 60.0), Status.PENDING, 5),
+        (partial(commands.retry, dialect, ids), Status.RETRYING, 5),
+        (partial(commands.delete, dialect, ids), Status.FAILED, 5),
     ):
         assert len(engine.run(partial(verb, only={status}), write=True)) == changed
 
@@ -781,12 +778,12 @@ def _change_only_some(engine: Engine, world: World) -> None:
 def _edit(engine: Engine, world: World) -> None:
     change = Edit(priority=7, delay=60.0, queue="mail")
     for id in (world.ids("pending", 1)[0], world.ids("running", 1)[0]):
-        engine.run(partial(verbs.edit, engine.dialect, id, change), write=True)
+        engine.run(partial(commands.edit, engine.dialect, id, change), write=True)
 
 
 @case("pause")
 def _pause(engine: Engine, world: World) -> None:
-    engine.pause("default", True)
+    verbs.pause(engine, "default", True)
 
 
 @case("get", needs="id")
@@ -796,7 +793,7 @@ def _get(engine: Engine, world: World) -> None:
 
 @case("attempts", rows=3 * MANY_ATTEMPTS, needs="attempts")
 def _attempts(engine: Engine, world: World) -> None:
-    assert len(engine.attempts(world.id(TIRED))) == MANY_ATTEMPTS
+    assert len(verbs.attempts(engine, world.id(TIRED))) == MANY_ATTEMPTS
 
 
 @case("search last_runs", rows=4 * SCAN, needs="listed")
@@ -804,7 +801,9 @@ def _errors(engine: Engine, world: World) -> None:
     """Of those that failed most have run twice; one has often."""
     found = read_errors(engine, look=LIMIT)
     assert (found.looked_at, found.complete) == (LIMIT, False)
-    runs = partial(inspection.last_runs, engine.dialect, [world.id(TIRED), *world.ids("failed", 5)])
+    runs = partial(
+        read_scripts.last_runs, engine.dialect, [world.id(TIRED), *world.ids("failed", 5)]
+    )
     assert len(engine.run(runs, write=False)) == 6
 
 

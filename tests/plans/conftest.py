@@ -11,7 +11,7 @@ from typing import Any
 import psycopg
 import pytest
 
-from holdfast.engine import open_engine
+from holdfast.engine.open import open_engine
 from tests.plans import access_cases, event_cases, log_cases, workflow_cases  # noqa: F401
 from tests.plans.cases import CASES, Case
 from tests.plans.explained import Explained

@@ -2,9 +2,11 @@
 
 from functools import partial
 
-from holdfast.engine import Engine, outbox
+from holdfast.engine.protocol import Engine
+from holdfast.events import outbox
 from tests.plans.cases import LIMIT, case
 from tests.plans.world import World
+from tests.support import commands as verbs
 
 
 @case(
@@ -13,7 +15,7 @@ from tests.plans.world import World
 )
 def _tell_events(engine: Engine, world: World) -> None:
     engine.run(lambda: outbox.subscribe(engine.dialect, "me", [""], 60.0), write=True)
-    assert len(engine.cancel(world.ids("pending", LIMIT), keep=60.0)) == LIMIT
+    assert len(verbs.cancel(engine, world.ids("pending", LIMIT), keep=60.0)) == LIMIT
 
 
 @case("horizon mark ended events is_held")

@@ -1,11 +1,12 @@
 """What is asked of the engines for logs of runs; they add themselves to the others."""
 
-from holdfast.clock import SystemClock
-from holdfast.engine import Engine
-from holdfast.engine.logs import RUNS
-from holdfast.job import LogLine
+from holdfast.core.clock import SystemClock
+from holdfast.engine.protocol import Engine
+from holdfast.jobs.job import LogLine
+from holdfast.jobs.log_lines import RUNS
 from tests.plans.cases import LIMIT, case
 from tests.plans.world import MANY_LINES, TIRED, World
+from tests.support import commands as verbs
 
 
 def _line(id: str, line_no: int, claim_no: int = 1) -> LogLine:
@@ -30,14 +31,14 @@ def _insert_logs(engine: Engine, world: World) -> None:
 def _prune_logs(engine: Engine, world: World) -> None:
     """Those of a few runs go, of many."""
     engine.log([_line(world.id(TIRED), 1, 100 + RUNS + 1)])
-    assert len(engine.logs(world.id(TIRED), limit=LIMIT)) == LIMIT
+    assert len(verbs.logs(engine, world.id(TIRED), limit=LIMIT)) == LIMIT
 
 
 @case("logs", needs="logs")
 def _logs(engine: Engine, world: World) -> None:
     id = world.id(TIRED)
-    assert len(engine.logs(id, limit=LIMIT)) == LIMIT
+    assert len(verbs.logs(engine, id, limit=LIMIT)) == LIMIT
     last = (MANY_LINES // 50 + 99, 29)
-    assert len(engine.logs(id, after=last, limit=LIMIT)) == LIMIT
-    assert len(engine.logs(id, limit=LIMIT, newest=True)) == LIMIT
-    assert len(engine.logs(world.ids("failed", 1)[0])) == 2
+    assert len(verbs.logs(engine, id, after=last, limit=LIMIT)) == LIMIT
+    assert len(verbs.logs(engine, id, limit=LIMIT, newest=True)) == LIMIT
+    assert len(verbs.logs(engine, world.ids("failed", 1)[0])) == 2

@@ -10,10 +10,10 @@ import psycopg
 from psycopg import ClientCursor
 from psycopg.rows import tuple_row
 
-from holdfast.clock import SystemClock
+from holdfast.core.clock import SystemClock
 from holdfast.engine.postgres import connection as postgres
 from holdfast.engine.postgres.connection import connection_settings
-from holdfast.engine.postgres.engine import PACKAGE, PostgresEngine
+from holdfast.engine.postgres.engine import PostgresEngine
 from holdfast.engine.script import Script, T
 from tests.plans.cases import Case
 from tests.plans.explained import Explained, Spied
@@ -45,7 +45,7 @@ class PostgresProbe(PostgresEngine):
     def __init__(self, connection: "ProbeConnection", schema: str, explain: Explain) -> None:
         url = connection.info.dsn
         super().__init__(url, schema=schema, pooler=False, clock=SystemClock(), auto_migrate=False)
-        self._statements = self.statements = Spied(PACKAGE, self._words)
+        self._statements = self.statements = Spied("postgres", self._words)
         self._explain = explain
         self.explained: list[Explained] = []
         self.connection = connection

@@ -5,8 +5,8 @@ import sqlite3
 from pathlib import Path
 from typing import Any, Self
 
-from holdfast.clock import SystemClock
-from holdfast.engine.sqlite.engine import PACKAGE, WORDS, SqliteEngine
+from holdfast.core.clock import SystemClock
+from holdfast.engine.sqlite.engine import WORDS, SqliteEngine
 from holdfast.engine.sqlite.writer import BEGIN
 from tests.plans.cases import Case
 from tests.plans.explained import Explained, Spied
@@ -21,12 +21,12 @@ STEPS_PER_ROW = (
 SORTS = {
     "look": "the best of each type",
     "suspects": "the queues and types of a bounded look",
-    "fallen": "what dead workers held",
+    "held_by_dead": "what dead workers held",
     "rescue": "what it is given",
     "search": "a page; what runs",
     "search_edge": "what runs",
     "queues": "the names of queues",
-    "tally": "the jobs of a page of workflows",
+    "workflow_counts": "the jobs of a page of workflows",
     "parents": "whom one job waits for",
     "edges": "whom some jobs wait for",
     "workflows": "a page",
@@ -62,7 +62,7 @@ class SqliteProbe(SqliteEngine):
 
     def __init__(self, path: Path) -> None:
         super().__init__(path, clock=SystemClock(), auto_migrate=False)
-        self._statements = self.statements = Spied(PACKAGE, WORDS)
+        self._statements = self.statements = Spied("sqlite", WORDS)
         self.explained: list[Explained] = []
         self.connection = sqlite3.connect(path, isolation_level=None, factory=_Connection)
         self.connection.probe = self

@@ -7,10 +7,10 @@ from typing import Any
 import psycopg
 import pytest
 
-from holdfast.engine import Filter
-from holdfast.engine.sqlite.engine import PACKAGE, WORDS
+from holdfast.engine.records import Filter
+from holdfast.engine.sqlite.engine import WORDS
 from holdfast.engine.statements import Statements
-from holdfast.job import Status
+from holdfast.jobs.job import Status
 from tests.plans import access_cases, event_cases, workflow_cases  # noqa: F401 - their cases
 from tests.plans.cases import CASES, LIMIT, Case
 from tests.plans.conftest import SMALL, Grown, PostgresWorlds, SqliteWorlds, make_tables
@@ -131,5 +131,5 @@ def test_every_statement_has_a_case(grown: Grown, sqlite_worlds: SqliteWorlds):
     for case in CASES:
         with contextlib.closing(SqliteProbe(sqlite_worlds[SMALL].path)) as probe:
             ran |= {one.name for one in probe.run_case(case, sqlite_worlds[SMALL].world)}
-    assert ran == set(Statements(PACKAGE, WORDS))
+    assert ran == set(Statements("sqlite", WORDS))
     assert {f"search-{status}" for status in Status} <= {case.name for case in CASES}

@@ -1,4 +1,4 @@
-"""The two statements.sql say the same things, and nothing that nobody asks for."""
+"""Both dialects have the same statements, file by file, and none that no script runs."""
 
 import re
 from pathlib import Path
@@ -14,8 +14,7 @@ PYTHON = "\n".join(path.read_text("utf-8") for path in sorted(PACKAGE.rglob("*.p
 
 
 def text(engine: str) -> str:
-    folder = PACKAGE / "engine" / engine
-    return "".join((folder / name).read_text("utf-8") for name in FILES)
+    return "".join((PACKAGE / f"{name}.{engine}.sql").read_text("utf-8") for name in FILES)
 
 
 def names(engine: str) -> list[str]:
@@ -24,6 +23,13 @@ def names(engine: str) -> list[str]:
 
 def test_both_engines_have_the_same_statements_in_the_same_order():
     assert names("sqlite") == names("postgres")
+
+
+def test_each_file_of_sql_is_loaded_and_lies_beside_the_script_that_runs_it():
+    found = {path for path in PACKAGE.rglob("*.sql") if path.parent.name != "migrations"}
+    assert found == {PACKAGE / f"{name}.{engine}.sql" for name in FILES for engine in ENGINES}
+    for name in FILES:
+        assert (PACKAGE / f"{name}.py").exists()
 
 
 def test_every_statement_says_what_it_is_for():

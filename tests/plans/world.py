@@ -17,7 +17,7 @@ from pathlib import Path
 
 import psycopg
 
-from holdfast.engine import open_engine
+from holdfast.engine.open import open_engine
 
 RUNNING = 200
 QUEUES = ("default", "mail")

@@ -11,7 +11,7 @@ from zoneinfo import ZoneInfo, available_timezones
 from tests.recurrence.comparison import (
     EXPRESSIONS,
     QUIET,
-    Tally,
+    RollupWriter,
     compare,
     fingerprint,
     transitions,
@@ -25,7 +25,7 @@ def main(names: list[str]) -> int:
     for name in names:
         seen.setdefault(fingerprint(ZoneInfo(name)), []).append(name)
     print(f"{len(names)} zones, {len(seen)} of them different; {len(EXPRESSIONS)} expressions")
-    tally, compared = Tally(), 0
+    tally, compared = RollupWriter(), 0
     for number, same in enumerate(seen.values(), start=1):
         changes = transitions(ZoneInfo(same[0]))
         compare(same[0], [*changes, QUIET], EXPRESSIONS, tally)

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from zoneinfo import ZoneInfo
 
-from holdfast.recurrence import Schedule, make_schedule, regular
+from holdfast.schedules.next_run import Schedule, make_schedule, regular
 from tests.recurrence.oracle import Minute, Oracle, walk
 
 FIRST, LAST = 2025, 2030
@@ -49,7 +49,7 @@ EXPRESSIONS = """\
 
 
 @dataclass
-class Tally:
+class RollupWriter:
     zones: int = 0
     transitions: int = 0
     moments: int = 0
@@ -85,7 +85,9 @@ def fingerprint(zone: ZoneInfo) -> tuple:
     return tuple((moment, offset(zone, moment)) for moment in [start, *changes])
 
 
-def compare(name: str, centres: list[datetime], expressions: list[str], tally: Tally) -> None:
+def compare(
+    name: str, centres: list[datetime], expressions: list[str], tally: RollupWriter
+) -> None:
     """Compare the days around each centre, in one zone, by every expression."""
     for centre in centres:
         minutes = walk(ZoneInfo(name), centre - AROUND, centre + AROUND)
@@ -103,7 +105,7 @@ def differences(
     expected: list[datetime],
     minutes: list[Minute],
     centre: datetime,
-    tally: Tally,
+    tally: RollupWriter,
 ) -> Iterator[str]:
     """One after the other through the window; then from odd moments around the change."""
     start, end = minutes[0].real, minutes[-1].real + timedelta(minutes=1)

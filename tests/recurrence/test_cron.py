@@ -5,7 +5,7 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
-from tests.recurrence.comparison import EXPRESSIONS, QUIET, Tally, compare, transitions
+from tests.recurrence.comparison import EXPRESSIONS, QUIET, RollupWriter, compare, transitions
 from tests.recurrence.oracle import moments
 
 ZONES = {  # and how many changes they have in 2026
@@ -27,7 +27,7 @@ ZONES = {  # and how many changes they have in 2026
 def test_cron_agrees_with_the_oracle(name: str) -> None:
     changes = transitions(ZoneInfo(name), 2026, 2026)
     assert len(changes) == ZONES[name]
-    tally = Tally()
+    tally = RollupWriter()
     compare(name, changes or [QUIET], EXPRESSIONS, tally)
     assert tally.moments > 5760  # every minute of four days, for a beginning
     assert not tally.differences, "\n".join(tally.differences[:20])

@@ -7,7 +7,8 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from holdfast.recurrence import (
+from holdfast.jobs.backoff import Backoff
+from holdfast.schedules.next_run import (
     Next,
     Schedule,
     after_success,
@@ -18,7 +19,6 @@ from holdfast.recurrence import (
     regular,
     to_json,
 )
-from holdfast.retry import Backoff
 
 SECOND, DAY = timedelta(seconds=1), timedelta(days=1)
 BACKOFFS = st.builds(

@@ -11,7 +11,7 @@ from uuid import uuid4
 
 import psycopg
 
-from holdfast.engine import open_engine
+from holdfast.engine.open import open_engine
 
 # What a test may have changed besides rows: columns, indexes, constraints, triggers, functions,
 # settings of tables.

@@ -4,10 +4,12 @@ import contextlib
 from collections.abc import Sequence
 from typing import Any
 
-from holdfast import outcome
-from holdfast.engine import Engine, Retention
-from holdfast.ids import new_id
-from holdfast.job import FINISHED, Job, NewJob, Status
+from holdfast.core.ids import new_id
+from holdfast.engine.protocol import Engine
+from holdfast.engine.records import Retention
+from holdfast.jobs import outcome
+from holdfast.jobs.job import FINISHED, Job, NewJob, Status
+from tests.support import commands as verbs
 
 WORKER = "host-1-a"
 
@@ -66,7 +68,7 @@ def in_status(engine: Engine, status: Status, **fields: Any) -> Job:
             return running(engine, **fields)
         case Status.CANCELLED:
             job = insert(engine, **fields)
-            engine.cancel([job.id], keep=60.0)
+            verbs.cancel(engine, [job.id], keep=60.0)
         case Status.RETRYING:
             job = running(engine, **fields)
             engine.finish([outcome.retry_later(job, "E: no", delay=3600.0)])

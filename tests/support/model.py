@@ -8,9 +8,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
-from holdfast.clock import FakeClock
-from holdfast.job import FINISHED, TRANSITIONS, NewJob, Status
-from holdfast.outcome import WEEK, Applied, Finish, Outcome
+from holdfast.core.clock import FakeClock
+from holdfast.jobs.job import FINISHED, TRANSITIONS, NewJob, Status
+from holdfast.jobs.outcome import WEEK, Applied, Finish, Outcome
 
 GIVEN_BACK = (Outcome.SNOOZED, Outcome.RELEASED, Outcome.UNREADABLE, Outcome.CRASHED)
 

@@ -7,9 +7,10 @@ from typing import Any
 
 import psycopg
 
-from holdfast.engine import migrate, open_engine
-from holdfast.engine.postgres import migrating as postgres
-from holdfast.engine.sqlite import migrating as sqlite
+from holdfast.engine import migrations
+from holdfast.engine.open import open_engine
+from holdfast.engine.postgres import migrator as postgres
+from holdfast.engine.sqlite import migrator as sqlite
 
 NAMES = {"sqlite": "holdfast_{}", "postgres": "{schema}.{}"}
 _POSTGRES = """
@@ -48,7 +49,7 @@ def table(kind: str, schema: str, name: str) -> str:
     return NAMES[kind].format(name, schema=schema)
 
 
-def known(kind: str, url: str, schema: str) -> list[migrate.Migration]:
+def known(kind: str, url: str, schema: str) -> list[migrations.Migration]:
     with closing(open_engine(url, schema=schema)) as engine:
         return list(engine._migrations.known())  # type: ignore[attr-defined]
 
@@ -58,16 +59,16 @@ def make_first_tables(kind: str, url: str, schema: str) -> None:
     first = known(kind, url, schema)[0]
     columns = sqlite.COLUMNS if kind == "sqlite" else postgres.COLUMNS
     now = "0" if kind == "sqlite" else "now()"
-    migrations = table(kind, schema, "migrations")
+    applied = table(kind, schema, "migrations")
     with plain(kind, url) as connection:
         connection.execute(
             "PRAGMA journal_mode = WAL" if kind == "sqlite" else f"CREATE SCHEMA {schema}"
         )
         connection.execute("BEGIN")
-        connection.execute(f"CREATE TABLE {migrations} ({columns})")
-        for command in migrate.commands(first.sql):
+        connection.execute(f"CREATE TABLE {applied} ({columns})")
+        for command in migrations.commands(first.sql):
             connection.execute(command)
-        connection.execute(f"INSERT INTO {migrations} VALUES (1, 'initial', FALSE, {now})")
+        connection.execute(f"INSERT INTO {applied} VALUES (1, 'initial', FALSE, {now})")
         connection.execute("COMMIT")
 
 

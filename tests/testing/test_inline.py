@@ -19,7 +19,7 @@ from holdfast import (
     Middleware,
     UnknownTask,
 )
-from holdfast.job import NewJob
+from holdfast.jobs.job import NewJob
 from holdfast.testing import Inline, JobFailed
 
 

@@ -2,12 +2,12 @@
 
 import dataclasses
 
-from holdfast.clock import FakeClock
-from holdfast.engine.inspection import FIRST_ID
-from holdfast.engine.postgres.bounds import Bounds
+from holdfast.core.clock import FakeClock
+from holdfast.engine.postgres.claim_cursor import Bounds
 from holdfast.engine.postgres.dialect import PostgresDialect
-from holdfast.engine.verbs import new_to_job
-from holdfast.job import Job
+from holdfast.jobs.job import Job
+from holdfast.jobs.read import FIRST_ID
+from holdfast.jobs.rows import new_to_job
 from tests.support.jobs import new
 
 CLOCK = FakeClock()

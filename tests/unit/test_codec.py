@@ -17,7 +17,7 @@ import pytest
 from hypothesis import given, settings
 
 from holdfast import InvalidArguments, InvalidInput, PayloadTooLarge
-from holdfast.codec import MAX_BODY, MAX_ERROR, Arguments, Result, encode_error, encode_json
+from holdfast.core.codec import MAX_BODY, MAX_ERROR, Arguments, Result, encode_error, encode_json
 
 
 class Colour(enum.Enum):

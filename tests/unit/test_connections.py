@@ -6,7 +6,7 @@ import math
 import h11
 import pytest
 
-from holdfast.web.connections import (
+from holdfast.web.http.connections import (
     ConnectionLimits,
     ConnectionTable,
     Patience,
@@ -16,7 +16,7 @@ from holdfast.web.connections import (
     source_of,
     stage_of,
 )
-from holdfast.web.repeats import Repeats
+from holdfast.web.http.repeated_logs import Repeats
 
 LIMITS = ConnectionLimits(total=4, per_address=2, head=10, body=30, pace=100, write=60)
 

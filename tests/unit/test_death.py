@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.worker import death
-from holdfast.worker.death import OomKills, how, oom_kills, own_making
+from holdfast.worker.processes import exit_cause
+from holdfast.worker.processes.exit_cause import OomKills, how, oom_kills, own_making
 
 OWN = ["SEGV", "ABRT", "BUS", "ILL", "FPE", "SYS", "TRAP"]
 OTHERS = ["TERM", "INT", "HUP", "QUIT", "USR1", "USR2", "ALRM", "PIPE"]
@@ -72,7 +72,7 @@ def test_the_kernels_number_is_read_here() -> None:
 def test_our_own_control_group_goes_before_the_machine(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(death, "_GROUPS", tmp_path)
+    monkeypatch.setattr(exit_cause, "_GROUPS", tmp_path)
     machine = oom_kills()
     own = Path("/proc/self/cgroup").read_text() if Path("/proc/self/cgroup").exists() else "0::/"
     [group] = [line.split("::")[1] for line in own.splitlines() if line.startswith("0::")] or ["/"]
@@ -87,7 +87,7 @@ def test_our_own_control_group_goes_before_the_machine(
 def test_the_older_of_two_looks_counts(monkeypatch: pytest.MonkeyPatch) -> None:
     """The kernel may have killed a process just before the newer one, and nobody waited for it yet."""
     kills = iter([1, 2, 3, 4])
-    monkeypatch.setattr(death, "oom_kills", lambda: next(kills))
+    monkeypatch.setattr(exit_cause, "oom_kills", lambda: next(kills))
     looks = OomKills(apart=1.0)
     assert looks.before == 1
     looks.look(10.0)

@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import holdfast
-from holdfast.codec import encode_error
-from holdfast.failures import BUCKETS, fingerprint, normalise, sparkline, top_frame
+from holdfast.core.codec import encode_error
+from holdfast.jobs.error_groups import BUCKETS, fingerprint, normalise, sparkline, top_frame
 
 
 @pytest.mark.parametrize(

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from holdfast.events import JobEvent
-from holdfast.job import EventKind, Status
-from holdfast.web.frames import FOR_GUESTS, Frame, View
+from holdfast.events.event import JobEvent
+from holdfast.jobs.job import EventKind, Status
+from holdfast.web.live.frames import FOR_GUESTS, Frame, View
 
 AT = datetime(2030, 1, 2, tzinfo=UTC)
 INSIDE = {"worker_id": "host-7", "queue": "vip", "entity_type": "customer", "entity_id": 42}

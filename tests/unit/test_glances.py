@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from holdfast.engine.glance import MOST
-from holdfast.job import EventKind
-from holdfast.web.frames import Frame
-from holdfast.web.glances import AGAIN, REST, Glances
+from holdfast.events.sampling import MOST
+from holdfast.jobs.job import EventKind
+from holdfast.web.live.frames import Frame
+from holdfast.web.live.sampling import AGAIN, REST, Glances
 
 
 @dataclass
@@ -64,8 +64,8 @@ class Timers:
 def timers(monkeypatch: pytest.MonkeyPatch) -> Timers:
     timers = Timers()
     loop = SimpleNamespace(get_running_loop=lambda: timers)
-    monkeypatch.setattr("holdfast.web.glances.asyncio", loop)
-    monkeypatch.setattr("holdfast.web.glances.time", timers)
+    monkeypatch.setattr("holdfast.web.live.sampling.asyncio", loop)
+    monkeypatch.setattr("holdfast.web.live.sampling.time", timers)
     return timers
 
 
@@ -76,8 +76,8 @@ def page() -> Page:
 
 @pytest.fixture
 def glances(timers: Timers, page: Page) -> Glances:
-    followers: Any = [page]
-    return Glances(lambda: followers)
+    subscribers: Any = [page]
+    return Glances(lambda: subscribers)
 
 
 def frames(number: int, kind: EventKind = EventKind.STARTED) -> list[Frame]:

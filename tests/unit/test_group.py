@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from holdfast.engine.group import GroupCommit, Request
+from holdfast.engine.group_commit import GroupCommit, Request
 from holdfast.errors import DatabaseBusy, OutcomeUnknown
 
 

@@ -2,8 +2,8 @@
 
 from datetime import UTC, datetime, timedelta
 
-from holdfast.engine.hours import Hours
-from holdfast.metrics import Histogram, Total
+from holdfast.monitoring.hourly_cache import HourlyCache
+from holdfast.monitoring.metrics import Histogram, Total
 
 NOON = datetime(2030, 1, 31, 12, tzinfo=UTC)
 
@@ -32,7 +32,7 @@ def test_every_minute_is_counted_once():
     for start in (at(0), at(0, 17), at(11), at(11, 59), at(12, 5)):
         for now in (at(12, 5), at(12, 10), at(12, 30)):
             database = Database()
-            totals = Hours[Total]().all(start, now, database)
+            totals = HourlyCache[Total]().all(start, now, database)
             whole = (now + timedelta(hours=1) - start) // timedelta(minutes=1)
             assert ended(totals) == whole, (start, now)
             edges = [since for since, _ in database.read] + [now + timedelta(hours=1)]
@@ -40,7 +40,7 @@ def test_every_minute_is_counted_once():
 
 
 def test_what_has_settled_is_read_once():
-    hours, database = Hours[Total](), Database()
+    hours, database = HourlyCache[Total](), Database()
     hours.all(at(6, 30), at(12, 30), database)
     assert (at(7), at(8)) in database.read
     database.read.clear()
@@ -49,7 +49,7 @@ def test_what_has_settled_is_read_once():
 
 
 def test_an_hour_that_has_just_ended_may_still_change():
-    hours, database = Hours[Total](), Database()
+    hours, database = HourlyCache[Total](), Database()
     for minute in (5, 9):
         database.read.clear()
         hours.all(at(11), at(12, minute), database)
@@ -60,7 +60,7 @@ def test_an_hour_that_has_just_ended_may_still_change():
 
 
 def test_hours_that_nobody_asks_about_any_more_are_forgotten():
-    hours, database = Hours[Total](), Database()
+    hours, database = HourlyCache[Total](), Database()
     hours.all(at(6), at(12, 30), database)
     hours.all(at(6) + timedelta(days=2), at(12, 30) + timedelta(days=2), database)
     database.read.clear()

@@ -4,10 +4,10 @@ from collections.abc import Sequence
 
 import pytest
 
-from holdfast.engine import Suspects
-from holdfast.outcome import SHARED
-from holdfast.worker.isolation import FRESH, PROCESSES, Company, plan
-from holdfast.worker.slots import Lane
+from holdfast.engine.records import Suspects
+from holdfast.jobs.outcome import SHARED
+from holdfast.worker.processes.isolation import FRESH, PROCESSES, LevelProcess, plan
+from holdfast.worker.running.slots import Lane
 
 OLD = FRESH + 1
 
@@ -21,7 +21,7 @@ def lanes(size: int = 100) -> list[Lane]:
 def started(
     waiting: int,
     level: int = 1,
-    there: Sequence[Company] = (),
+    there: Sequence[LevelProcess] = (),
     *,
     size: int = 100,
     queue: str = "default",
@@ -55,19 +55,19 @@ def test_slots_of_a_lane_are_kept() -> None:
 
 
 def test_new_ones_have_not_looked_yet() -> None:
-    fresh = Company(0.5, full=False)
+    fresh = LevelProcess(0.5, full=False)
     assert started(17, there=[fresh]) == 0
     assert started(40, there=[fresh]) == 2
 
 
 def test_one_with_free_slots_takes_it_or_a_limit_holds_it_back() -> None:
-    assert started(50, there=[Company(OLD, full=False)]) == 0
-    assert started(50, there=[Company(OLD, full=True), Company(OLD, full=False)]) == 0
-    assert started(50, there=[Company(OLD, full=True)]) == 3
+    assert started(50, there=[LevelProcess(OLD, full=False)]) == 0
+    assert started(50, there=[LevelProcess(OLD, full=True), LevelProcess(OLD, full=False)]) == 0
+    assert started(50, there=[LevelProcess(OLD, full=True)]) == 3
 
 
 def test_never_more_than_there_may_be() -> None:
-    full = Company(OLD, full=True)
+    full = LevelProcess(OLD, full=True)
     assert started(1000, 1, [full] * 4) == 2
     assert started(1000, 1, [full] * 6) == 0
     assert started(9, 3, [full, full]) == 0

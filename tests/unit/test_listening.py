@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from holdfast.web.connections import ConnectionLimits
-from holdfast.web.listening import Admission, Listener
+from holdfast.web.http.connections import ConnectionLimits
+from holdfast.web.http.listener import Admission, Listener
 
 
 @pytest.fixture

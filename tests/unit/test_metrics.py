@@ -10,10 +10,21 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from holdfast.core.ids import new_id
 from holdfast.errors import DatabaseUnavailable
-from holdfast.ids import new_id
-from holdfast.job import Job, Status
-from holdfast.metrics import (
+from holdfast.jobs.job import Job, Status
+from holdfast.jobs.outcome import (
+    Outcome,
+    Recur,
+    completed,
+    crashed,
+    failed,
+    released,
+    retry_later,
+    snoozed,
+    stopped,
+)
+from holdfast.monitoring.metrics import (
     ERROR,
     LEAST_ERROR,
     Histogram,
@@ -26,19 +37,8 @@ from holdfast.metrics import (
     since,
     whole_series,
 )
-from holdfast.outcome import (
-    Outcome,
-    Recur,
-    completed,
-    crashed,
-    failed,
-    released,
-    retry_later,
-    snoozed,
-    stopped,
-)
-from holdfast.worker import tally
-from holdfast.worker.tally import Tally
+from holdfast.worker.housekeeping import rollup_writer
+from holdfast.worker.housekeeping.rollup_writer import RollupWriter
 
 NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
 MINUTE = timedelta(minutes=1)
@@ -179,11 +179,11 @@ def database() -> Database:
 
 
 @pytest.fixture
-def counting(database: Database) -> Tally:
-    return Tally(database)  # type: ignore[arg-type]
+def counting(database: Database) -> RollupWriter:
+    return RollupWriter(database)  # type: ignore[arg-type]
 
 
-def test_a_run_is_timed_from_due_or_made(counting: Tally, database: Database) -> None:
+def test_a_run_is_timed_from_due_or_made(counting: RollupWriter, database: Database) -> None:
     """It was due before it was made; it waited from then on."""
     one = job()
     counting.count(one, completed(one, keep=1), NOON)
@@ -193,7 +193,9 @@ def test_a_run_is_timed_from_due_or_made(counting: Tally, database: Database) ->
     assert (row.waits.count, row.runs.count) == (1, 1)
 
 
-def test_a_minute_is_written_whole_again_and_again(counting: Tally, database: Database) -> None:
+def test_a_minute_is_written_whole_again_and_again(
+    counting: RollupWriter, database: Database
+) -> None:
     one = job()
     for number in range(1, 4):
         counting.count(one, completed(one, keep=1), NOON + timedelta(seconds=number))
@@ -204,7 +206,9 @@ def test_a_minute_is_written_whole_again_and_again(counting: Tally, database: Da
     assert database.writes == 3  # nothing new: nothing is written
 
 
-def test_what_cannot_be_written_is_written_later(counting: Tally, database: Database) -> None:
+def test_what_cannot_be_written_is_written_later(
+    counting: RollupWriter, database: Database
+) -> None:
     one = job()
     database.away = True
     for number in range(10):
@@ -218,9 +222,9 @@ def test_what_cannot_be_written_is_written_later(counting: Tally, database: Data
 
 
 def test_while_the_database_is_away_for_long_the_oldest_are_forgotten(
-    counting: Tally, database: Database, monkeypatch: pytest.MonkeyPatch
+    counting: RollupWriter, database: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(tally, "ROWS", 5)
+    monkeypatch.setattr(rollup_writer, "ROWS", 5)
     one = job()
     database.away = True
     for number in range(10):
@@ -232,7 +236,9 @@ def test_while_the_database_is_away_for_long_the_oldest_are_forgotten(
     assert sorted(database.rows) == [NOON + number * MINUTE for number in range(5, 10)]
 
 
-def test_a_clock_that_is_set_back_undoes_nothing(counting: Tally, database: Database) -> None:
+def test_a_clock_that_is_set_back_undoes_nothing(
+    counting: RollupWriter, database: Database
+) -> None:
     one = job()
     for moment in (NOON, NOON, NOON + 5 * MINUTE, NOON):
         counting.count(one, completed(one, keep=1), moment)

@@ -3,8 +3,8 @@
 from collections.abc import Iterable
 from datetime import UTC, datetime
 
-from holdfast.engine import Seen, WorkerInfo
-from holdfast.worker.heart import Observer
+from holdfast.engine.records import Seen, WorkerInfo
+from holdfast.worker.liveness.heartbeat import Observer
 
 MOMENT = datetime(2030, 1, 1, tzinfo=UTC)
 BEAT, LOOK = 5.0, 2.0

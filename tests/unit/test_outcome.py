@@ -7,11 +7,10 @@ from typing import Any
 import pytest
 
 from holdfast import Discard, InvalidInput, Retry, Snooze
-from holdfast.clock import FakeClock
+from holdfast.core.clock import FakeClock
 from holdfast.engine.sqlite.dialect import SqliteDialect
-from holdfast.engine.verbs import new_to_job
-from holdfast.job import TRANSITIONS, Job, Status
-from holdfast.outcome import (
+from holdfast.jobs.job import TRANSITIONS, Job, Status
+from holdfast.jobs.outcome import (
     CRASHES,
     Died,
     Ended,
@@ -27,6 +26,7 @@ from holdfast.outcome import (
     decide,
     judge,
 )
+from holdfast.jobs.rows import new_to_job
 from tests.support.jobs import new
 
 KEEP = {Status.COMPLETED: 1.0, Status.FAILED: 2.0, Status.CANCELLED: 3.0}

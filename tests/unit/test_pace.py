@@ -1,6 +1,6 @@
-from holdfast.clock import FakeClock
-from holdfast.engine.glance import MOST, Pace
-from holdfast.job import EventKind
+from holdfast.core.clock import FakeClock
+from holdfast.events.sampling import MOST, Pace
+from holdfast.jobs.job import EventKind
 
 DONE, FAILED = EventKind.COMPLETED, EventKind.FAILED
 

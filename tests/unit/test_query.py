@@ -7,9 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from holdfast import InvalidInput, Status
-from holdfast.engine import Filter
-from holdfast.filters import make_filter
-from holdfast.query import completions, parse, quote
+from holdfast.engine.records import Filter
+from holdfast.jobs.filters import make_filter
+from holdfast.jobs.query_language import completions, parse, quote
 
 NOW = datetime(2026, 11, 16, 12, 0, tzinfo=UTC)
 

@@ -6,7 +6,8 @@ from typing import Any
 import pytest
 
 from holdfast.errors import InvalidInput
-from holdfast.recurrence import (
+from holdfast.jobs.backoff import Backoff
+from holdfast.schedules.next_run import (
     Next,
     Schedule,
     after_failure,
@@ -20,7 +21,6 @@ from holdfast.recurrence import (
     spread,
     to_json,
 )
-from holdfast.retry import Backoff
 
 NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
 SECOND, MINUTE, HOUR, DAY = (timedelta(seconds=size) for size in (1, 60, 3600, 86400))

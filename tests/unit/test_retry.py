@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from holdfast import Backoff, Holdfast, InvalidInput
-from holdfast.retry import backoff
+from holdfast.jobs.backoff import backoff
 
 EXACT = Backoff(jitter=0)
 YEAR = 365 * 86400.0

@@ -7,9 +7,9 @@ from collections.abc import Iterator
 
 import pytest
 
-from holdfast.ids import new_id
-from holdfast.job import Claim
-from holdfast.worker.run_table import SLOTS, Begun, RunTable
+from holdfast.core.ids import new_id
+from holdfast.jobs.job import Claim
+from holdfast.worker.processes.run_table import SLOTS, Begun, RunTable
 
 
 @pytest.fixture

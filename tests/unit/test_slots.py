@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from holdfast import Holdfast, InvalidInput
-from holdfast.worker.slots import DEFAULT_SLOTS, MOST, Lane, make_lanes, parse_queues
+from holdfast.worker.running.slots import DEFAULT_SLOTS, MOST, Lane, make_lanes, parse_queues
 
 KINDS = {"async", "thread", "process"}
 
@@ -77,7 +77,7 @@ def test_concurrency_is_the_size_of_queues_that_have_none() -> None:
 
 def test_all_slots_are_free_at_first() -> None:
     for lane in make_lanes("default,media=2", None):
-        assert (lane.free, lane.dry, lane.types) == (lane.size, False, [])
+        assert (lane.free, lane.exhausted, lane.types) == (lane.size, False, [])
 
 
 @pytest.mark.parametrize(

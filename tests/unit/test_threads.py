@@ -4,7 +4,7 @@ import threading
 
 import pytest
 
-from holdfast.worker.threads import Threads
+from holdfast.worker.running.threads import Threads
 
 PATIENCE = 30.0
 

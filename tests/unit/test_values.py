@@ -6,9 +6,9 @@ from uuid import UUID
 import pytest
 
 from holdfast import Holdfast, InvalidInput
-from holdfast.clock import FakeClock, SystemClock, from_microseconds, to_microseconds
-from holdfast.duration import seconds
-from holdfast.ids import floor_id, new_id, parse_id
+from holdfast.core.clock import FakeClock, SystemClock, from_microseconds, to_microseconds
+from holdfast.core.duration import seconds
+from holdfast.core.ids import floor_id, new_id, parse_id
 from tests.support.threads import in_threads
 
 

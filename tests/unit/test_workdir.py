@@ -6,9 +6,9 @@ import time
 from collections.abc import Collection
 from pathlib import Path
 
-from holdfast.ids import new_id
-from holdfast.job import Claim
-from holdfast.worker.workdir import (
+from holdfast.core.ids import new_id
+from holdfast.jobs.job import Claim
+from holdfast.worker.housekeeping.workdir import (
     ORPHAN_AGE,
     make_workdir,
     remove_workdir,

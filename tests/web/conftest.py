@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from holdfast import Context, Discard, Holdfast, Job
-from holdfast.worker import watch
+from holdfast.worker.liveness import watch
 from tests.conftest import Database
 from tests.support.web import Caller, Site
 from tests.worker.moments import finished

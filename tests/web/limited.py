@@ -13,10 +13,10 @@ from pathlib import Path
 from typing import Any
 
 from holdfast import Holdfast
-from holdfast.logs import configure
+from holdfast.core.log_format import configure
 from holdfast.web import dashboard
-from holdfast.web.connections import ConnectionLimits
-from holdfast.web.serving import Server, Serving, listen
+from holdfast.web.http.connections import ConnectionLimits
+from holdfast.web.http.serving import Server, Serving, listen
 
 
 def main(url: str, given: dict[str, Any]) -> None:

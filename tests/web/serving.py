@@ -16,7 +16,7 @@ from websockets.sync.client import ClientConnection, connect
 from holdfast import Holdfast
 from holdfast.access import Access
 from holdfast.web import dashboard
-from holdfast.web.live import Hub
+from holdfast.web.live.hub import Hub
 
 PATIENCE = 20.0
 EVENTS = "/api/v1/events"

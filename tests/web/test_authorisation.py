@@ -10,7 +10,7 @@ from fastapi.routing import APIRoute
 from starlette.routing import Route
 
 from holdfast import Holdfast
-from holdfast.ids import new_id
+from holdfast.core.ids import new_id
 from holdfast.web import dashboard
 from holdfast.web.routing import Routes, check_declared, declared_of
 from tests.support.web import API, Caller, Site, problem

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from holdfast import Holdfast
-from holdfast.fields import FIELDS
-from holdfast.ids import new_id
-from holdfast.job import Status
+from holdfast.core.ids import new_id
+from holdfast.jobs.job import Status
+from holdfast.jobs.job_json import FIELDS
 from holdfast.web import operations
 from tests.support.jobs import in_status
 from tests.support.web import Caller, problem

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from holdfast import Holdfast
-from holdfast.fields import FIELDS
-from holdfast.ids import new_id
-from holdfast.job import Status
+from holdfast.core.ids import new_id
+from holdfast.jobs.job import Status
+from holdfast.jobs.job_json import FIELDS
 from tests.support.jobs import execute
 from tests.support.web import Caller, problem
 from tests.web.conftest import Gate, ended, run_all

@@ -10,9 +10,9 @@ import pytest
 
 from holdfast import Holdfast, LogLine
 from holdfast.access import Access
-from holdfast.fields import iso
-from holdfast.ids import new_id
-from holdfast.job import Job
+from holdfast.core.ids import new_id
+from holdfast.jobs.job import Job
+from holdfast.jobs.job_json import iso
 from holdfast.web import dashboard
 from tests.conftest import Database
 

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from holdfast import Holdfast
-from holdfast.ids import new_id
+from holdfast.core.ids import new_id
 from tests.support.web import Caller, problem
 from tests.web.conftest import Gate, run_all
 from tests.worker.moments import reaches, until

@@ -6,7 +6,7 @@ import pytest
 
 from holdfast import Holdfast
 from holdfast.web import Identity, Permission
-from holdfast.web.redaction import HIDDEN, Redaction
+from holdfast.web.security.redaction import HIDDEN, Redaction
 from tests.support.web import Site, problem
 from tests.web.conftest import Open, run_all
 

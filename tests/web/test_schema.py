@@ -8,7 +8,7 @@ import schemathesis
 from schemathesis.engine import events, from_schema
 
 from holdfast import Holdfast
-from holdfast.web.throttle import Throttle
+from holdfast.web.security.throttle import Throttle
 from tests.support.web import API, Site
 from tests.web.conftest import Gate
 

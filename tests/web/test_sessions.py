@@ -9,10 +9,11 @@ from typing import Any
 import pytest
 
 from holdfast import Holdfast
-from holdfast.clock import FakeClock
-from holdfast.ids import new_id
-from holdfast.web import Identity, Permission, gate
-from holdfast.web.throttle import Throttle
+from holdfast.core.clock import FakeClock
+from holdfast.core.ids import new_id
+from holdfast.web import Identity, Permission
+from holdfast.web.security import gate
+from holdfast.web.security.throttle import Throttle
 from tests.conftest import Database
 from tests.support.web import HOST, Caller, Site, problem
 from tests.web.conftest import Open

@@ -7,11 +7,11 @@ import pytest
 
 from holdfast import Holdfast
 from holdfast.access import Access
-from holdfast.ids import new_id
-from holdfast.job import Status
+from holdfast.core.ids import new_id
+from holdfast.jobs.job import Status
 from holdfast.web.api.system import without_password
-from holdfast.web.permissions import PUBLIC
 from holdfast.web.routing import declared_of
+from holdfast.web.security.permissions import PUBLIC
 from tests.support.jobs import execute
 from tests.support.web import Caller, Site, problem
 from tests.web.conftest import run_all

@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 
 from holdfast import Holdfast
-from holdfast.ids import new_id
-from holdfast.job import Status
+from holdfast.core.ids import new_id
+from holdfast.jobs.job import Status
 from tests.support.jobs import execute, in_status
 from tests.support.web import Caller, problem
 from tests.web.conftest import Gate, ended, run_all

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from holdfast import Holdfast
-from holdfast.worker import watch
+from holdfast.worker.liveness import watch
 from tests.conftest import Database
 
 
@@ -36,7 +36,9 @@ def quick_watch(monkeypatch: pytest.MonkeyPatch) -> None:
 def no_process_left_behind() -> Iterator[None]:
     """No handler process outlives its test."""
     yield
-    left = [pid for pid in children() if b"holdfast.worker.kid" in command_of(pid)]
+    left = [
+        pid for pid in children() if b"holdfast.worker.processes.handler_process" in command_of(pid)
+    ]
     assert left == [], f"processes left running: {left}"
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from holdfast import Holdfast, Job
-from holdfast.job import FINISHED
+from holdfast.jobs.job import FINISHED
 
 T = TypeVar("T")
 PATIENCE = 20.0  # seconds: far more than anything here takes, on a slow and busy machine

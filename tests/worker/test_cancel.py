@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from holdfast import Context, Holdfast, JobNotFound
-from holdfast.worker import watch
+from holdfast.worker.liveness import watch
 from tests.worker.conftest import LOOK
 from tests.worker.moments import PATIENCE, finished, lives, pids_in, until
 

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from holdfast import Context, Holdfast, InvalidInput
-from holdfast.ids import new_id
-from holdfast.job import NewJob
+from holdfast.core.ids import new_id
+from holdfast.jobs.job import NewJob
 from tests.worker.moments import PATIENCE, finished, until
 
 

@@ -12,6 +12,7 @@ import pytest
 
 from holdfast import Context, Event, Holdfast, LostClaim, RunEnd
 from tests.conftest import Database
+from tests.support import commands as verbs
 from tests.support.callers import Kind, find
 from tests.support.jobs import execute
 from tests.worker.conftest import quick
@@ -177,11 +178,11 @@ def test_a_run_whose_claim_is_gone_is_told_so(
 ) -> None:
     """The row is deleted before it completes: its rows must not be committed. The watch, which would
     stop the run, does not look."""
-    monkeypatch.setattr("holdfast.worker.watch.LOOK", 60.0)
+    monkeypatch.setattr("holdfast.worker.liveness.watch.LOOK", 60.0)
     problems: list[BaseException] = []
 
     async def body(ctx: Context) -> None:
-        world.app.engine.delete([ctx.job.id])
+        verbs.delete(world.app.engine, [ctx.job.id])
         async with kind.opened(database) as caller:
             await caller.begin()
             await caller.execute(world.row("mine"))

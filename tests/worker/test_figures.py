@@ -8,13 +8,13 @@ import pytest
 
 from holdfast import Holdfast
 from holdfast.errors import DatabaseBusy
-from holdfast.worker import tally
+from holdfast.worker.housekeeping import rollup_writer
 from tests.worker.moments import until
 
 
 @pytest.fixture(autouse=True)
 def often(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tally, "EVERY", 0.05)
+    monkeypatch.setattr(rollup_writer, "EVERY", 0.05)
 
 
 def test_workers_write_while_they_run_and_their_rows_add_up(app: Holdfast) -> None:

@@ -11,7 +11,7 @@ import pytest
 
 from holdfast import Holdfast
 from holdfast.engine.sqlite.engine import SqliteEngine
-from holdfast.worker import finisher
+from holdfast.worker.running import finisher
 from tests.conftest import Database
 from tests.worker.moments import finished, until
 

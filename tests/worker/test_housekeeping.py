@@ -6,10 +6,10 @@ import time
 from pathlib import Path
 
 from holdfast import Holdfast, Job
-from holdfast.ids import new_id
-from holdfast.job import Claim
+from holdfast.core.ids import new_id
+from holdfast.jobs.job import Claim
 from holdfast.testing import drain
-from holdfast.worker.workdir import ORPHAN_AGE, make_workdir
+from holdfast.worker.housekeeping.workdir import ORPHAN_AGE, make_workdir
 from tests.conftest import Database
 from tests.support.jobs import insert
 from tests.worker.conftest import quick

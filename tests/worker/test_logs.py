@@ -12,15 +12,15 @@ from typing import Any
 import pytest
 
 from holdfast import Context, Holdfast, LogLine
+from holdfast.core.log_format import MAX_LINE
 from holdfast.errors import DatabaseUnavailable
-from holdfast.logs import MAX_LINE
-from holdfast.worker import logbook
+from holdfast.worker.housekeeping import log_writer
 from tests.worker.moments import finished, reaches, until
 
 
 @pytest.fixture(autouse=True)
 def quick_logbook(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(logbook, "EVERY", 0.05)
+    monkeypatch.setattr(log_writer, "EVERY", 0.05)
 
 
 def told(app: Holdfast, id: str) -> list[tuple[str, str]]:
@@ -210,7 +210,9 @@ def test_a_line_that_cannot_be_formatted_harms_nobody(
     assert long == "x" * (MAX_LINE - 1) + "…"
 
 
-@pytest.mark.parametrize(("size", "count", "most"), [(1, 1000, logbook.RUN_LINES), (1000, 100, 65)])
+@pytest.mark.parametrize(
+    ("size", "count", "most"), [(1, 1000, log_writer.RUN_LINES), (1000, 100, 65)]
+)
 def test_a_run_that_writes_too_much_is_cut(app: Holdfast, size: int, count: int, most: int) -> None:
     @app.task
     def babbles(ctx: Context) -> None:
@@ -251,8 +253,8 @@ def test_what_waits_to_be_written_is_bounded_and_told(
     app: Holdfast, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """While the database takes no lines, memory holds so many of all runs; runs do not wait."""
-    monkeypatch.setattr(logbook, "LINES", 30)
-    monkeypatch.setattr(logbook, "TRIES", 10**9)
+    monkeypatch.setattr(log_writer, "LINES", 30)
+    monkeypatch.setattr(log_writer, "TRIES", 10**9)
     away, refused = threading.Event(), threading.Event()
     away.set()
     write = app.engine.log
@@ -286,8 +288,8 @@ def test_what_waits_to_be_written_is_bounded_and_told(
 def test_lines_that_are_refused_for_good_are_given_up(
     app: Holdfast, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(logbook, "EVERY", 0.01)
-    monkeypatch.setattr(logbook, "TRIES", 3)
+    monkeypatch.setattr(log_writer, "EVERY", 0.01)
+    monkeypatch.setattr(log_writer, "TRIES", 3)
     tries: list[Any] = []
     write = app.engine.log
 

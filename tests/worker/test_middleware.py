@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from holdfast import Context, Holdfast, Job, Middleware
-from holdfast.job import NewJob
+from holdfast.jobs.job import NewJob
 from tests.conftest import Database
 from tests.worker.conftest import quick
 from tests.worker.moments import finished

@@ -11,8 +11,9 @@ from typing import Any
 import pytest
 
 from holdfast import Context, Holdfast, Job
-from holdfast.engine import Seen
-from holdfast.worker import isolation, watch
+from holdfast.engine.records import Seen
+from holdfast.worker.liveness import watch
+from holdfast.worker.processes import isolation
 from tests.conftest import Database
 from tests.support.jobs import insert
 from tests.worker.conftest import LOOK, quick

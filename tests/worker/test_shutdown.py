@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 
 from holdfast import Context, Holdfast, HoldfastError
-from holdfast.worker.execution import Execution, Stop
-from holdfast.worker.processes import TERM_TO_KILL
-from holdfast.worker.runner import AsyncRunner
+from holdfast.worker.processes.pool import TERM_TO_KILL
+from holdfast.worker.running.execution import Execution, Stop
+from holdfast.worker.running.runners import AsyncRunner
 from tests.worker.moments import PATIENCE, finished, lives, pids_in, until
 
 GRACE = 0.3

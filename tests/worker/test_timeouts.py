@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from holdfast import Context, Holdfast
-from holdfast.worker import processes as process_runner
+from holdfast.worker.processes import pool as process_runner
 from tests.worker.moments import finished, lives, pids_in, reaches, until
 
 ERROR = "TimeoutError: timed out after 0.3 s"
@@ -153,15 +153,15 @@ def test_a_process_is_ended_with_all_that_it_started(warm: ModuleType, tmp_path:
     app = warm.app
     job = warm.begets.using(timeout=1.5).enqueue()
     until((tmp_path / "pids").exists)
-    kid, *grandchildren = pids_in(tmp_path)
-    assert [lives(pid) for pid in (kid, *grandchildren)] == [True] * 3
+    handler, *grandchildren = pids_in(tmp_path)
+    assert [lives(pid) for pid in (handler, *grandchildren)] == [True] * 3
     done = finished(app, job)
     assert (done.status, done.error) == ("failed", "TimeoutError: timed out after 1.5 s")
-    until(lambda: not any(map(lives, (kid, *grandchildren))), "the end of all processes")
+    until(lambda: not any(map(lives, (handler, *grandchildren))), "the end of all processes")
     assert (tmp_path / "cleaned-up").exists(), "its finally block did not run"
     assert list(app.settings.workdir.iterdir()) == []
     again = warm.where.enqueue(size=warm.Size(2))
-    assert finished(app, again).result["pid"] != kid
+    assert finished(app, again).result["pid"] != handler
 
 
 def test_a_process_that_does_not_want_to_end_is_killed(
@@ -170,8 +170,8 @@ def test_a_process_that_does_not_want_to_end_is_killed(
     monkeypatch.setattr(process_runner, "TERM_TO_KILL", 0.5)
     job = warm.stubborn.using(timeout=1).enqueue()
     until((tmp_path / "pids").exists)
-    [kid] = pids_in(tmp_path)
+    [handler] = pids_in(tmp_path)
     done = reaches(warm.app, job, "failed")
     assert (done.error, done.crashes) == ("TimeoutError: timed out after 1 s", 0)
-    until(lambda: not lives(kid))
+    until(lambda: not lives(handler))
     assert list(warm.app.settings.workdir.iterdir()) == [], "its folder is left"

@@ -14,7 +14,7 @@ import pytest
 from pydantic import BeforeValidator
 
 from holdfast import Holdfast, Limit, RunEnd
-from holdfast.clock import FakeClock
+from holdfast.core.clock import FakeClock
 from holdfast.testing import drain
 from tests.conftest import Database
 from tests.support.jobs import execute

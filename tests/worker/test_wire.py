@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from holdfast.worker.wire import Wire
+from holdfast.worker.processes.wire import Wire
 from tests.support.threads import in_threads
 
 

@@ -10,27 +10,27 @@ import holdfast
 import holdfast.testing
 import holdfast.web
 from holdfast.app import Holdfast
-from holdfast.changes import Changed
-from holdfast.checks import Check
-from holdfast.engine import Parent, WorkflowInfo
+from holdfast.engine.records import Parent, WorkflowInfo
 from holdfast.errors import EventsGone, HoldfastError
-from holdfast.events import JobEvent
-from holdfast.failures import ErrorGroup, ErrorGroups
-from holdfast.feed import AsyncEvents, Events
-from holdfast.flow import Node, Running, Workflow
-from holdfast.graph import Settled
-from holdfast.job import EventKind
-from holdfast.jobs import Jobs
-from holdfast.metrics import Point, Times
-from holdfast.options import Options
+from holdfast.events.event import JobEvent
+from holdfast.events.feed import AsyncEvents, Events
+from holdfast.jobs.bulk_result import Changed
+from holdfast.jobs.client import Jobs
+from holdfast.jobs.error_groups import ErrorGroup, ErrorGroups
+from holdfast.jobs.job import EventKind
+from holdfast.jobs.queues import Limits, Queues
+from holdfast.monitoring.health_checks import Check
+from holdfast.monitoring.metrics import Point, Times
 from holdfast.pytest_plugin import holdfast_app, holdfast_clock
-from holdfast.queues import Limits, Queues
-from holdfast.schedules import Schedules
-from holdfast.task import Call, Using
+from holdfast.schedules.client import Schedules
+from holdfast.tasks.options import Options
+from holdfast.tasks.task import Call, Using
 from holdfast.web.options import make_options
-from holdfast.web.permissions import READING, ROLES, Permission
-from holdfast.worker import Worker
-from holdfast.workflows import Workflows
+from holdfast.web.security.permissions import READING, ROLES, Permission
+from holdfast.worker.worker import Worker
+from holdfast.workflows.builder import Node, Running, Workflow
+from holdfast.workflows.client import Workflows
+from holdfast.workflows.rules import Settled
 from tools.reference.markdown import block, code, heading, plain, prose, sentence, table
 from tools.reference.source import Field, Method, Source, source_of
 

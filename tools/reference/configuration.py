@@ -12,9 +12,9 @@ from typing import Any
 from unittest import mock
 
 from holdfast.app import DEFAULT_URL, Holdfast
-from holdfast.options import Options
-from holdfast.retry import Backoff
+from holdfast.jobs.backoff import Backoff
 from holdfast.settings import HEALTH, RETENTION, Thresholds, make_settings
+from holdfast.tasks.options import Options
 from holdfast.web.options import make_options
 from tools.reference.api import parameters, task_options
 from tools.reference.command import PREFIX, commands, options, variable

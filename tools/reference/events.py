@@ -2,9 +2,9 @@
 
 from datetime import UTC, datetime
 
-from holdfast.events import JobEvent
-from holdfast.job import EventKind, Status
-from holdfast.web.frames import FOR_GUESTS, NAMES, data_of
+from holdfast.events.event import JobEvent
+from holdfast.jobs.job import EventKind, Status
+from holdfast.web.live.frames import FOR_GUESTS, NAMES, data_of
 from tools.reference.markdown import code, heading, plain, sentence, table
 from tools.reference.source import source_of
 

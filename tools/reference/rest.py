@@ -6,8 +6,8 @@ from typing import Any
 
 from holdfast import Holdfast
 from holdfast.web import dashboard
-from holdfast.web.permissions import KNOWN, PUBLIC, ROLES, Permission
 from holdfast.web.routing import DECLARED
+from holdfast.web.security.permissions import KNOWN, PUBLIC, ROLES, Permission
 from holdfast.web.server import PREFIX
 from tools.reference.markdown import code, heading, plain, prose, sentence, table
 

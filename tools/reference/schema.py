@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from importlib import resources
 
-from holdfast.job import Attempt, Job, LogLine
+from holdfast.jobs.job import Attempt, Job, LogLine
 from tools.reference.columns import TABLES, WORDS
 from tools.reference.markdown import code, heading, plain, sentence, table
 from tools.reference.source import source_of

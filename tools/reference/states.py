@@ -3,8 +3,8 @@
 import inspect
 import re
 
-from holdfast import job
-from holdfast.job import TRANSITIONS, Status
+from holdfast.jobs import job
+from holdfast.jobs.job import TRANSITIONS, Status
 from tools.reference.markdown import code, heading, sentence, table
 from tools.reference.source import source_of
 

@@ -1,5 +1,1 @@
-"""The command `holdfast`. It uses the application object and what engines show, nothing below."""
-
-from holdfast.cli.root import cli, main
-
-__all__ = ["cli", "main"]
+"""The command `holdfast`. Start with `root.py`; each command is a module of `commands/`."""

@@ -6,10 +6,10 @@ from typing import Annotated, Any
 
 import typer
 
-from holdfast import names
-from holdfast.duration import seconds
+from holdfast.core import validation
+from holdfast.core.duration import seconds
 from holdfast.errors import InvalidInput
-from holdfast.query import parse
+from holdfast.jobs.query_language import parse
 
 StatusOption = Annotated[
     list[str] | None,
@@ -74,7 +74,7 @@ class Filters:
 
 
 def entity(text: str) -> tuple[str, int | str]:
-    return names.entity_of(text, f"--entity {text!r}")
+    return validation.entity_of(text, f"--entity {text!r}")
 
 
 def duration(text: str, option: str) -> float:

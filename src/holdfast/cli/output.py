@@ -14,12 +14,12 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from holdfast.fields import attempt_fields as attempt_fields
-from holdfast.fields import iso as iso
-from holdfast.fields import job_fields as job_fields
-from holdfast.fields import plain as plain
-from holdfast.job import Status
-from holdfast.logs import escaped, escaped_json
+from holdfast.core.log_format import escaped, escaped_json
+from holdfast.jobs.job import Status
+from holdfast.jobs.job_json import attempt_fields as attempt_fields
+from holdfast.jobs.job_json import iso as iso
+from holdfast.jobs.job_json import job_fields as job_fields
+from holdfast.jobs.job_json import plain as plain
 
 STYLES: Mapping[str, str] = {
     Status.BLOCKED: "magenta",

@@ -6,7 +6,7 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from holdfast.cli import (
+from holdfast.cli.commands import (
     demo,
     dev,
     doctor,

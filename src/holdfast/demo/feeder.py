@@ -7,7 +7,7 @@ from itertools import chain, count, cycle
 
 from holdfast.demo import tasks
 from holdfast.errors import HoldfastError
-from holdfast.job import Job
+from holdfast.jobs.job import Job
 
 INTERVAL = 0.3  # seconds between two enqueues
 

@@ -4,10 +4,10 @@ import json
 from datetime import datetime
 from typing import Any, Literal, NamedTuple
 
+from holdfast.core.records import value
 from holdfast.engine.dialect import MICRO, Dialect
-from holdfast.engine.inspection import LAST_ID
 from holdfast.engine.script import Row, Run, Script
-from holdfast.value import value
+from holdfast.jobs.read import LAST_ID
 
 FRESH = 60.0  #: seconds in which a token's use is written down once
 AGE = 365 * 86400.0  #: seconds that entries of the audit log are kept, at the most

@@ -10,8 +10,13 @@ from contextlib import suppress
 from datetime import datetime, timedelta
 from functools import partial
 
-from holdfast.clock import Clock
-from holdfast.engine import (
+from holdfast.core.clock import Clock
+from holdfast.core.ids import floor_id
+from holdfast.engine import access
+from holdfast.engine import workers as worker_scripts
+from holdfast.engine.claiming import Fetching
+from holdfast.engine.fork_guard import ForkGuard
+from holdfast.engine.records import (
     Beat,
     Filter,
     Held,
@@ -29,24 +34,9 @@ from holdfast.engine import (
     Suspects,
     Swept,
     WorkerInfo,
-    access,
-    finishing,
-    flows,
-    inspection,
-    limiting,
-    liveness,
-    logs,
-    metering,
-    outbox,
-    retention,
-    scheduling,
-    verbs,
 )
-from holdfast.engine.fetching import Fetching
-from holdfast.engine.hours import HOUR, Hours
-from holdfast.engine.owner import Owner
-from holdfast.engine.repeats import until_known
 from holdfast.engine.script import Script, T
+from holdfast.engine.unknown_outcome import until_known
 from holdfast.errors import (
     AppClosed,
     DatabaseBusy,
@@ -56,11 +46,19 @@ from holdfast.errors import (
     Refused,
     StorageError,
 )
-from holdfast.ids import floor_id
-from holdfast.job import FINISHED, Attempt, Claim, EventKind, Job, LogLine, NewJob, Status
-from holdfast.limits import Declared
-from holdfast.metrics import Point, Rollup, Share, Total
-from holdfast.outcome import WEEK, Applied, Finish, Outcome
+from holdfast.events import outbox
+from holdfast.jobs import commands, log_lines, retention
+from holdfast.jobs import finish as finish_scripts
+from holdfast.jobs import read as read_scripts
+from holdfast.jobs.job import FINISHED, Claim, EventKind, Job, LogLine, NewJob, Status
+from holdfast.jobs.outcome import WEEK, Applied, Finish, Outcome
+from holdfast.limits import scripts as limit_scripts
+from holdfast.limits.limit import Declared
+from holdfast.monitoring import rollups as rollup_scripts
+from holdfast.monitoring.hourly_cache import HOUR, HourlyCache
+from holdfast.monitoring.metrics import Point, Rollup, Share, Total
+from holdfast.schedules import scripts as schedule_scripts
+from holdfast.workflows import scripts as workflow_scripts
 
 logger = logging.getLogger("holdfast.engine")
 
@@ -78,12 +76,12 @@ class BaseEngine(Fetching):
         super().__init__()
         self.clock = clock
         self._timeout = timeout
-        self._owner = Owner()
+        self._fork_guard = ForkGuard()
         self._closed = False
         self._pruned_to: dict[Status, str] = {}
-        self._totals, self._points = Hours[Total](), Hours[Point]()
+        self._totals, self._points = HourlyCache[Total](), HourlyCache[Point]()
         self._repaired_to = self._keys_pruned_to = ""
-        self._orphans_to = self._flows_to = inspection.FIRST_ID
+        self._orphans_to = self._flows_to = read_scripts.FIRST_ID
 
     def run_vital(self, script: Callable[[], Script[T]]) -> T:
         """Run a write that must not wait behind others of this process: a sign of life."""
@@ -93,11 +91,11 @@ class BaseEngine(Fetching):
         """Raise if it is closed, or was opened before a fork."""
         if self._closed:
             raise AppClosed("this Holdfast is closed: make a new one")
-        self._owner.check()
+        self._fork_guard.check()
 
     def _repeated(self, jobs: Sequence[NewJob], insert: Callable[[float], list[Job]]) -> list[Job]:
         """Insert jobs, and send them again while nobody can tell whether they were committed."""
-        script = partial(verbs.insert, self.dialect, jobs, hint={job.queue for job in jobs})
+        script = partial(commands.insert, self.dialect, jobs, hint={job.queue for job in jobs})
         again = partial(self._run, script, True)
         return until_known(insert, again, jobs, self._timeout)
 
@@ -136,7 +134,7 @@ class BaseEngine(Fetching):
         return results
 
     def _finish(self, finishes: Sequence[Finish]) -> dict[Claim, Applied]:
-        return self.run(lambda: finishing.finish(self.dialect, finishes), write=True)
+        return self.run(lambda: finish_scripts.finish(self.dialect, finishes), write=True)
 
     def _finish_alone(self, finish: Finish) -> dict[Claim, Applied]:
         """The path that records a failure cannot itself fail: what the database refuses of a finish
@@ -165,21 +163,25 @@ class BaseEngine(Fetching):
         """What follows from these ends. If it cannot be done now, the next look does it."""
         if workflows:
             with suppress(DatabaseBusy, DatabaseUnavailable):
-                self.run(lambda: flows.advance(self.dialect, workflows), write=True)
+                self.run(lambda: workflow_scripts.advance(self.dialect, workflows), write=True)
 
     def advance(self, limit: int) -> int:
-        stirred = self.run(lambda: flows.stirred(limit), write=False)
-        if not stirred:
+        changed_workflows = self.run(lambda: workflow_scripts.changed_workflows(limit), write=False)
+        if not changed_workflows:
             return 0
-        done = self.run(lambda: flows.advance(self.dialect, stirred), write=True)
+        done = self.run(
+            lambda: workflow_scripts.advance(self.dialect, changed_workflows), write=True
+        )
         return done.freed + done.dropped
 
     def find_orphans(self, limit: int) -> None:
-        self._orphans_to = self.run(lambda: flows.orphans(self._orphans_to, limit), write=True)
-        self._flows_to = self.run(
-            lambda: flows.abandoned(self.dialect, self._flows_to, limit), write=True
+        self._orphans_to = self.run(
+            lambda: workflow_scripts.orphans(self._orphans_to, limit), write=True
         )
-        self.run(lambda: flows.prune(self.dialect, limit), write=True)
+        self._flows_to = self.run(
+            lambda: workflow_scripts.abandoned(self.dialect, self._flows_to, limit), write=True
+        )
+        self.run(lambda: workflow_scripts.prune(self.dialect, limit), write=True)
 
     def is_followed(
         self,
@@ -204,66 +206,66 @@ class BaseEngine(Fetching):
         """Where a commit does not tell others by itself, an engine does."""
 
     def promote(self, limit: int) -> Promoted:
-        return self.run(lambda: verbs.promote(self.dialect, limit), write=True)
+        return self.run(lambda: commands.promote(self.dialect, limit), write=True)
 
     def now(self) -> datetime:
         return self.clock.now()
 
     def next_due(self) -> float | None:
-        return self.run(lambda: verbs.next_due(self.dialect), write=False)
+        return self.run(lambda: commands.next_due(self.dialect), write=False)
 
     def declare(self, limits: Sequence[Declared]) -> None:
-        self.run(lambda: limiting.declare(self.dialect, limits), write=True)
+        self.run(lambda: limit_scripts.declare(self.dialect, limits), write=True)
 
     def repair(self, limit: int) -> int:
-        if not self.run(limiting.is_waited_for, write=False):
+        if not self.run(limit_scripts.is_waited_for, write=False):
             return 0
         repaired = self.run(
-            lambda: limiting.repair(self.dialect, self._repaired_to, limit), write=True
+            lambda: limit_scripts.repair(self.dialect, self._repaired_to, limit), write=True
         )
         self._repaired_to = repaired.after
         return repaired.moved
 
     def prune_keys(self, limit: int) -> None:
         self._keys_pruned_to = self.run(
-            lambda: limiting.prune_keys(self._keys_pruned_to, limit), write=True
+            lambda: limit_scripts.prune_keys(self._keys_pruned_to, limit), write=True
         )
 
     def beat(self, worker: str, info: str) -> Beat:
-        return self.run_vital(lambda: liveness.beat(self.dialect, worker, info))
+        return self.run_vital(lambda: worker_scripts.beat(self.dialect, worker, info))
 
     def ask_stacks(self, worker: str) -> bool:
-        return self.run(lambda: liveness.ask_stacks(self.dialect, worker), write=True)
+        return self.run(lambda: worker_scripts.ask_stacks(self.dialect, worker), write=True)
 
     def tell_stacks(self, worker: str, text: str) -> None:
-        self.run(lambda: liveness.tell_stacks(self.dialect, worker, text), write=True)
+        self.run(lambda: worker_scripts.tell_stacks(self.dialect, worker, text), write=True)
 
     def stacks(self, worker: str) -> Stacks | None:
-        return self.run(lambda: liveness.stacks(self.dialect, worker), write=False)
+        return self.run(lambda: worker_scripts.stacks(self.dialect, worker), write=False)
 
     def held(self, worker: str) -> list[Held]:
-        return self.run(lambda: liveness.held(worker), write=False)
+        return self.run(lambda: worker_scripts.held(worker), write=False)
 
     def leave(self, worker: str) -> None:
-        self.run(lambda: liveness.leave(self.dialect, worker), write=True)
+        self.run(lambda: worker_scripts.leave(self.dialect, worker), write=True)
 
     def sentence(self, claim: Claim, verdict: str) -> None:
-        self.run(lambda: liveness.sentence(claim, verdict), write=True)
+        self.run(lambda: worker_scripts.sentence(claim, verdict), write=True)
 
     def report(self, reports: Sequence[Report]) -> None:
         if reports:
-            self.run(lambda: liveness.report(self.dialect, reports), write=True)
+            self.run(lambda: worker_scripts.report(self.dialect, reports), write=True)
 
     def log(self, lines: Sequence[LogLine]) -> None:
         if lines:
-            self.run(lambda: logs.log(self.dialect, lines), write=True)
+            self.run(lambda: log_lines.log(self.dialect, lines), write=True)
 
     def sweep(self, dead: Sequence[Seen], *, limit: int) -> Swept:
-        return self.run(lambda: liveness.sweep(self.dialect, dead, limit, WEEK), write=True)
+        return self.run(lambda: worker_scripts.sweep(self.dialect, dead, limit, WEEK), write=True)
 
     def prune(self, wanted: Retention, *, limit: int, leases: int = 10) -> Pruned:
         if not self._pruned_to:  # a new round
-            self._pruned_to = dict.fromkeys(sorted(FINISHED), inspection.FIRST_ID)
+            self._pruned_to = dict.fromkeys(sorted(FINISHED), read_scripts.FIRST_ID)
         gone, leased = 0, list[Lease]()
         for status, after in list(self._pruned_to.items()):
             if gone >= limit or len(leased) >= leases:
@@ -286,7 +288,9 @@ class BaseEngine(Fetching):
             else:
                 self._pruned_to[status] = look.edge
         if not self._pruned_to:
-            self.run(lambda: liveness.prune_workers(self.dialect, DEAD_WORKERS_KEPT), write=True)
+            self.run(
+                lambda: worker_scripts.prune_workers(self.dialect, DEAD_WORKERS_KEPT), write=True
+            )
         return Pruned(gone, leased, more=bool(self._pruned_to))
 
     def prune_leased(self, leases: Sequence[Lease]) -> list[str]:
@@ -303,76 +307,49 @@ class BaseEngine(Fetching):
     def hooks(self) -> list[str]:
         return self.run(retention.hooks, write=False)
 
-    def cancel(self, ids: Sequence[str], *, keep: float) -> list[str]:
-        return self.run(lambda: verbs.cancel(self.dialect, ids, keep), write=True)
-
-    def retry(self, ids: Sequence[str]) -> list[str]:
-        try:
-            return self.run(lambda: verbs.retry(self.dialect, ids), write=True)
-        except KeyConflict:  # an enqueue of the same key raced, and the index refused the batch
-            return [id for id in ids if self._retry_alone(id)]
-
-    def _retry_alone(self, id: str) -> bool:
-        try:
-            return bool(self.run(lambda: verbs.retry(self.dialect, [id]), write=True))
-        except KeyConflict:
-            return False
-
-    def delete(self, ids: Sequence[str]) -> list[str]:
-        return self.run(lambda: verbs.delete(self.dialect, ids), write=True)
-
-    def pause(self, queue: str, paused: bool) -> None:
-        self.run(lambda: verbs.pause(self.dialect, queue, paused), write=True)
-
     def limits(self, *, cap: int = 10_000) -> list[LimitInfo]:
-        return self.run(lambda: limiting.listing(cap), write=False)
+        return self.run(lambda: limit_scripts.listing(cap), write=False)
 
     # the Inspector
 
     def disabled_schedules(self, *, limit: int = 100) -> list[tuple[str, str, str]]:
-        return self.run(lambda: scheduling.disabled(limit), write=False)
+        return self.run(lambda: schedule_scripts.disabled(limit), write=False)
 
     def suspects(self) -> list[Suspects]:
-        return self.run(lambda: inspection.suspects(self.dialect), write=False)
+        return self.run(lambda: read_scripts.suspects(self.dialect), write=False)
 
     def get(self, ids: Sequence[str]) -> list[Job]:
-        return self.run(lambda: inspection.get(self.dialect, ids), write=False)
-
-    def attempts(self, id: str) -> list[Attempt]:
-        return self.run(lambda: inspection.attempts(self.dialect, id), write=False)
-
-    def logs(
-        self, id: str, *, after: logs.Place | None = None, limit: int = 1000, newest: bool = False
-    ) -> list[LogLine]:
-        return self.run(lambda: logs.logs(self.dialect, id, after, limit, newest), write=False)
+        return self.run(lambda: read_scripts.get(self.dialect, ids), write=False)
 
     def search(self, filter: Filter, *, after: str | None = None, limit: int = 100) -> Page:
-        return self.run(lambda: inspection.search(self.dialect, filter, after, limit), write=False)
+        return self.run(
+            lambda: read_scripts.search(self.dialect, filter, after, limit), write=False
+        )
 
     def counts(self, *, cap: int = 10_000) -> dict[Status, int]:
-        return self.run(lambda: inspection.counts(Status, cap), write=False)
+        return self.run(lambda: read_scripts.counts(Status, cap), write=False)
 
     def workers(self) -> list[WorkerInfo]:
-        return self.run(lambda: inspection.workers(self.dialect), write=False)
+        return self.run(lambda: read_scripts.workers(self.dialect), write=False)
 
     def queues(self, *, cap: int = 10_000) -> list[QueueInfo]:
-        return self.run(lambda: inspection.queues(self.dialect, cap), write=False)
+        return self.run(lambda: read_scripts.queues(self.dialect, cap), write=False)
 
     # figures
 
     def roll_up(self, rollups: Sequence[Rollup]) -> None:
         if rollups:
-            self.run(lambda: metering.roll_up(self.dialect, rollups), write=True)
+            self.run(lambda: rollup_scripts.roll_up(self.dialect, rollups), write=True)
 
     def prune_rollups(self) -> int:
-        return self.run(lambda: metering.prune(self.dialect), write=True)
+        return self.run(lambda: rollup_scripts.prune(self.dialect), write=True)
 
     def series(
         self, since: datetime, *, type: str | None = None, queue: str | None = None
     ) -> list[Point]:
         def read(start: datetime, end: datetime) -> list[Point]:
             return self.run(
-                lambda: metering.series(self.dialect, start, end, type, queue), write=False
+                lambda: rollup_scripts.series(self.dialect, start, end, type, queue), write=False
             )
 
         now = self.now()
@@ -382,15 +359,15 @@ class BaseEngine(Fetching):
 
     def totals(self, since: datetime) -> list[Total]:
         def read(start: datetime, end: datetime) -> list[Total]:
-            return self.run(lambda: metering.totals(self.dialect, start, end), write=False)
+            return self.run(lambda: rollup_scripts.totals(self.dialect, start, end), write=False)
 
         return self._totals.all(since, self.now(), read)
 
     def shares(self, since: datetime) -> list[Share]:
-        return self.run(lambda: metering.shares(self.dialect, since), write=False)
+        return self.run(lambda: rollup_scripts.shares(self.dialect, since), write=False)
 
     def overdue(self) -> tuple[str, str, datetime] | None:
-        return self.run(lambda: metering.overdue(self.dialect), write=False)
+        return self.run(lambda: rollup_scripts.overdue(self.dialect), write=False)
 
     def probe(self) -> None:
-        self.run(lambda: metering.probe(self.dialect), write=True)
+        self.run(lambda: rollup_scripts.probe(self.dialect), write=True)

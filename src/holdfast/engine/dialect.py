@@ -6,10 +6,10 @@ from datetime import datetime
 from functools import lru_cache
 from typing import Any, Protocol
 
-from holdfast.clock import Clock
-from holdfast.engine.glance import GLANCE, Pace
+from holdfast.core.clock import Clock
 from holdfast.engine.script import Run, Script
-from holdfast.job import EventKind
+from holdfast.events.sampling import GLANCE, Pace
+from holdfast.jobs.job import EventKind
 
 MICRO = 1_000_000
 EVERYTHING = ""  #: the topic of who follows all jobs; that of who follows one is its id

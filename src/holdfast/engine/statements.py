@@ -1,9 +1,20 @@
-"""Named SQL statements, loaded from the SQL files of an engine.
+"""Named SQL statements. Each lies beside the script that runs it, once for each dialect.
 
 A block begins with `-- name: x`, has a purpose line, and may hold several commands, run in order.
 Parameters are `:name`. `{schema}` and the lists of statuses of `job.TRANSITIONS` (`{cancel}` stands
 for the statuses that cancel starts from) are filled in at the first use. A line that ends in `--? word`
 is there only when the caller asks for that word.
+
+SQLite: a statement given a batch runs once for each member, or, where it says `:ids`, once for all that
+are alike. Times are microseconds; `{now}` is the moment of the call. Every write runs after BEGIN
+IMMEDIATE, so nothing moves between two statements. INDEXED BY, because the application may have run
+ANALYZE while the tables were small.
+
+PostgreSQL: a batch is one JSON parameter, `:batch`. `{now}` is the server's moment of the statement.
+JSON, ids and times travel as text (`:ids::text::json`), so that the codecs of a caller's connection do
+not matter. Written for READ COMMITTED: what decides is locked first, or checked by the UPDATE itself.
+Rows of jobs are locked FOR NO KEY UPDATE, so that a row of attempts or logs, which refers to the job,
+can be written meanwhile.
 """
 
 import re
@@ -14,19 +25,19 @@ from importlib import resources
 from types import MappingProxyType
 
 from holdfast.errors import HoldfastError
-from holdfast.job import FINISHED, TRANSITIONS, UNFINISHED, WAITING, Status
+from holdfast.jobs.job import FINISHED, TRANSITIONS, UNFINISHED, WAITING, Status
 
-FILES = (
-    "statements.sql",
-    "workers.sql",
-    "limits.sql",
-    "schedules.sql",
-    "workflows.sql",
-    "metrics.sql",
-    "retention.sql",
-    "events.sql",
-    "logs.sql",
-    "access.sql",
+FILES = (  #: beside the scripts that run them: jobs/claim.sqlite.sql and jobs/claim.postgres.sql, ...
+    *(
+        "jobs/commands",
+        "jobs/claim",
+        "jobs/finish",
+        "jobs/read",
+        "jobs/retention",
+        "jobs/log_lines",
+    ),
+    *("schedules/scripts", "schedules/clock_steps", "limits/scripts", "workflows/scripts"),
+    *("events/outbox", "monitoring/rollups", "engine/workers", "engine/access"),
 )
 # A job of a workflow that has ended, waits for others, or was retried, and was not looked at since. (An
 # index is found by the same words.)
@@ -54,8 +65,9 @@ class Command:
 class Statements:
     """The statements of one engine. Unknown names are refused at the first use."""
 
-    def __init__(self, package: str, words: Mapping[str, str]) -> None:
-        self._blocks = _load(package)
+    def __init__(self, dialect: str, words: Mapping[str, str]) -> None:
+        """`dialect`: "sqlite" or "postgres"."""
+        self._blocks = _load(dialect)
         self._words = words
         self._commands: dict[tuple[str, frozenset[str]], tuple[Command, ...]] = {}
 
@@ -74,7 +86,7 @@ class Statements:
         if " " in name:
             return (parse(name),)
         if name not in self._blocks:
-            raise HoldfastError(f"no statement named {name!r} in statements.sql")
+            raise HoldfastError(f"no statement is named {name!r}")
         lines = []
         for line in fill(self._blocks[name], self._words).splitlines():
             if match := _OPTIONAL.match(line):
@@ -86,10 +98,10 @@ class Statements:
 
 
 @cache
-def _load(package: str) -> Mapping[str, str]:
-    """The blocks of an engine, as they are written."""
-    folder = resources.files(package)
-    text = "".join(folder.joinpath(name).read_text("utf-8") for name in FILES)
+def _load(dialect: str) -> Mapping[str, str]:
+    """The blocks of a dialect, as they are written."""
+    folder = resources.files("holdfast")
+    text = "".join(folder.joinpath(f"{one}.{dialect}.sql").read_text("utf-8") for one in FILES)
     parts = _NAME.split(text)[1:]
     names = parts[::2]
     if doubled := {name for name in names if names.count(name) > 1}:

@@ -15,14 +15,14 @@ from typing import Any
 from unittest import mock
 
 from holdfast.app import Holdfast
-from holdfast.clock import Clock, FakeClock
+from holdfast.core.clock import Clock, FakeClock
 from holdfast.errors import InvalidArguments, InvalidInput, JobFailed
-from holdfast.job import WAITING, Job
-from holdfast.task import Task
+from holdfast.jobs.job import WAITING, Job
+from holdfast.tasks.task import Task
 from holdfast.testing.draining import adrain, drain
 from holdfast.testing.inline import Inline
 from holdfast.testing.pruning import prune
-from holdfast.workflows import Workflows
+from holdfast.workflows.client import Workflows
 
 __all__ = ["FakeClock", "Inline", "JobFailed", "adrain", "drain", "enqueued", "prune", "temporary"]
 

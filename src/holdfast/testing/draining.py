@@ -11,21 +11,21 @@ from types import TracebackType
 from typing import Any
 
 from holdfast.app import Holdfast
-from holdfast.context import Context
-from holdfast.engine import Report, Seen
+from holdfast.engine.records import Report, Seen
 from holdfast.errors import HoldfastError, JobFailed
-from holdfast.job import Job
-from holdfast.middleware import Middleware
-from holdfast.outcome import Applied, Ended, Finish, Unreadable
+from holdfast.jobs.job import Job
+from holdfast.jobs.outcome import Applied, Ended, Finish, Unreadable
+from holdfast.tasks.context import Context
+from holdfast.tasks.middleware import Middleware
 from holdfast.testing.loops import awaited, running_loop
-from holdfast.worker.execution import Execution
-from holdfast.worker.herald import Herald
-from holdfast.worker.hooks import Hooks, decided, hook_of
-from holdfast.worker.runner import run_here, run_on_loop
-from holdfast.worker.slots import Lane
-from holdfast.worker.tally import Tally
-from holdfast.worker.threads import Threads
-from holdfast.worker.unreadable import UnreadablePayloads
+from holdfast.worker.housekeeping.event_reporter import EventReporter
+from holdfast.worker.housekeeping.rollup_writer import RollupWriter
+from holdfast.worker.running.execution import Execution
+from holdfast.worker.running.hooks import Hooks, decided, hook_of
+from holdfast.worker.running.runners import run_here, run_on_loop
+from holdfast.worker.running.slots import Lane
+from holdfast.worker.running.threads import Threads
+from holdfast.worker.running.unreadable_payloads import UnreadablePayloads
 
 RUNS = 1000  #: of one drain, until it is taken to go on for ever
 
@@ -90,8 +90,10 @@ class _Drain:
         self._engine = app.engine
         self._limit = limit
         self._hooks = hooks
-        self._tally = Tally(app.engine)
-        self._herald = Herald(app.listeners, Counter(), self._tally, UnreadablePayloads())
+        self._rollups = RollupWriter(app.engine)
+        self._reporter = EventReporter(
+            app.listeners, Counter(), self._rollups, UnreadablePayloads()
+        )
         self._witness = _Witness()
         self._id = f"drain-{os.getpid()}-{secrets.token_hex(4)}"
         self._rules = {name: task.rule for name, task in app.tasks.items() if task.rule}
@@ -109,7 +111,7 @@ class _Drain:
     ) -> None:
         self._engine.leave(self._id)
         self._engine.sweep([Seen(self._id, None)], limit=RUNS)
-        self._tally.close()
+        self._rollups.close()
 
     def take(self) -> Execution | None:
         self._engine.beat(self._id, "{}")
@@ -123,7 +125,7 @@ class _Drain:
                 f"after {self._limit} runs there is still work to do: does a job enqueue itself?"
             )
         self._witness.error = None
-        self._herald.started([job])
+        self._reporter.started([job])
         settings = self._app.settings
         lane = Lane(job.queue, [], 1)
         return Execution(job, self._app.tasks[job.type], lane, self._app.runner, settings.workdir)
@@ -168,7 +170,7 @@ class _Drain:
         while (done := self._engine.finish([finish])[execution.claim]) is Applied.BUSY:
             time.sleep(0.01)
         if done is Applied.APPLIED:
-            self._herald.finished(execution, finish)
+            self._reporter.finished(execution, finish)
         self.ran += self._engine.get([execution.job.id]) or [execution.job]
 
 

@@ -11,18 +11,18 @@ from typing import Any, NoReturn
 from unittest import mock
 
 from holdfast.app import Holdfast
-from holdfast.context import Context
 from holdfast.errors import HoldfastError, JobFailed
-from holdfast.flow import Workflow
-from holdfast.job import Body, Job, NewJob, Status
-from holdfast.middleware import Middleware, wrap_arun, wrap_enqueue
-from holdfast.options import Options
-from holdfast.outcome import Raised, Returned
-from holdfast.task import Task
+from holdfast.jobs.job import Body, Job, NewJob, Status
+from holdfast.jobs.outcome import Raised, Returned
+from holdfast.tasks.context import Context
+from holdfast.tasks.middleware import Middleware, wrap_arun, wrap_enqueue
+from holdfast.tasks.options import Options
+from holdfast.tasks.task import Task
 from holdfast.testing.loops import await_on
-from holdfast.worker.execution import Execution
-from holdfast.worker.runner import call_here, returned
-from holdfast.worker.slots import Lane
+from holdfast.worker.running.execution import Execution
+from holdfast.worker.running.runners import call_here, returned
+from holdfast.worker.running.slots import Lane
+from holdfast.workflows.builder import Workflow
 
 _host: contextvars.ContextVar[asyncio.AbstractEventLoop | None] = contextvars.ContextVar(
     "the loop that waits for an asynchronous enqueue", default=None

@@ -1,7 +1,7 @@
 """Lets finished jobs go, as workers do, but here and now."""
 
 from holdfast.app import Holdfast
-from holdfast.worker.pruning import Work, pruner_of
+from holdfast.worker.housekeeping.pruning import Work, pruner_of
 
 
 def prune(app: Holdfast) -> int:

@@ -9,9 +9,9 @@ from typing import Any
 from fastapi import FastAPI
 
 from holdfast.app import Holdfast
-from holdfast.web.links import follow_link, make_link
 from holdfast.web.options import REDACTED, make_options
-from holdfast.web.permissions import Identity, Permission
+from holdfast.web.security.links import follow_link, make_link
+from holdfast.web.security.permissions import Identity, Permission
 from holdfast.web.server import make_server
 
 __all__ = ["REDACTED", "Identity", "Permission", "dashboard", "follow_link", "make_link"]

@@ -9,9 +9,9 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from holdfast.changes import Changed
+from holdfast.core.ids import new_id
 from holdfast.errors import HoldfastError
-from holdfast.ids import new_id
+from holdfast.jobs.bulk_result import Changed
 
 logger = logging.getLogger("holdfast.web")
 

@@ -4,8 +4,8 @@ import re
 from collections.abc import Callable, Iterable
 from typing import Any
 
+from holdfast.core.records import value
 from holdfast.errors import InvalidInput
-from holdfast.value import value
 
 #: Keys whose values are never shown, wherever they are in arguments and results.
 REDACTED = (

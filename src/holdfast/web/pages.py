@@ -11,9 +11,9 @@ from fastapi import Path as PathParameter
 from starlette.requests import Request
 from starlette.responses import FileResponse, Response
 
-from holdfast.web.permissions import PUBLIC
 from holdfast.web.problems import Refusal
 from holdfast.web.routing import Routes
+from holdfast.web.security.permissions import PUBLIC
 
 FILES = Path(__file__).parent / "static"
 _FOREVER = "public, max-age=31536000, immutable"

@@ -2,9 +2,9 @@
 
 from collections.abc import Iterable, Mapping
 
-from holdfast.health import Health
-from holdfast.metrics import Figures
-from holdfast.stats import Stats
+from holdfast.monitoring.health import Health
+from holdfast.monitoring.metrics import Figures
+from holdfast.monitoring.stats import Stats
 
 Sample = tuple[Mapping[str, str], float]
 

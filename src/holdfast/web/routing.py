@@ -11,9 +11,9 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import BaseRoute
 
-from holdfast.web.gate import address_of
-from holdfast.web.permissions import KNOWN, PUBLIC, Identity, Permission
 from holdfast.web.replies import Json
+from holdfast.web.security.gate import address_of
+from holdfast.web.security.permissions import KNOWN, PUBLIC, Identity, Permission
 
 logger = logging.getLogger("holdfast.web")
 Endpoint = TypeVar("Endpoint", bound=Callable[..., Any])

@@ -11,39 +11,39 @@ from starlette.middleware import Middleware
 
 from holdfast.access import Access, Entry
 from holdfast.app import Holdfast
-from holdfast.events import JobEvent
+from holdfast.events.event import JobEvent
 from holdfast.web import pages, problems
 from holdfast.web.api import (
     bulk,
     errors,
     events,
-    figures,
     jobs,
     logs,
     queues,
     schedules,
     sessions,
+    stats,
     system,
     tasks,
     workers,
     workflows,
 )
-from holdfast.web.frames import Frame
-from holdfast.web.gate import Gate
-from holdfast.web.invitations import Invitations
-from holdfast.web.live import Hub
+from holdfast.web.live.frames import Frame
+from holdfast.web.live.hub import Hub
 from holdfast.web.operations import Operations
 from holdfast.web.options import WebOptions
-from holdfast.web.permissions import Identity
-from holdfast.web.redaction import Redaction
 from holdfast.web.replies import Json
 from holdfast.web.routing import check_declared
-from holdfast.web.shield import Shield
+from holdfast.web.security.gate import Gate
+from holdfast.web.security.invitations import Invitations
+from holdfast.web.security.permissions import Identity
+from holdfast.web.security.redaction import Redaction
+from holdfast.web.security.shield import Shield
 
 PREFIX = "/api/v1"
 _PARTS = (
     *(jobs, logs, bulk, queues, schedules, workers, workflows, tasks),
-    *(errors, figures, system, sessions),
+    *(errors, stats, system, sessions),
 )
 
 

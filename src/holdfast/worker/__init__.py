@@ -1,5 +1,1 @@
-"""The process that runs jobs."""
-
-from holdfast.worker.worker import Worker
-
-__all__ = ["Worker"]
+"""The process that claims jobs and runs them. Start with `worker.py`, which wires the parts."""

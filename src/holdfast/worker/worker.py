@@ -1,7 +1,7 @@
 """The worker: a process that claims jobs and runs them, or a part of one that does so inside.
 
 It owns the threads and wires them together: the dispatcher claims, runners run, `outcome.decide`
-says what follows, the finisher writes it, the heart beats, two watches look.
+says what follows, the finisher writes it, heartbeats are sent, and two watches look.
 """
 
 import asyncio
@@ -13,37 +13,38 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from holdfast.duration import Duration, seconds
-from holdfast.engine import Held, Seen, limiting
+from holdfast.core.duration import Duration, seconds
+from holdfast.engine.records import Held, Seen
 from holdfast.errors import HoldfastError
-from holdfast.job import Job
-from holdfast.outcome import Applied, Ended, released
-from holdfast.task import Kind
-from holdfast.worker.clock_watch import ClockWatch
-from holdfast.worker.declaring import declare
-from holdfast.worker.dispatcher import Dispatcher
-from holdfast.worker.doubt import Doubt
-from holdfast.worker.execution import Execution, Stop, until
-from holdfast.worker.executions import Executions
-from holdfast.worker.finisher import Finisher, Item
-from holdfast.worker.heart import BEATS_MISSED, Heart, Member
-from holdfast.worker.herald import Herald
-from holdfast.worker.hooks import Hooks, decided, hook_of
-from holdfast.worker.isolation import make_isolation
-from holdfast.worker.life import Life
-from holdfast.worker.logbook import Logbook
-from holdfast.worker.portrait import portrait
-from holdfast.worker.processes import ProcessRunner
-from holdfast.worker.pruning import Pruner
-from holdfast.worker.run_table import RunTable
-from holdfast.worker.runner import AsyncRunner, JobRunner, LoopThread, ThreadRunner
-from holdfast.worker.services import Housekeeping, Services
-from holdfast.worker.slots import Lane, Queues, make_lanes
-from holdfast.worker.stacks import tell_stacks
-from holdfast.worker.tally import Tally
-from holdfast.worker.threads import Threads
-from holdfast.worker.unreadable import UnreadablePayloads
-from holdfast.worker.watch import Timer, Watch
+from holdfast.jobs.job import Job
+from holdfast.jobs.outcome import Applied, Ended, released
+from holdfast.limits import scripts as limit_scripts
+from holdfast.tasks.task import Kind
+from holdfast.worker.housekeeping.clock_watch import ClockWatch
+from holdfast.worker.housekeeping.event_reporter import EventReporter
+from holdfast.worker.housekeeping.log_writer import LogWriter
+from holdfast.worker.housekeeping.pruning import Pruner
+from holdfast.worker.housekeeping.rollup_writer import RollupWriter
+from holdfast.worker.housekeeping.services import Housekeeping, Services
+from holdfast.worker.housekeeping.startup import look_around
+from holdfast.worker.housekeeping.worker_info import portrait
+from holdfast.worker.liveness.heartbeat import BEATS_MISSED, Heartbeat, Member
+from holdfast.worker.liveness.registration import Registration
+from holdfast.worker.liveness.self_fencing import SelfFencing
+from holdfast.worker.liveness.watch import ClaimWatch, DeadlineEnforcer
+from holdfast.worker.processes.isolation import make_isolation
+from holdfast.worker.processes.pool import ProcessRunner
+from holdfast.worker.processes.run_table import RunTable
+from holdfast.worker.processes.stacks import tell_stacks
+from holdfast.worker.running.dispatcher import Dispatcher
+from holdfast.worker.running.execution import Execution, Stop, until
+from holdfast.worker.running.executions import Executions
+from holdfast.worker.running.finisher import Finisher, Item
+from holdfast.worker.running.hooks import Hooks, decided, hook_of
+from holdfast.worker.running.runners import AsyncRunner, JobRunner, LoopThread, ThreadRunner
+from holdfast.worker.running.slots import Lane, Queues, make_lanes
+from holdfast.worker.running.threads import Threads
+from holdfast.worker.running.unreadable_payloads import UnreadablePayloads
 
 if TYPE_CHECKING:
     from holdfast.app import Holdfast
@@ -65,7 +66,7 @@ class Worker:
         concurrency: int | None = None,
         grace: Duration = 30.0,
         level: int | None = None,
-        heart: "Callable[[Worker], None] | None" = None,
+        registered: "Callable[[Worker], None] | None" = None,
         runs: RunTable | None = None,
     ) -> None:
         """`queues`: "default=10,media=2", a list, or a mapping to sizes. `concurrency`: for queues
@@ -80,12 +81,12 @@ class Worker:
         self._settings = app.settings
         self._lanes = make_lanes(queues, concurrency)
         self.isolation = make_isolation(app, level)
-        self._beats_elsewhere = heart
+        self._beats_elsewhere = registered
         self._runs = runs
-        self.supervised = heart is not None
+        self.supervised = registered is not None
         self._known_tasks = -1
         self.executions = Executions()
-        self.life = Life(self.engine, self.info, self._beats_for, self._died)
+        self.registration = Registration(self.engine, self.info, self._beats_for, self._died)
         self._own_loop: LoopThread | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._started = self._stopped = self._left = False
@@ -96,14 +97,16 @@ class Worker:
     @property
     def id(self) -> str | None:
         """host-pid-random; None until the database was reached, and while it takes a new one."""
-        return self.life.id
+        return self.registration.id
 
     # parts
 
     def _assemble(self) -> None:
         engine, heartbeat = self.engine, self._settings.heartbeat
-        self._tally, self._logbook = Tally(engine), Logbook(engine)
-        self._herald = Herald(self.app.listeners, self.counts, self._tally, self.unreadable)
+        self._rollups, self._log_writer = RollupWriter(engine), LogWriter(engine)
+        self._reporter = EventReporter(
+            self.app.listeners, self.counts, self._rollups, self.unreadable
+        )
         self._finisher = Finisher(engine, self._written)
         self._dispatcher = Dispatcher(
             engine,
@@ -115,25 +118,26 @@ class Worker:
             may_claim=lambda: not self._finisher.is_stalled,
             isolation=self.isolation,
         )
-        self._timer = Timer(
+        self._deadlines = DeadlineEnforcer(
             self.executions,
-            Doubt(engine, heartbeat, lambda: self.id, self.life.silence, self.life.confirmed),
+            SelfFencing(engine, heartbeat, self.registration),
             limit=(BEATS_MISSED - _MARGIN) * heartbeat,
             stuck=self._got_stuck,
         )
-        self._watch = Watch(
+        self._claim_watch = ClaimWatch(
             engine,
             self.executions,
             worker=lambda: self.id,
             release=self._release,
-            told=self._herald.progressed,
+            told=self._reporter.progressed,
         )
-        self._heart = Heart(engine, heartbeat, swept=self._herald.swept)
+        self._heartbeats = Heartbeat(engine, heartbeat, swept=self._reporter.swept)
         house = Housekeeping(engine, workdir=self._settings.workdir, counts=self.counts)
         clock = ClockWatch(engine, self._dispatcher.clock_was_set)
-        ticks = {**house.ticks(), "tallying": self._tally.tick, "clock": clock.tick}
+        ticks = {**house.ticks(), "tallying": self._rollups.tick, "clock": clock.tick}
         self._services = Services("services", ticks)
-        self._pruner = Pruner(self.app, self._the_loop, self._threads, self._herald.pruned)
+        self._parts = self._dispatcher, self._deadlines, self._claim_watch, self._services
+        self._pruner = Pruner(self.app, self._the_loop, self._threads, self._reporter.pruned)
         self._hooks = Hooks(self.app.runner, self._the_loop, self._threads, self._finisher.put)
         middleware = self.app.middleware
         self._processes = ProcessRunner(self._ended, self._threads)
@@ -163,7 +167,7 @@ class Worker:
         self._loop = loop
         self._threads.start()
         self._assemble()
-        for part in (self._finisher, self._timer, self._watch, self._dispatcher, self._services):
+        for part in (self._finisher, *self._parts):
             part.start()
         self._starting.start()
 
@@ -172,27 +176,25 @@ class Worker:
 
         def begin() -> None:
             if self.id is None:
-                self.life.begin()
-            declare(self.app)
-            swept = self.engine.sweep([], limit=1000)
-            pending = self.app.jobs.count(status="pending")
-            self._herald.swept(swept)
-            shown = f"{pending}{'+' if pending >= 10_000 else ''}"
-            recovered = len(swept.rescued)
-            logger.info("worker %s started: %d recovered, %s pending", self.id, recovered, shown)
+                self.registration.begin()
+            self._reporter.swept(look_around(self.app, self.id))
 
-        if self.life.until_reached(begin):
+        if self.registration.until_reached(begin):
             self._pruner.start()  # not before it is known which jobs have hooks
             if self._beats_elsewhere is None:
-                self._heart.start()
+                self._heartbeats.start()
             self._dispatcher.wake()
 
     def _beats_for(self, id: str) -> None:
         """A life began: who beats for it?"""
         if self._beats_elsewhere is None:
-            life = self.life
+            registration = self.registration
             tell = partial(tell_stacks, self)
-            self._heart.add(Member(id, self.info, life.confirmed, life.declared_dead, asked=tell))
+            self._heartbeats.add(
+                Member(
+                    id, self.info, registration.confirmed, registration.declared_dead, asked=tell
+                )
+            )
         else:
             self._beats_elsewhere(self)
         self._dispatcher.wake()
@@ -223,19 +225,19 @@ class Worker:
         for job in jobs:
             task = self.app.tasks[job.type]
             execution = Execution(job, task, lane, self.app.runner, self._settings.workdir)
-            execution.logbook, execution.runs = self._logbook, self._runs
+            execution.log_writer, execution.runs = self._log_writer, self._runs
             self.executions.add(execution)
             kind: Kind = "process" if lane.apart else task.conduct.kind
             by_kind.setdefault(kind, []).append(execution)
             if execution.deadline is not None and execution.deadline - execution.started < 1.0:
-                self._timer.wake()
-        self._herald.started(jobs)
+                self._deadlines.wake()
+        self._reporter.started(jobs)
         for kind, executions in by_kind.items():
             self._runners[kind].start(executions)
 
     def _ended(self, execution: Execution, ended: Ended | None, value: Any) -> None:
         """A handler is done; called from whatever ran it."""
-        self._logbook.end(execution)
+        self._log_writer.end(execution)
         if execution.has_context:
             execution.context.clean()
         if ended is None:
@@ -258,7 +260,7 @@ class Worker:
             logger.warning("job %s was lost while it ran: its result is dropped", execution.job.id)
         elif execution.job.limited:
             self._services.soon("repairing")
-            self._dispatcher.room_made()
+            self._dispatcher.capacity_freed()
         self._freed([execution])
 
     def _written(self, results: Sequence[tuple[Item, Applied]]) -> None:
@@ -266,15 +268,15 @@ class Worker:
         done: list[Execution] = []
         for item, applied in results:
             if applied is Applied.LOST:
-                self._herald.lost(self.engine, item.finish.id)
+                self._reporter.lost(self.engine, item.finish.id)
             if item.execution is not None:
                 done.append(item.execution)
                 if applied is Applied.APPLIED:
                     if delay := item.finish.delay or until(item.execution, item.finish):
                         self._dispatcher.expect(delay)
-                    self._herald.finished(item.execution, item.finish)
+                    self._reporter.finished(item.execution, item.finish)
         if any(execution.job.limited for execution in done):
-            self._dispatcher.room_made()
+            self._dispatcher.capacity_freed()
         self._freed(done)
 
     def _freed(self, executions: Sequence[Execution]) -> None:
@@ -300,7 +302,7 @@ class Worker:
         if not self._started or self._stopped:
             return True
         self._stopped = True
-        self.life.end()
+        self.registration.end()
         deadline = time.monotonic() + (self.grace if grace is None else grace)
         self._dispatcher.pause()
         # A claim under way may bring jobs. They must have begun before we look whether any run: jobs
@@ -317,12 +319,12 @@ class Worker:
 
     def _farewell(self, settled: bool) -> bool:
         self._left = True
-        for part in (self._dispatcher, self._timer, self._watch, self._services, self._pruner):
+        for part in (*self._parts, self._pruner):
             part.close(0.5)
         written = self._finisher.close(0.5)
         self._processes.close()
-        self._heart.close(0.5)
-        self._logbook.close(0.5)
+        self._heartbeats.close(0.5)
+        self._log_writer.close(0.5)
         written = written and (settled or self._dispatcher.settle(0.0))
         clean = written and not self.executions  # asked last: most late runs have ended
         try:
@@ -330,7 +332,7 @@ class Worker:
                 self.engine.leave(self.id)
                 if clean:
                     self.engine.sweep([Seen(self.id, None)], limit=1000)
-            self._tally.close()
+            self._rollups.close()
         except HoldfastError as problem:
             logger.warning("the worker could not take its leave: %s", problem)
         self._threads.close(0.1)
@@ -353,7 +355,7 @@ class Worker:
 
     def _has_nothing(self) -> bool:
         served = {lane.queue for lane in self._lanes}
-        is_busy = partial(limiting.is_busy, served, self.id or "")
+        is_busy = partial(limit_scripts.is_busy, served, self.id or "")
         return self.id is not None and not self.engine.run(is_busy, write=False)
 
     @property

@@ -13,10 +13,10 @@ import pytest
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 
 from holdfast import Context, Holdfast, InvalidInput
-from holdfast.ids import new_id
+from holdfast.core.ids import new_id
 from holdfast.web import Identity, Permission, follow_link, make_link
-from holdfast.web.links import read_link
 from holdfast.web.routing import LINKED, declared_of
+from holdfast.web.security.links import read_link
 from tests.conftest import Database
 from tests.web.live.conftest import CARRIERS
 from tests.web.live.test_streams import enqueue, ids, take
@@ -48,8 +48,8 @@ def test_a_cookie_opens_it_for_our_own_pages_only(site: Site) -> None:
     answer = httpx.post(f"http://{site.host}/api/v1/session", json={"token": site.token})
     cookie = {"Cookie": f"holdfast={answer.cookies['holdfast']}"}
     for carrier in CARRIERS.values():
-        with carrier(site, headers=cookie) as follower:
-            assert follower.take()["event"] == "hello"
+        with carrier(site, headers=cookie) as subscriber:
+            assert subscriber.take()["event"] == "hello"
     for query in ("", "?xlink=1", "?kinds=link=1"):
         with (
             pytest.raises(InvalidStatus, match="403"),
@@ -57,8 +57,8 @@ def test_a_cookie_opens_it_for_our_own_pages_only(site: Site) -> None:
         ):
             pass
     for query in ("?link", "?link=", "?%6cink=x"):  # which a cookie does not help
-        with site.socket(query, headers=cookie | ELSEWHERE) as follower:
-            assert follower.code() == 4401, query
+        with site.socket(query, headers=cookie | ELSEWHERE) as subscriber:
+            assert subscriber.code() == 4401, query
 
 
 def test_the_host_applications_word_counts(app: Holdfast, carrier: Any) -> None:
@@ -67,8 +67,8 @@ def test_the_host_applications_word_counts(app: Holdfast, carrier: Any) -> None:
 
     with serving(app, authorize=authorize) as site:
         assert refused(site) == (401, 4401)
-        with carrier(site, headers={"X-User": "ann"}) as follower:
-            assert follower.take()["event"] == "hello"
+        with carrier(site, headers={"X-User": "ann"}) as subscriber:
+            assert subscriber.take()["event"] == "hello"
 
 
 def test_who_may_not_see_results_is_told_without(app: Holdfast, carrier: Any) -> None:
@@ -97,8 +97,8 @@ def test_who_may_not_see_results_is_told_without(app: Holdfast, carrier: Any) ->
 
 
 def test_a_revoked_token_ends_its_streams(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("holdfast.web.streams.TICK", 0.2)
-    monkeypatch.setattr("holdfast.web.gate.REMEMBERED", 0.0)
+    monkeypatch.setattr("holdfast.web.live.stream.TICK", 0.2)
+    monkeypatch.setattr("holdfast.web.security.gate.REMEMBERED", 0.0)
     token, secret = site.access.create("ann", "viewer")
     with site.socket(token=secret) as one, site.sse(token=secret) as other, site.socket() as root:
         one.take()
@@ -143,14 +143,14 @@ def test_a_link_follows_its_job_to_the_end_from_any_site(site: Site, carrier: An
 
     job = export.enqueue()
     assert follow_link(app, job, base="/jobs").startswith(f"/jobs{EVENTS}?link=")
-    with carrier(site, link_of(site, job), headers=ELSEWHERE) as follower:
-        first = follower.take()
+    with carrier(site, link_of(site, job), headers=ELSEWHERE) as subscriber:
+        first = subscriber.take()
         assert (first["event"], first["data"]["status"]) == ("job:progress", "pending")
         with app.worker():
-            progress = follower.until("job:progress")[-1]
+            progress = subscriber.until("job:progress")[-1]
             finished(app, other.enqueue())
             told.set()
-            frames = follower.until("job:complete")
+            frames = subscriber.until("job:complete")
         assert progress["data"]["progress"] == 40.0
         assert {frame["data"]["job_id"] for frame in frames} == {job.id}
         assert frames[-1]["data"] == {
@@ -159,14 +159,14 @@ def test_a_link_follows_its_job_to_the_end_from_any_site(site: Site, carrier: An
             "result": None,
             "result_left_out": True,
         }
-        if hasattr(follower, "response"):
-            assert follower.response.headers["access-control-allow-origin"] == "*"
-            assert "access-control-allow-credentials" not in follower.response.headers
-            assert follower.rest() == []
-            again = site.get(EVENTS + link_of(site, job), headers={"Last-Event-ID": follower.id})
+        if hasattr(subscriber, "response"):
+            assert subscriber.response.headers["access-control-allow-origin"] == "*"
+            assert "access-control-allow-credentials" not in subscriber.response.headers
+            assert subscriber.rest() == []
+            again = site.get(EVENTS + link_of(site, job), headers={"Last-Event-ID": subscriber.id})
             assert again.status_code == 204  # so that browsers do not come back
         else:
-            assert follower.code() == 1000
+            assert subscriber.code() == 1000
 
 
 def test_who_comes_late_sees_how_it_stands(site: Site, carrier: Any) -> None:
@@ -186,15 +186,15 @@ def test_who_comes_late_sees_how_it_stands(site: Site, carrier: Any) -> None:
     with app.worker():
         for job in jobs:
             finished(app, job)
-    with carrier(site, link_of(site, jobs[0]), headers={}) as follower:
-        told = follower.take()
+    with carrier(site, link_of(site, jobs[0]), headers={}) as subscriber:
+        told = subscriber.take()
         assert (told["event"], told["data"]["error"]) == ("job:failed", None)
-    with carrier(site, link_of(site, jobs[0], result=True), headers={}) as follower:
-        assert follower.take()["data"]["error"] == "ValueError: the password is x"
-    with carrier(site, link_of(site, jobs[1], result=True), headers={}) as follower:
-        assert follower.take()["data"]["result"] == {"n": 1, "token": "[redacted]"}
-    with carrier(site, link_of(site, dropped), headers={}) as follower:
-        assert follower.take()["event"] == "job:cancelled"
+    with carrier(site, link_of(site, jobs[0], result=True), headers={}) as subscriber:
+        assert subscriber.take()["data"]["error"] == "ValueError: the password is x"
+    with carrier(site, link_of(site, jobs[1], result=True), headers={}) as subscriber:
+        assert subscriber.take()["data"]["result"] == {"n": 1, "token": "[redacted]"}
+    with carrier(site, link_of(site, dropped), headers={}) as subscriber:
+        assert subscriber.take()["event"] == "job:cancelled"
 
 
 def test_a_link_sees_an_end_that_was_not_written(
@@ -204,10 +204,10 @@ def test_a_link_sees_an_end_that_was_not_written(
     other = database.app()
     job = other.enqueue("nobody")
     assert not other.engine.is_followed()  # it remembers that for 5 s
-    with serving(app) as site, carrier(site, link_of(site, job), headers={}) as follower:
-        assert follower.take()["event"] == "job:progress"
+    with serving(app) as site, carrier(site, link_of(site, job), headers={}) as subscriber:
+        assert subscriber.take()["event"] == "job:progress"
         other.jobs.cancel(job.id)
-        assert follower.take()["event"] == "job:cancelled"
+        assert subscriber.take()["event"] == "job:cancelled"
 
 
 def flipped(text: str, at: int) -> str:
@@ -275,9 +275,9 @@ def test_a_link_expires(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
     assert read_link(secret, link, now + timedelta(minutes=59)) is not None
     assert read_link(secret, link, now + timedelta(minutes=61)) is None
     assert read_link(b"x" * 32, link, now) is None
-    monkeypatch.setattr("holdfast.web.streams.TICK", 0.2)
-    with site.socket("?link=" + make_link(app, job, expires=1), headers={}) as follower:
-        assert follower.code() == 4401  # a stream ends with its link
+    monkeypatch.setattr("holdfast.web.live.stream.TICK", 0.2)
+    with site.socket("?link=" + make_link(app, job, expires=1), headers={}) as subscriber:
+        assert subscriber.code() == 4401  # a stream ends with its link
     with pytest.raises(InvalidInput):
         make_link(app, job, expires=0)
     with pytest.raises(InvalidInput):
@@ -307,7 +307,7 @@ def stuck(site: Site, path: str) -> socket.socket:
 def test_a_client_that_reads_nothing_is_dropped_and_others_go_on(
     site: Site, path: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("holdfast.web.follower.LINE", 50)
+    monkeypatch.setattr("holdfast.web.live.subscriber.LINE", 50)
     monkeypatch.setattr("holdfast.feed.BATCH", 20)
 
     @site.app.task(name="talks")
@@ -316,11 +316,11 @@ def test_a_client_that_reads_nothing_is_dropped_and_others_go_on(
 
     with stuck(site, path), site.socket("?kinds=completed") as other:
         other.take()
-        until(lambda: len(site.hub.followers) == 2)
+        until(lambda: len(site.hub.subscribers) == 2)
         seen: list[str] = []
         made: list[str] = []
         with site.app.worker():
-            while len(site.hub.followers) == 2:
+            while len(site.hub.subscribers) == 2:
                 assert len(made) < 2000, "it is still waited for"
                 jobs = talks.enqueue_many([{}] * 20)
                 made += [job.id for job in jobs]
@@ -328,20 +328,20 @@ def test_a_client_that_reads_nothing_is_dropped_and_others_go_on(
                     told = other.take()
                     seen += [told["data"]["job_id"]] if "job_id" in told["data"] else []
         assert sorted(seen) == sorted(made)
-        assert len(site.hub.followers) == 1
+        assert len(site.hub.subscribers) == 1
 
 
 def test_who_is_dropped_is_told_if_it_can_be(
     site: Site, carrier: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with carrier(site) as follower:
-        follower.take()
-        monkeypatch.setattr("holdfast.web.follower.LINE", 5)
+    with carrier(site) as subscriber:
+        subscriber.take()
+        monkeypatch.setattr("holdfast.web.live.subscriber.LINE", 5)
         enqueue_at_once(site.app, 20)
-        if hasattr(follower, "response"):
-            assert [told["event"] for told in follower.rest()] == ["gone"]
+        if hasattr(subscriber, "response"):
+            assert [told["event"] for told in subscriber.rest()] == ["gone"]
         else:
-            assert follower.code() == 4408
+            assert subscriber.code() == 4408
 
 
 def enqueue_at_once(app: Holdfast, count: int) -> None:

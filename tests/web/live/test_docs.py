@@ -13,7 +13,7 @@ from fastapi import FastAPI
 from holdfast import Context, Holdfast
 from holdfast.access import Access
 from holdfast.web import dashboard, follow_link
-from holdfast.web.frames import NAMES
+from holdfast.web.live.frames import NAMES
 from tests.conftest import Database
 from tests.web.serving import PATIENCE, Sse
 from tests.worker.conftest import quick

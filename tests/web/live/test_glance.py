@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from holdfast.engine.glance import GLANCE, MOST
+from holdfast.events.sampling import GLANCE, MOST
 from tests.conformance.test_events import stored
 from tests.web.live.test_access import link_of
 from tests.web.live.test_streams import enqueue, enqueue_many, ids, take
@@ -79,7 +79,7 @@ def test_who_missed_much_looks_again(
     site: Site, carrier: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """At once: not because writers may not have known of it yet."""
-    monkeypatch.setattr("holdfast.web.live.SETTLED", 3600.0)
+    monkeypatch.setattr("holdfast.web.live.hub.SETTLED", 3600.0)
     with site.socket() as whole:
         whole.take()
         with carrier(site, "?glance=true") as page:

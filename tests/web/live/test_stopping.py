@@ -6,7 +6,7 @@ import sys
 import time
 from typing import Any
 
-from holdfast.engine import outbox
+from holdfast.events import outbox
 from tests.conftest import Database
 from tests.web.live.test_streams import enqueue, ids, take
 from tests.web.serving import PATIENCE, Site

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from holdfast import Context, Holdfast
-from holdfast.engine import outbox
+from holdfast.events import outbox
 from tests.web.serving import PATIENCE, Site, serving
 from tests.worker.moments import finished, until
 
@@ -29,14 +29,14 @@ def test_the_life_of_a_job_in_the_shape_that_pages_expect(site: Site, carrier: A
         assert told.wait(PATIENCE)
         return {"n": n, "api_key": "K"}
 
-    with carrier(site) as follower:
-        hello = follower.take()
+    with carrier(site) as subscriber:
+        hello = subscriber.take()
         assert (hello["event"], hello["data"]) == ("hello", {})
         job = enrich.using(entity=("movie", 7)).enqueue(n=2**60)
         with app.worker():
-            frames = follower.until("job:progress")
+            frames = subscriber.until("job:progress")
             told.set()
-            frames += follower.until("job:complete")
+            frames += subscriber.until("job:complete")
     assert [frame["event"] for frame in frames] == [
         "job:enqueued",
         "job:started",
@@ -81,11 +81,11 @@ def test_a_failure_is_told_when_it_is_final(site: Site, carrier: Any) -> None:
     def fails() -> None:
         raise ValueError("no")
 
-    with carrier(site) as follower:
-        follower.take()
+    with carrier(site) as subscriber:
+        subscriber.take()
         job = fails.enqueue()
         with site.app.worker():
-            failed = follower.until("job:failed")[-1]
+            failed = subscriber.until("job:failed")[-1]
     assert failed["data"] == {
         "job_id": job.id,
         "type": "fails",
@@ -114,19 +114,19 @@ def test_filters(site: Site, carrier: Any) -> None:
     }
     for query, (name, which) in queries.items():
         held = one.using(delay="1h").enqueue()
-        with carrier(site, query.format(held=held.id)) as follower:
-            begin = follower.take()["position"]
+        with carrier(site, query.format(held=held.id)) as subscriber:
+            begin = subscriber.take()["position"]
             made = [held.id, two.enqueue().id, one.using(entity=("movie", 7)).enqueue().id]
             one.using(entity=("movie", "7")).enqueue()
             app.jobs.cancel(held.id)
-            found = follower.until(name)  # of a job of its own also that it was made, if just now
+            found = subscriber.until(name)  # of a job of its own also that it was made, if just now
             assert {told["data"]["job_id"] for told in found} == {made[which]}, query
             assert found[0]["position"] > begin
             until(lambda: site.hub.position == newest(app), "all that was told")
 
 
 def newest(app: Holdfast) -> int:
-    return app.engine.run(outbox.standing, write=False).newest
+    return app.engine.run(outbox.bounds, write=False).newest
 
 
 def enqueue(app: Holdfast, count: int) -> list[str]:
@@ -137,11 +137,11 @@ def ids(frames: list[dict[str, Any]]) -> list[str]:
     return [frame["data"]["job_id"] for frame in frames if frame["event"] == "job:enqueued"]
 
 
-def take(follower: Any, count: int) -> list[dict[str, Any]]:
+def take(subscriber: Any, count: int) -> list[dict[str, Any]]:
     found: list[dict[str, Any]] = []
     deadline = time.monotonic() + 2 * PATIENCE  # pings go on
     while len(found) < count:
-        told = follower.take()
+        told = subscriber.take()
         assert told is not None
         assert time.monotonic() < deadline, f"{len(found)} of {count} came"
         if told["event"] == "job:enqueued":
@@ -153,13 +153,13 @@ def take(follower: Any, count: int) -> list[dict[str, Any]]:
 def test_who_comes_back_misses_nothing_and_gets_nothing_twice(
     site: Site, carrier: Any, kept: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("holdfast.web.live.KEPT", kept)
-    monkeypatch.setattr("holdfast.web.live.BATCH", 4)
-    with site.socket() as other, carrier(site) as follower:  # the other one keeps the ring warm
+    monkeypatch.setattr("holdfast.web.live.hub.KEPT", kept)
+    monkeypatch.setattr("holdfast.web.live.hub.BATCH", 4)
+    with site.socket() as other, carrier(site) as subscriber:  # the other one keeps the ring warm
         other.take()
-        follower.take()
+        subscriber.take()
         made = enqueue(site.app, 3)
-        seen = take(follower, 3)
+        seen = take(subscriber, 3)
         take(other, 3)
         position = seen[-1]["position"]
     made += enqueue(site.app, 20)
@@ -171,36 +171,36 @@ def test_who_comes_back_misses_nothing_and_gets_nothing_twice(
 
 
 def test_an_event_stream_resumes_by_its_last_id(site: Site) -> None:
-    with site.sse() as follower:
-        follower.take()
+    with site.sse() as subscriber:
+        subscriber.take()
         made = enqueue(site.app, 2)
-        take(follower, 2)
-        last = follower.id
+        take(subscriber, 2)
+        last = subscriber.id
     made += enqueue(site.app, 3)
-    with site.sse("?after=0", last=last) as follower:
-        assert ids(take(follower, 3)) == made[2:]
+    with site.sse("?after=0", last=last) as subscriber:
+        assert ids(take(subscriber, 3)) == made[2:]
 
 
 def test_a_cold_server_resumes_from_the_database(app: Holdfast, carrier: Any) -> None:
     """As after a restart: another process knows nothing of what was told."""
-    with serving(app) as site, carrier(site) as follower:
-        follower.take()
+    with serving(app) as site, carrier(site) as subscriber:
+        subscriber.take()
         made = enqueue(app, 2)
-        position = take(follower, 2)[-1]["position"]
+        position = take(subscriber, 2)[-1]["position"]
     made += enqueue(app, 7)
-    with serving(app) as site, carrier(site, f"?after={position}") as follower:
-        assert ids(take(follower, 7)) == made[2:]
+    with serving(app) as site, carrier(site, f"?after={position}") as subscriber:
+        assert ids(take(subscriber, 7)) == made[2:]
 
 
 def test_what_is_gone_is_said_to_be(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
-    with site.socket() as follower:
-        begin = follower.take()["position"]
+    with site.socket() as subscriber:
+        begin = subscriber.take()["position"]
         enqueue(site.app, 3)
-        take(follower, 3)
-        monkeypatch.setattr("holdfast.web.live.KEPT", 1)
+        take(subscriber, 3)
+        monkeypatch.setattr("holdfast.web.live.hub.KEPT", 1)
         enqueue(site.app, 2)
-        take(follower, 2)
-        monkeypatch.setattr("holdfast.engine.outbox.KEPT", 2)
+        take(subscriber, 2)
+        monkeypatch.setattr("holdfast.events.outbox.KEPT", 2)
         until(lambda: site.app.engine.prune_events() == 0)
         with site.socket(f"?after={begin}") as late:
             assert late.code() == 4410
@@ -218,10 +218,10 @@ def test_who_was_away_while_nobody_followed_is_told_so(
     app: Holdfast, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("holdfast.feed.UNNAMED", 0.5)
-    with serving(app) as site, site.socket() as follower:
-        follower.take()
+    with serving(app) as site, site.socket() as subscriber:
+        subscriber.take()
         enqueue(app, 1)
-        position = take(follower, 1)[-1]["position"]
+        position = take(subscriber, 1)[-1]["position"]
     until(lambda: not app.engine.run(lambda: outbox.look(app.engine.dialect), write=True))
     enqueue(app, 1)  # is not written
     with serving(app) as site, site.socket() as other:  # from here on it is
@@ -234,7 +234,7 @@ def test_nothing_is_written_when_nobody_follows_any_more(
     app: Holdfast, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("holdfast.feed.UNNAMED", 3.0)
-    monkeypatch.setattr("holdfast.web.live.LINGER", 0.1)
+    monkeypatch.setattr("holdfast.web.live.hub.LINGER", 0.1)
     dialect = app.engine.dialect
     with serving(app) as site:
         assert not threads()  # nor is there a thread before the first
@@ -264,18 +264,18 @@ def threads() -> list[str]:
 def test_a_first_follower_is_greeted_again_once_all_writers_know(
     site: Site, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("holdfast.web.live.SETTLED", 0.2)
-    with site.socket() as follower:
-        assert follower.take()["event"] == "hello"
-        assert follower.take()["event"] == "hello"
+    monkeypatch.setattr("holdfast.web.live.hub.SETTLED", 0.2)
+    with site.socket() as subscriber:
+        assert subscriber.take()["event"] == "hello"
+        assert subscriber.take()["event"] == "hello"
 
 
 def test_a_ping_keeps_the_position_of_who_wants_little(
     site: Site, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("holdfast.web.streams.TICK", 0.2)
-    with site.sse("?kinds=failed") as follower, site.socket("?kinds=failed") as other:
-        first = follower.take()
+    monkeypatch.setattr("holdfast.web.live.stream.TICK", 0.2)
+    with site.sse("?kinds=failed") as subscriber, site.socket("?kinds=failed") as other:
+        first = subscriber.take()
         assert first is not None
         other.take()
         enqueue(site.app, 3)
@@ -285,9 +285,9 @@ def test_a_ping_keeps_the_position_of_who_wants_little(
                 break
         position = site.hub.position
         site.web.close()
-        assert follower.rest() == []
-        assert int(follower.id) == position
-        assert "ping" in follower.comments
+        assert subscriber.rest() == []
+        assert int(subscriber.id) == position
+        assert "ping" in subscriber.comments
         assert other.code() == 1012  # before we close it ourselves
 
 
@@ -295,23 +295,23 @@ def test_an_event_stream_ends_by_itself_and_says_where(
     site: Site, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("holdfast.web.api.events.LIFE", 0.3)
-    with site.sse() as follower:
-        headers = follower.response.headers
+    with site.sse() as subscriber:
+        headers = subscriber.response.headers
         assert headers["content-type"] == "text/event-stream; charset=utf-8"
         assert headers["x-accel-buffering"] == "no"
         assert "access-control-allow-origin" not in headers
-        assert [told["event"] for told in follower.rest()] == ["hello"]
-        assert int(follower.id) == site.hub.position
+        assert [told["event"] for told in subscriber.rest()] == ["hello"]
+        assert int(subscriber.id) == site.hub.position
 
 
 def test_200_followers_are_told_the_same_500_events(site: Site) -> None:
     with ExitStack() as stack:
-        followers = [stack.enter_context(site.socket()) for _ in range(200)]
-        for follower in followers:
-            follower.take()
+        subscribers = [stack.enter_context(site.socket()) for _ in range(200)]
+        for subscriber in subscribers:
+            subscriber.take()
         made = enqueue_many(site.app, 500)
-        for follower in followers:
-            assert ids(take(follower, 500)) == made
+        for subscriber in subscribers:
+            assert ids(take(subscriber, 500)) == made
 
 
 def enqueue_many(app: Holdfast, count: int) -> list[str]:

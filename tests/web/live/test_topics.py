@@ -8,7 +8,7 @@ import pytest
 from starlette.concurrency import run_in_threadpool
 
 from holdfast import Holdfast, Job
-from holdfast.web.streams import Stream
+from holdfast.web.live.stream import Stream
 from tests.conformance.test_events import stored
 from tests.support.jobs import execute
 from tests.web.live.test_access import link_of
@@ -71,13 +71,13 @@ def test_who_comes_back_to_a_job_at_once_is_let_in(site: Site, carrier: Any) -> 
     app = site.app
     job = held(app)
     for _ in range(3):
-        with carrier(site, f"?job={job.id}") as follower:
-            position = follower.take()["position"]
+        with carrier(site, f"?job={job.id}") as subscriber:
+            position = subscriber.take()["position"]
         app.jobs.cancel(job.id)
-        with carrier(site, f"?job={job.id}&after={position}") as follower:
-            assert len(follower.until("job:cancelled")) == 1
+        with carrier(site, f"?job={job.id}&after={position}") as subscriber:
+            assert len(subscriber.until("job:cancelled")) == 1
             app.jobs.retry(job.id)
-            assert len(follower.until("job:enqueued")) == 1
+            assert len(subscriber.until("job:enqueued")) == 1
 
 
 def test_who_comes_back_to_a_job_misses_nothing_of_it(site: Site, carrier: Any) -> None:
@@ -85,11 +85,11 @@ def test_who_comes_back_to_a_job_misses_nothing_of_it(site: Site, carrier: Any) 
     one, two = held(app), held(app)
     with site.socket(f"?job={two.id}") as beside:
         beside.take()
-        with carrier(site, f"?job={one.id}") as follower:
-            position = follower.take()["position"]
+        with carrier(site, f"?job={one.id}") as subscriber:
+            position = subscriber.take()["position"]
         app.jobs.cancel(one.id)
-        with carrier(site, f"?job={one.id}&after={position}") as follower:
-            assert len(follower.until("job:cancelled")) == 1
+        with carrier(site, f"?job={one.id}&after={position}") as subscriber:
+            assert len(subscriber.until("job:cancelled")) == 1
 
 
 def test_who_asks_for_what_was_not_written_is_told_where_it_begins(site: Site) -> None:
@@ -111,10 +111,10 @@ def test_who_begins_later_is_greeted_again_too(site: Site, monkeypatch: pytest.M
     one, two = held(site.app), held(site.app)
     with site.socket(f"?job={one.id}") as first:
         first.take()
-        monkeypatch.setattr("holdfast.web.live.SETTLED", 0.2)
-        with site.socket(f"?job={two.id}") as follower:
-            assert follower.take()["event"] == "hello"
-            assert follower.take()["event"] == "hello"
+        monkeypatch.setattr("holdfast.web.live.hub.SETTLED", 0.2)
+        with site.socket(f"?job={two.id}") as subscriber:
+            assert subscriber.take()["event"] == "hello"
+            assert subscriber.take()["event"] == "hello"
 
 
 def test_a_guest_whose_job_ends_while_it_is_let_in_is_told_so_once(

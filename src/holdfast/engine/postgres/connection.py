@@ -8,7 +8,7 @@ from typing import Any
 import psycopg
 from psycopg.rows import TupleRow, tuple_row
 
-from holdfast.engine.postgres.address import describe
+from holdfast.engine.postgres.url import describe
 from holdfast.engine.script import Reply, Run
 from holdfast.engine.statements import Command, Statements
 from holdfast.errors import (

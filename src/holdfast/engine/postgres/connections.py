@@ -15,8 +15,8 @@ from typing import TypeVar
 import psycopg
 from psycopg.pq import TransactionStatus
 
+from holdfast.engine.postgres.call_deadlines import CallDeadlines
 from holdfast.engine.postgres.connection import Connection, Cut, has_broken, went_away
-from holdfast.engine.postgres.keeper import Keeper
 from holdfast.errors import DatabaseBusy, HoldfastError
 
 logger = logging.getLogger("holdfast.engine")
@@ -39,11 +39,11 @@ _TOO_MANY = (
 
 class Connections:
     def __init__(
-        self, connect: Callable[[], Connection], keeper: Keeper, *, timeout: float
+        self, connect: Callable[[], Connection], deadlines: CallDeadlines, *, timeout: float
     ) -> None:
         """`timeout`: seconds that a piece of work may take, with the wait for a connection."""
         self._connect = connect
-        self._keeper = keeper
+        self._deadlines = deadlines
         self._timeout = timeout
         self._idle: list[Connection] = []
         self._changed = threading.Condition()
@@ -86,7 +86,7 @@ class Connections:
 
     def _once(self, work: Callable[[Connection], T], deadline: float) -> T:
         connection = self._take(deadline)
-        self._keeper.begin(connection, deadline)
+        self._deadlines.begin(connection, deadline)
         try:
             return work(connection)
         except (psycopg.Error, OSError) as problem:
@@ -103,7 +103,7 @@ class Connections:
                     raise Cut(str(problem)) from problem
             raise
         finally:
-            self._keeper.end(connection)
+            self._deadlines.end(connection)
             self._give(connection)
 
     def _take(self, deadline: float | None = None) -> Connection:

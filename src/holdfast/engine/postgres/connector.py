@@ -11,9 +11,9 @@ from typing import LiteralString
 import psycopg
 from psycopg.rows import TupleRow, tuple_row
 
-from holdfast.engine.postgres.address import with_defaults
+from holdfast.engine.postgres.call_deadlines import CallDeadlines
 from holdfast.engine.postgres.connection import Connection, connection_settings
-from holdfast.engine.postgres.keeper import Keeper
+from holdfast.engine.postgres.url import with_defaults
 
 logger = logging.getLogger("holdfast.engine")
 
@@ -22,12 +22,14 @@ _REFUSED = "unsupported startup parameter"  # by pgbouncer, of the settings of a
 
 
 class Connector:
-    def __init__(self, url: str, keeper: Keeper, *, pooler: bool | None, timeout: float) -> None:
+    def __init__(
+        self, url: str, deadlines: CallDeadlines, *, pooler: bool | None, timeout: float
+    ) -> None:
         """`pooler`: None: to be found out. `keeper` has to run while a connection is made: a server may
         complete the login and then stay silent."""
         self.pooled = bool(pooler)
         self._url = url
-        self._keeper = keeper
+        self._deadlines = deadlines
         self._asks = pooler is None
         self._timeout = timeout
         self._first_answer = min(timeout, _FIRST_ANSWER)
@@ -65,7 +67,7 @@ class Connector:
     def _ask_first(self, connection: Connection, sql: LiteralString) -> psycopg.Cursor[TupleRow]:
         """Ask something of a new connection. It is closed if no answer comes in time."""
         try:
-            with self._keeper.bounded(connection, self._first_answer):
+            with self._deadlines.bounded(connection, self._first_answer):
                 return connection.execute(sql, prepare=False)
         except BaseException:
             connection.close()

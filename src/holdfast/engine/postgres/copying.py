@@ -3,7 +3,7 @@
 from datetime import datetime
 from typing import Any
 
-from holdfast.job import NewJob
+from holdfast.jobs.job import NewJob
 
 COPY_FROM = 50  # jobs, from which on COPY is quicker than one JSON parameter
 COPY = (

@@ -4,7 +4,7 @@ import re
 from datetime import UTC, datetime
 from typing import Any
 
-from holdfast.clock import Clock
+from holdfast.core.clock import Clock
 from holdfast.engine.dialect import Audience
 
 _TIMES = re.compile(r"\b(\w+_at|keep_until|unreadable_since)\b")

@@ -9,16 +9,16 @@ from itertools import groupby, islice
 from operator import itemgetter
 from typing import Any
 
-from holdfast.engine import migrate
-from holdfast.engine.backlog import steps, walk
+from holdfast.engine import migrations
 from holdfast.engine.base import BaseEngine
+from holdfast.engine.postgres.call_deadlines import CallDeadlines
 from holdfast.engine.postgres.connection import Connection
 from holdfast.engine.postgres.connections import MOST
-from holdfast.engine.postgres.keeper import Keeper
+from holdfast.engine.records import Finding, Measures, Sizes
 from holdfast.engine.script import T
 from holdfast.engine.statements import Command
-from holdfast.engine.values import Finding, Measures, Sizes
 from holdfast.errors import HoldfastError
+from holdfast.monitoring.pending_walk import steps, walk
 
 PACKAGE = "holdfast.engine.postgres"
 LOWEST_VERSION = 130000
@@ -37,7 +37,7 @@ class Examined(BaseEngine):
     where: str
     schema: str
     _words: Mapping[str, str]
-    _keeper: Keeper
+    _deadlines: CallDeadlines
 
     @abstractmethod
     def _first_connection(self) -> AbstractContextManager[Connection]: ...
@@ -46,14 +46,14 @@ class Examined(BaseEngine):
     def _on_connection(self, work: Callable[[Connection], T]) -> T: ...
 
     @abstractmethod
-    def _applied(self, connection: Connection) -> list[migrate.AppliedMigration]: ...
+    def _applied(self, connection: Connection) -> list[migrations.AppliedMigration]: ...
 
     def diagnose(self) -> list[Finding]:
         self.check_usable()
         try:
             with (
                 self._first_connection() as connection,
-                self._keeper.bounded(connection, self._timeout),
+                self._deadlines.bounded(connection, self._timeout),
             ):
                 return [
                     *_server(connection),
@@ -69,8 +69,8 @@ class Examined(BaseEngine):
 
     def _tables(self, connection: Connection) -> Iterator[Finding]:
         try:
-            known = migrate.load(PACKAGE, self._words)
-            missing = migrate.missing(known, self._applied(connection))
+            known = migrations.load(PACKAGE, self._words)
+            missing = migrations.missing(known, self._applied(connection))
         except HoldfastError as problem:
             yield Finding("fail", "schema", str(problem))
             return

@@ -12,29 +12,29 @@ import psycopg
 from psycopg.pq import TransactionStatus
 from psycopg.rows import tuple_row
 
-from holdfast.clock import Clock
-from holdfast.engine import Fetched, Transaction, claims, finishing, migrate, verbs
+from holdfast.core.clock import Clock
+from holdfast.engine import migrations
 from holdfast.engine.base import TIMEOUT
-from holdfast.engine.claims import CLAIMED
 from holdfast.engine.dialect import wake
-from holdfast.engine.group import GroupCommit, Request
-from holdfast.engine.inspection import COLUMNS
+from holdfast.engine.group_commit import GroupCommit, Request
 from holdfast.engine.postgres import transaction
-from holdfast.engine.postgres.address import check_url
-from holdfast.engine.postgres.bounds import BEGINNING, Bounds
+from holdfast.engine.postgres.call_deadlines import CallDeadlines
+from holdfast.engine.postgres.claim_cursor import BEGINNING, Bounds
 from holdfast.engine.postgres.connection import Connection, perform, translate, where_is
 from holdfast.engine.postgres.connections import Connections
 from holdfast.engine.postgres.connector import Connector
 from holdfast.engine.postgres.copying import COPY, COPY_FROM, copy_row, is_plain
 from holdfast.engine.postgres.dialect import PostgresDialect, times_as_text
 from holdfast.engine.postgres.doctor import Examined
-from holdfast.engine.postgres.keeper import Keeper
-from holdfast.engine.postgres.migrating import Migrations
-from holdfast.engine.postgres.wakeups import Herald, PostgresWakeups, channel
-from holdfast.engine.repeats import may_double
+from holdfast.engine.postgres.migrator import Migrations
+from holdfast.engine.postgres.url import check_url
+from holdfast.engine.postgres.wakeups import Notifier, PostgresWakeups, channel
+from holdfast.engine.protocol import Transaction
+from holdfast.engine.records import Fetched
 from holdfast.engine.script import Reply, Run, Script, T, drive
 from holdfast.engine.statements import Statements, qualified
 from holdfast.engine.transaction import aunwrap, unwrap
+from holdfast.engine.unknown_outcome import may_double
 from holdfast.errors import (
     DatabaseBusy,
     DatabaseUnavailable,
@@ -43,10 +43,14 @@ from holdfast.errors import (
     KeyConflict,
     OutcomeUnknown,
 )
-from holdfast.job import Claim, EventKind, Job, NewJob
-from holdfast.outcome import Applied, Finish, kind_of
+from holdfast.jobs import commands, rows
+from holdfast.jobs.claim import claim as claim_jobs
+from holdfast.jobs.finish import finish as finish_jobs
+from holdfast.jobs.finish import freed
+from holdfast.jobs.job import Claim, EventKind, Job, NewJob
+from holdfast.jobs.outcome import Applied, Finish, kind_of
+from holdfast.jobs.rows import CLAIMED, COLUMNS
 
-PACKAGE = "holdfast.engine.postgres"
 VITAL = 5.0  # seconds for a heartbeat: others take a worker for dead after three that are late
 GROUP = 200  # enqueues that share a commit at the most
 _REQUEUES = frozenset({"promote", "rescue", "retry", "replace", "unpark", "move_schedule"})
@@ -76,8 +80,8 @@ class PostgresEngine(Examined):
         self.schema = schema
         self.where = where_is(url)
         self._url = url
-        self._keeper = Keeper()
-        self._connector = Connector(url, self._keeper, pooler=pooler, timeout=timeout)
+        self._deadlines = CallDeadlines()
+        self._connector = Connector(url, self._deadlines, pooler=pooler, timeout=timeout)
         self._auto_migrate = auto_migrate
         words = {
             "schema": schema,
@@ -86,18 +90,19 @@ class PostgresEngine(Examined):
             "claimed": _as_text(qualified(CLAIMED)),
         }
         self._words: Mapping[str, str] = words
-        self._statements = Statements(PACKAGE, words)
+        self._statements = Statements("postgres", words)
         self._group: GroupCommit[Sequence[NewJob], list[Job]] = GroupCommit(
             self._insert_group, largest=GROUP
         )
         self._migrations = Migrations(
-            self._connect, schema, self.where, words, lambda one: self._keeper.bounded(one, timeout)
+            *(self._connect, schema, self.where, words),
+            lambda one: self._deadlines.bounded(one, timeout),
         )
         self._opening = threading.Lock()
         self._connections: Connections | None = None
         self._vital: Connections
-        self._herald = Herald(self._tell)
-        self._bell = Herald(self._ring)
+        self._notifier = Notifier(self._tell)
+        self._bell = Notifier(self._ring)
         self._subscribers: list[PostgresWakeups] = []
         self._bounds = Bounds()
         self._beginning = dict(zip(("rank", "run_at", "id"), BEGINNING, strict=True))
@@ -108,17 +113,17 @@ class PostgresEngine(Examined):
         self.check_usable()
         if self._connections is not None:
             return self._connections
-        with self._alone(), self._owner:
+        with self._alone(), self._fork_guard:
             if self._connections is None:
                 with self._first_connection() as connection:
                     if self._auto_migrate:
                         self._migrations.apply(connection, at_open=True)
                     else:
                         self._migrations.require(connection)
-                keeper, timeout = self._keeper, self._timeout
-                self._vital = Connections(self._connect, keeper, timeout=min(timeout, VITAL))
-                connections = Connections(self._connect, keeper, timeout=timeout)
-                keeper.start(self._vital.tidy, connections.tidy)
+                using, timeout = (self._connect, self._deadlines), self._timeout
+                self._vital = Connections(*using, timeout=min(timeout, VITAL))
+                connections = Connections(*using, timeout=timeout)
+                self._deadlines.start(self._vital.tidy, connections.tidy)
                 self._connections = connections
         return self._connections
 
@@ -140,7 +145,7 @@ class PostgresEngine(Examined):
         """A connection of its own, to an engine that may not be open. What is asked of it has to be
         bounded by the keeper, which runs meanwhile."""
         try:
-            with self._keeper.running(), closing(self._connect()) as connection:
+            with self._deadlines.running(), closing(self._connect()) as connection:
                 yield connection
         except (psycopg.Error, OSError) as problem:
             raise translate(problem, self.where) from problem
@@ -150,23 +155,23 @@ class PostgresEngine(Examined):
 
     def close(self) -> None:
         self._closed = True
-        if self._owner.is_elsewhere:
+        if self._fork_guard.is_elsewhere:
             return  # closing them would end the sessions of the process that opened them
         with self._opening:
             connections, self._connections = self._connections, None
         if connections is None:
             return
-        self._herald.close()
+        self._notifier.close()
         self._bell.close()
         for subscriber in list(self._subscribers):
             subscriber.close()
         connections.close()
         self._vital.close()
-        self._keeper.close()
+        self._deadlines.close()
 
     # migrations
 
-    def _applied(self, connection: Connection) -> list[migrate.AppliedMigration]:
+    def _applied(self, connection: Connection) -> list[migrations.AppliedMigration]:
         return self._migrations.applied(connection)
 
     def migrate(self) -> list[str]:
@@ -279,23 +284,23 @@ class PostgresEngine(Examined):
         self, jobs: Sequence[NewJob], deadline: float, notify: bool = True
     ) -> list[Job]:
         queues = frozenset(job.queue for job in jobs) if notify else frozenset()
-        at_once = self._herald.due(queues)
+        at_once = self._notifier.due(queues)
         plain = len(at_once) <= 1 and not any(job.unique for job in jobs)
 
         def script() -> Script[list[Job]]:
-            return verbs.insert(self.dialect, jobs, hint=at_once)
+            return commands.insert(self.dialect, jobs, hint=at_once)
 
         # One statement commits itself, without a transaction around it.
         ids, kinds = [job.id for job in jobs], [EventKind.ENQUEUED]
         told = not plain or self.is_followed(ids, kinds, deadline)
         work, repeatable = self._work(script, told), not may_double(jobs)
         inserted = self._on_connection(work, deadline, repeatable=repeatable)
-        self._herald.later(queues - at_once)
+        self._notifier.later(queues - at_once)
         return inserted
 
     def _copy(self, jobs: Sequence[NewJob], notify: bool, deadline: float) -> list[Job]:
         queues = frozenset(job.queue for job in jobs) if notify else frozenset()
-        at_once = self._herald.due(queues)
+        at_once = self._notifier.due(queues)
 
         def work(connection: Connection) -> list[Job]:
             with connection.transaction(), connection.cursor(row_factory=tuple_row) as cursor:
@@ -305,39 +310,36 @@ class PostgresEngine(Examined):
                     for job in jobs:
                         copy.write_row(copy_row(job, now))
                 self._drive(connection, lambda: wake(at_once))
-                self._drive(connection, lambda: verbs.tell(self.dialect, jobs))
-            return [verbs.new_to_job(self.dialect, job, "pending", now, now) for job in jobs]
+                self._drive(connection, lambda: commands.tell(self.dialect, jobs))
+            return [rows.new_to_job(self.dialect, job, "pending", now, now) for job in jobs]
 
         try:
             inserted = self._on_connection(work, deadline)
         except KeyConflict as problem:
             # An id that is there already: sent before, and the reply was lost. `_repeated` looks.
             raise OutcomeUnknown(str(problem)) from problem
-        self._herald.later(queues - at_once)
+        self._notifier.later(queues - at_once)
         return inserted
 
     # finishing and claiming
 
     def _finish(self, finishes: Sequence[Finish]) -> dict[Claim, Applied]:
         # Nothing to keep, to enqueue or to let go on: statements that may commit by themselves.
-        plain = all(
-            finish.error is None and not finish.enqueue and finish.recur is None
-            for finish in finishes
-        )
+        plain = all(one.error is None and not one.enqueue and one.recur is None for one in finishes)
         kinds = {kind_of(finish) for finish in finishes}
         write = not plain or self.is_followed([finish.id for finish in finishes], kinds)
-        results = self.run(lambda: finishing.finish(self.dialect, finishes), write=write)
-        self._release(finishing.freed(finishes, results))
+        results = self.run(lambda: finish_jobs(self.dialect, finishes), write=write)
+        self._release(freed(finishes, results))
         return results
 
     def hint(self, queues: frozenset[str]) -> None:
-        self._herald.later(queues)
+        self._notifier.later(queues)
 
     def claim(self, queue: str, limit: int, *, worker: str, types: Sequence[str]) -> list[Job]:
         jobs, more, _ = self._fetch(queue, limit, worker, types)
         if more and len(jobs) < limit:
             jobs += self._fetch(queue, limit - len(jobs), worker, types).jobs
-            jobs.sort(key=claims.order_of_running)
+            jobs.sort(key=rows.order_of_running)
         return jobs
 
     def _fetch(self, queue: str, limit: int, worker: str, types: Sequence[str]) -> Fetched:
@@ -359,9 +361,7 @@ class PostgresEngine(Examined):
         began = time.monotonic()
         # One statement, which commits itself: no transaction around it, unless somebody follows.
         write = self.is_followed(kinds=[EventKind.STARTED])
-        jobs = self.run(
-            lambda: claims.claim(self.dialect, queue, limit, worker, wanted), write=write
-        )
+        jobs = self.run(lambda: claim_jobs(self.dialect, queue, limit, worker, wanted), write=write)
         if self._bounds.looked_at_everything(wanted):
             self._bounds.took(time.monotonic() - began)
         return jobs
@@ -390,7 +390,7 @@ class PostgresEngine(Examined):
         self._open()
         connect = None if self._connector.pooled else self._connect
         name = channel(self.schema, events)
-        subscriber = PostgresWakeups(connect, self._keeper, name, self._subscribers.remove)
+        subscriber = PostgresWakeups(connect, self._deadlines, name, self._subscribers.remove)
         self._subscribers.append(subscriber)
         return subscriber
 

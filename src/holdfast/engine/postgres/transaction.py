@@ -16,14 +16,7 @@ from psycopg.rows import tuple_row
 from holdfast.engine.postgres.connection import LOCK_TIMEOUT, commands, translate
 from holdfast.engine.script import Reply, Run, Script, T, adrive, drive
 from holdfast.engine.statements import Command, Statements, parse
-from holdfast.engine.transaction import (
-    broken,
-    foreign,
-    is_async,
-    kind_of,
-    outside,
-    unusable,
-)
+from holdfast.engine.transaction import broken, foreign, is_async, kind_of, outside, unusable
 from holdfast.errors import HoldfastError
 
 _SAVE = parse("SAVEPOINT holdfast")

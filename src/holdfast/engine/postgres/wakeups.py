@@ -15,8 +15,8 @@ from collections.abc import Callable, Iterable
 import psycopg
 
 from holdfast.engine.polling import Poll
+from holdfast.engine.postgres.call_deadlines import CallDeadlines
 from holdfast.engine.postgres.connection import Connection
-from holdfast.engine.postgres.keeper import Keeper
 
 EVERYWHERE = frozenset({"*"})
 INTERVAL = 0.02  # seconds between two hints in a burst
@@ -28,11 +28,11 @@ _ANSWER = 5.0  # seconds for an answer on the connection that listens
 
 
 def channel(schema: str, events: bool = False) -> str:
-    """As in statements.sql, `wake`, and in events.sql, `ring`."""
+    """As in commands.postgres.sql, `wake`, and in outbox.postgres.sql, `ring`."""
     return f"{schema}_events" if events else f"{schema}_wake"
 
 
-class Herald:
+class Notifier:
     """Tells of our own inserts, not too often."""
 
     def __init__(self, tell: Callable[[Iterable[str]], None]) -> None:
@@ -101,12 +101,12 @@ class PostgresWakeups:
     def __init__(
         self,
         connect: Callable[[], Connection] | None,
-        keeper: Keeper,
+        deadlines: CallDeadlines,
         channel: str,
         on_close: Callable[["PostgresWakeups"], None],
     ) -> None:
         self._connect = connect
-        self._keeper = keeper
+        self._deadlines = deadlines
         self._channel = channel
         self._on_close = on_close
         self._connection: Connection | None = None
@@ -150,7 +150,7 @@ class PostgresWakeups:
             return frozenset()
         try:
             if time.monotonic() >= self._ping_at:
-                with self._keeper.bounded(connection, _ANSWER):
+                with self._deadlines.bounded(connection, _ANSWER):
                     connection.execute("SELECT 1")  # a half-open connection says nothing by itself
                 self._ping_at = time.monotonic() + _PING
             return frozenset(notify.payload for notify in connection.notifies(timeout=0))
@@ -163,7 +163,7 @@ class PostgresWakeups:
             return False
         try:
             self._connection = self._connect()
-            with self._keeper.bounded(self._connection, _ANSWER):
+            with self._deadlines.bounded(self._connection, _ANSWER):
                 self._connection.execute(f'LISTEN "{self._channel}"')
         except (psycopg.Error, OSError):
             self._drop()

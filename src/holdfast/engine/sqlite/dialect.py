@@ -3,7 +3,7 @@
 from datetime import datetime
 from typing import Any
 
-from holdfast.clock import Clock, from_microseconds, to_microseconds
+from holdfast.core.clock import Clock, from_microseconds, to_microseconds
 from holdfast.engine.dialect import Audience
 
 

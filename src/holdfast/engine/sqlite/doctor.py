@@ -15,15 +15,15 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from holdfast.engine import migrate
-from holdfast.engine.backlog import steps, walk
+from holdfast.engine import migrations
 from holdfast.engine.base import BaseEngine
+from holdfast.engine.records import Finding, Measures, Sizes
 from holdfast.engine.sqlite.connection import JOURNAL_LIMIT, LOWEST_VERSION, translate
 from holdfast.engine.sqlite.filesystem import filesystem_of, refuse_network
 from holdfast.engine.sqlite.lock_holders import lock_holders
 from holdfast.engine.statements import Command
-from holdfast.engine.values import Finding, Measures, Sizes
 from holdfast.errors import HoldfastError, UnsafeFilesystem
+from holdfast.monitoring.pending_walk import steps, walk
 
 PACKAGE = "holdfast.engine.sqlite"
 # Filled into migrations, of which only the names are of interest here.
@@ -51,7 +51,7 @@ class Examined(BaseEngine):
     def _connect(self) -> sqlite3.Connection: ...
 
     @abstractmethod
-    def _applied(self, writer: sqlite3.Connection) -> list[migrate.AppliedMigration]: ...
+    def _applied(self, writer: sqlite3.Connection) -> list[migrations.AppliedMigration]: ...
 
     def lock_holders(self) -> set[int]:
         return lock_holders(self.path)
@@ -75,7 +75,9 @@ class Examined(BaseEngine):
             uri = f"{self.path.as_uri()}?mode=rw"
             with closing(sqlite3.connect(uri, uri=True, timeout=5.0)) as opened:
                 journal = opened.execute("PRAGMA journal_mode").fetchone()[0]
-                missing = migrate.missing(migrate.load(PACKAGE, _WORDS), self._applied(opened))
+                missing = migrations.missing(
+                    migrations.load(PACKAGE, _WORDS), self._applied(opened)
+                )
         except sqlite3.Error as problem:
             yield Finding("fail", "database", f"SQLite cannot use it: {problem}")
             return

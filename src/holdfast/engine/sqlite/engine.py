@@ -10,36 +10,31 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from holdfast.clock import Clock
-from holdfast.engine import Transaction, migrate, verbs
+from holdfast.core.clock import Clock
+from holdfast.engine import migrations
 from holdfast.engine.base import TIMEOUT
-from holdfast.engine.claims import CLAIMED
-from holdfast.engine.group import GroupCommit
-from holdfast.engine.inspection import COLUMNS
+from holdfast.engine.group_commit import GroupCommit
+from holdfast.engine.protocol import Transaction
 from holdfast.engine.script import Script, T, drive
 from holdfast.engine.sqlite import transaction
 from holdfast.engine.sqlite.checkpoint import Checkpoints
-from holdfast.engine.sqlite.connection import (
-    connect,
-    in_wal_mode,
-    perform,
-    translate,
-)
+from holdfast.engine.sqlite.connection import connect, in_wal_mode, perform, translate
 from holdfast.engine.sqlite.dialect import SqliteDialect
 from holdfast.engine.sqlite.doctor import Examined
+from holdfast.engine.sqlite.file_identity import Identity
 from holdfast.engine.sqlite.filesystem import make_private, refuse_network
-from holdfast.engine.sqlite.identity import Identity
-from holdfast.engine.sqlite.migrating import Migrations
-from holdfast.engine.sqlite.turn import Turns
+from holdfast.engine.sqlite.migrator import Migrations
 from holdfast.engine.sqlite.url import BUSY_TIMEOUT, parse_url
 from holdfast.engine.sqlite.wakeups import SqliteWakeups
+from holdfast.engine.sqlite.write_turn import Turns
 from holdfast.engine.sqlite.writer import Group, Work, Writer
 from holdfast.engine.statements import Statements, qualified
 from holdfast.engine.transaction import aunwrap, is_async, kind_of, unwrap
 from holdfast.errors import DatabaseBusy
-from holdfast.job import Job, NewJob
+from holdfast.jobs import commands
+from holdfast.jobs.job import Job, NewJob
+from holdfast.jobs.rows import CLAIMED, COLUMNS
 
-PACKAGE = "holdfast.engine.sqlite"
 WORDS: Mapping[str, str] = {
     "now": ":now",
     "columns": COLUMNS,
@@ -71,7 +66,7 @@ class SqliteEngine(Examined):
         self._synchronous = synchronous
         self._busy_timeout = busy_timeout
         self._allow_network = allow_network
-        self._statements = Statements(PACKAGE, WORDS)
+        self._statements = Statements("sqlite", WORDS)
         self._group: GroupCommit[Work, Any] = GroupCommit(self._write, largest=GROUP)
         self._opening = threading.Lock()
         self._writer: Writer | None = None
@@ -96,7 +91,7 @@ class SqliteEngine(Examined):
         if writer is not None:
             writer.identity.look()
             return writer
-        with self._opening, self._owner:
+        with self._opening, self._fork_guard:
             writer = self._writer
             if writer is None:
                 if not self._allow_network:
@@ -147,7 +142,7 @@ class SqliteEngine(Examined):
 
     def close(self) -> None:
         self._closed = True
-        if self._owner.is_elsewhere:
+        if self._fork_guard.is_elsewhere:
             return  # its connections are those of the process that opened them
         with self._opening:
             if self._writer is None:
@@ -173,7 +168,7 @@ class SqliteEngine(Examined):
 
     # migrations
 
-    def _applied(self, writer: sqlite3.Connection) -> list[migrate.AppliedMigration]:
+    def _applied(self, writer: sqlite3.Connection) -> list[migrations.AppliedMigration]:
         return self._migrations.applied(writer)
 
     def migrate(self) -> list[str]:
@@ -233,7 +228,7 @@ class SqliteEngine(Examined):
         self._open().checkpoints.count(size=sum(len(job.payload) for job in jobs))
         hint = ["*"] if notify else []
         plain = notify and not any(job.unique for job in jobs)
-        work = Work(partial(verbs.insert, self.dialect, jobs, hint=hint), jobs if plain else ())
+        work = Work(partial(commands.insert, self.dialect, jobs, hint=hint), jobs if plain else ())
         return self._repeated(jobs, lambda deadline: self._group.submit(work, _left(deadline)))
 
     def open(self) -> None:

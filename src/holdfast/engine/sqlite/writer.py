@@ -9,17 +9,17 @@ from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from holdfast.engine import verbs
 from holdfast.engine.dialect import Dialect
-from holdfast.engine.group import Request
+from holdfast.engine.group_commit import Request
 from holdfast.engine.script import Reply, Run, Script, drive
 from holdfast.engine.sqlite.checkpoint import Checkpoints
 from holdfast.engine.sqlite.connection import perform, translate, was_undone
-from holdfast.engine.sqlite.identity import Identity
-from holdfast.engine.sqlite.turn import Turns
+from holdfast.engine.sqlite.file_identity import Identity
+from holdfast.engine.sqlite.write_turn import Turns
 from holdfast.engine.statements import Statements
 from holdfast.errors import HoldfastError, OutcomeUnknown
-from holdfast.job import NewJob
+from holdfast.jobs import commands
+from holdfast.jobs.job import NewJob
 
 # The write lock first, before anything is read: a transaction that reads and then writes cannot
 # be upgraded once somebody else has written in between.
@@ -169,7 +169,7 @@ class Writer:
     def _together(self, group: Group) -> list[Answer]:
         """One insert for many callers: a savepoint and two statements for all of them."""
         jobs = [job for request in group for job in request.work.jobs]
-        script = partial(verbs.insert, self._dialect, jobs, hint=["*"])
+        script = partial(commands.insert, self._dialect, jobs, hint=["*"])
         inserted = iter(self._member(script, alone=False))
         return [(request, [next(inserted) for _ in request.work.jobs]) for request in group]
 

@@ -7,20 +7,20 @@ from uuid import UUID
 from fastapi import Request
 from pydantic import Field
 
-from holdfast import failures
-from holdfast.changes import Changed
-from holdfast.engine import Filter
+from holdfast.core.ids import parse_id
+from holdfast.engine.records import Filter
 from holdfast.errors import HoldfastError, InvalidInput, InvalidTransition, JobNotFound, KeyConflict
-from holdfast.filters import make_filter
-from holdfast.ids import parse_id
-from holdfast.web.api.asking import Id, JobFilter, Me, Web, walk
+from holdfast.jobs import error_groups
+from holdfast.jobs.bulk_result import Changed
+from holdfast.jobs.filters import make_filter
+from holdfast.web.api.parameters import Id, JobFilter, Me, Web, walk
 from holdfast.web.models import Asked, Matched
 from holdfast.web.models import Operation as OperationModel
 from holdfast.web.operations import Operation, Told
-from holdfast.web.permissions import Identity, Permission
 from holdfast.web.problems import Refusal
 from holdfast.web.replies import Json
 from holdfast.web.routing import Routes
+from holdfast.web.security.permissions import Identity, Permission
 
 routes = Routes("bulk")
 COUNTED = 10_000  # that a look before counts up to,
@@ -115,7 +115,7 @@ def _group(web: Any, wanted: Bulk, most: int) -> list[str]:
     found: list[str] = []
     after: str | None = None
     while len(found) < most:
-        ids, after = failures.members(
+        ids, after = error_groups.members(
             web.app.engine,
             wanted.filter.error_group,
             statuses=statuses,

@@ -4,15 +4,15 @@ from typing import Annotated, Any
 
 from fastapi import Query
 
-from holdfast.failures import read_errors
-from holdfast.job import Status
-from holdfast.web.answers import ErrorGroups
-from holdfast.web.api.asking import Web
-from holdfast.web.api.showing import as_json
+from holdfast.jobs.error_groups import read_errors
+from holdfast.jobs.job import Status
+from holdfast.web.api.parameters import Web
+from holdfast.web.api.presenting import as_json
 from holdfast.web.models import Name
-from holdfast.web.permissions import Permission
 from holdfast.web.replies import Json
+from holdfast.web.responses import ErrorGroups
 from holdfast.web.routing import Routes
+from holdfast.web.security.permissions import Permission
 
 routes = Routes("errors")
 _BROKEN = (Status.FAILED, Status.RETRYING)

@@ -16,15 +16,15 @@ from starlette.types import Receive, Scope, Send
 from starlette.websockets import WebSocket, WebSocketDisconnect
 
 from holdfast.errors import HoldfastError, InvalidInput
-from holdfast.web.api.asking import Me, Web, entity_of
-from holdfast.web.follower import Ended
-from holdfast.web.frames import KINDS, message, sse
+from holdfast.web.api.parameters import Me, Web, entity_of
+from holdfast.web.live.frames import KINDS, message, sse
+from holdfast.web.live.stream import END, Message, Stream, ended_by, open_stream
+from holdfast.web.live.subscriber import Ended
 from holdfast.web.models import Asked, Name
-from holdfast.web.permissions import Identity, Permission
 from holdfast.web.problems import Refusal
 from holdfast.web.routing import Routes
-from holdfast.web.streams import END, Message, Stream, ended_by, open_stream
-from holdfast.web.throttle import Throttle
+from holdfast.web.security.permissions import Identity, Permission
+from holdfast.web.security.throttle import Throttle
 
 logger = logging.getLogger("holdfast.web")
 routes = Routes("events")

@@ -10,14 +10,14 @@ from fastapi import Header, Query, Request
 from pydantic import Field
 from starlette.responses import StreamingResponse
 
-from holdfast import names
+from holdfast.core import validation
 from holdfast.errors import InvalidInput
-from holdfast.fields import FIELDS, attempt_fields
-from holdfast.filters import make_filter
-from holdfast.job import Job, Status
-from holdfast.standing import CAP
-from holdfast.web.api.asking import Id, JobFilter, JobQuery, Me, Web, read_page, walk
-from holdfast.web.api.showing import as_json, listed, shown
+from holdfast.jobs.filters import make_filter
+from holdfast.jobs.job import Job, Status
+from holdfast.jobs.job_json import FIELDS, attempt_fields
+from holdfast.monitoring.snapshot import CAP
+from holdfast.web.api.parameters import Id, JobFilter, JobQuery, Me, Web, read_page, walk
+from holdfast.web.api.presenting import as_json, listed, shown
 from holdfast.web.models import (
     Attempts,
     Duplicate,
@@ -29,10 +29,10 @@ from holdfast.web.models import (
     WholeJob,
     Why,
 )
-from holdfast.web.permissions import Identity, Permission
 from holdfast.web.problems import Refusal
 from holdfast.web.replies import Json
 from holdfast.web.routing import Routes
+from holdfast.web.security.permissions import Identity, Permission
 
 routes = Routes("jobs")
 IdempotencyKey = Annotated[
@@ -40,7 +40,7 @@ IdempotencyKey = Annotated[
     Header(
         alias="Idempotency-Key",
         min_length=1,
-        max_length=names.LONGEST_KEY,
+        max_length=validation.LONGEST_KEY,
         pattern=r"^[\x21-\x7e]([\x20-\x7e]*[\x21-\x7e])?$",
         description="At most one job of the task has this value for as long as its row exists. A repeat"
         " is answered with the first job, whatever its status and whatever this payload: 200 instead"
@@ -105,7 +105,7 @@ def _entity(new: NewJob, options: dict[str, Any]) -> dict[str, Any]:
     if kind is None and id is None and new.entity is None:
         found = new.payload.get("entity_type"), new.payload.get("entity_id")
         try:
-            names.entity(found)
+            validation.entity(found)
         except InvalidInput:  # these words mean something else to this task
             return {}
         kind, id = found

@@ -4,12 +4,12 @@ from typing import Annotated
 
 from fastapi import Query
 
-from holdfast.fields import plain
-from holdfast.web.api.asking import Id, Limit, Web
+from holdfast.jobs.job_json import plain
+from holdfast.web.api.parameters import Id, Limit, Web
 from holdfast.web.models import LogLines
-from holdfast.web.permissions import Permission
 from holdfast.web.replies import Json
 from holdfast.web.routing import Routes
+from holdfast.web.security.permissions import Permission
 
 routes = Routes("jobs")
 _FIELDS = ("claim_no", "attempt", "line_no", "at", "level", "text")

@@ -5,19 +5,20 @@ from collections import Counter
 
 from fastapi import Request
 
-from holdfast.engine import Engine, Filter
-from holdfast.job import Status
-from holdfast.limits import QUEUE
-from holdfast.metrics import Figures, Point, since, whole_series
-from holdfast.standing import CAP, Standing
-from holdfast.stats import read_stats
-from holdfast.web.api.asking import Named, Web
-from holdfast.web.api.showing import as_json
+from holdfast.engine.protocol import Engine
+from holdfast.engine.records import Filter
+from holdfast.jobs.job import Status
+from holdfast.limits.limit import QUEUE
+from holdfast.monitoring.metrics import Figures, Point, since, whole_series
+from holdfast.monitoring.snapshot import CAP, Snapshot
+from holdfast.monitoring.stats import read_stats
+from holdfast.web.api.parameters import Named, Web
+from holdfast.web.api.presenting import as_json
 from holdfast.web.models import Deleted, Done, LimitNumbers, Limits, Pause, Purge, Queues
-from holdfast.web.permissions import Permission
 from holdfast.web.problems import Refusal
 from holdfast.web.replies import Json
 from holdfast.web.routing import Routes
+from holdfast.web.security.permissions import Permission
 
 routes = Routes("queues")
 _LATELY = 5  # minutes whose rate tells how long a queue takes to drain
@@ -28,10 +29,10 @@ _MOST = 100  # queues that get a line of their own figures
 def list_queues(web: Web) -> Json:
     """Queues: what waits, what runs, how quick they are, and what holds them back."""
     engine: Engine = web.app.engine
-    standing = Standing(engine)
-    now, stats = standing.now, read_stats(standing, "1h")
+    snapshot = Snapshot(engine)
+    now, stats = snapshot.now, read_stats(snapshot, "1h")
     start = since(now, 3600)
-    workers = [worker for worker in standing.workers if worker.alive]
+    workers = [worker for worker in snapshot.workers if worker.alive]
     limits = {limit.name: limit for limit in engine.limits(cap=CAP)}
     page = engine.search(Filter(status=frozenset({Status.RUNNING})), limit=1000)
     running = Counter(job.queue for job in page.jobs)

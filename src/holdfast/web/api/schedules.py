@@ -7,16 +7,16 @@ from uuid import UUID
 from fastapi import Query, Request
 
 from holdfast.errors import InvalidInput, InvalidTransition
-from holdfast.fields import iso
-from holdfast.job import Attempt, Job
-from holdfast.recurrence import from_json, in_words, regular
-from holdfast.web.answers import Reschedule, Schedules
-from holdfast.web.api.asking import Id, Me, Web
-from holdfast.web.api.showing import listed, shown
+from holdfast.jobs.job import Attempt, Job
+from holdfast.jobs.job_json import iso
+from holdfast.schedules.next_run import from_json, in_words, regular
+from holdfast.web.api.parameters import Id, Me, Web
+from holdfast.web.api.presenting import listed, shown
 from holdfast.web.models import WholeJob
-from holdfast.web.permissions import Permission
 from holdfast.web.replies import Json
+from holdfast.web.responses import Reschedule, Schedules
 from holdfast.web.routing import Routes
+from holdfast.web.security.permissions import Permission
 
 routes = Routes("schedules")
 _FORETOLD = 5

@@ -7,16 +7,16 @@ from starlette.requests import Request
 
 from holdfast.access import TokenInfo
 from holdfast.errors import UnknownToken
-from holdfast.web.answers import Audit, Login, MadeToken, NewToken, Session, Tokens
-from holdfast.web.answers import Token as TokenModel
-from holdfast.web.api.asking import After, Id, Limit, Me, Web
-from holdfast.web.api.showing import as_json
-from holdfast.web.gate import SESSION, cookie_name, is_secure
+from holdfast.web.api.parameters import After, Id, Limit, Me, Web
+from holdfast.web.api.presenting import as_json
 from holdfast.web.models import Done
-from holdfast.web.permissions import KNOWN, PUBLIC, Identity, Permission, identity
 from holdfast.web.problems import Refusal
 from holdfast.web.replies import Json
+from holdfast.web.responses import Audit, Login, MadeToken, NewToken, Session, Tokens
+from holdfast.web.responses import Token as TokenModel
 from holdfast.web.routing import Routes, note
+from holdfast.web.security.gate import SESSION, cookie_name, is_secure
+from holdfast.web.security.permissions import KNOWN, PUBLIC, Identity, Permission, identity
 
 routes = Routes("access")
 

@@ -9,18 +9,18 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from holdfast.errors import HoldfastError
-from holdfast.health import read_health
-from holdfast.job import FINISHED
-from holdfast.standing import Standing
-from holdfast.stats import read_stats
+from holdfast.jobs.job import FINISHED
+from holdfast.monitoring.health import read_health
+from holdfast.monitoring.snapshot import Snapshot
+from holdfast.monitoring.stats import read_stats
 from holdfast.web import prometheus
-from holdfast.web.answers import Alive, Health, System
-from holdfast.web.api.asking import Web
-from holdfast.web.api.showing import as_json
-from holdfast.web.permissions import PUBLIC, Permission
+from holdfast.web.api.parameters import Web
+from holdfast.web.api.presenting import as_json
 from holdfast.web.problems import Refusal
 from holdfast.web.replies import Json
+from holdfast.web.responses import Alive, Health, System
 from holdfast.web.routing import Routes
+from holdfast.web.security.permissions import PUBLIC, Permission
 
 routes = Routes("system")
 probes = Routes("probes")
@@ -109,8 +109,8 @@ def ready(web: Web) -> Json:
 @probes.get("/metrics", may=Permission.METRICS_READ, answer=None, kinds=("text/plain",))
 def metrics(web: Web) -> Response:
     """For Prometheus."""
-    app, standing = web.app, Standing(web.app.engine)
+    app, snapshot = web.app, Snapshot(web.app.engine)
     text = prometheus.render(
-        read_stats(standing, "5m", app.tasks), read_health(standing, app.settings.health)
+        read_stats(snapshot, "5m", app.tasks), read_health(snapshot, app.settings.health)
     )
     return Response(text, media_type="text/plain; version=0.0.4; charset=utf-8")

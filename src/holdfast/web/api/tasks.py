@@ -4,19 +4,27 @@ import inspect
 from collections.abc import Mapping
 from typing import Any
 
-from holdfast.engine import Engine
+from holdfast.engine.protocol import Engine
 from holdfast.errors import UnknownTask
-from holdfast.metrics import FIRST, GROWTH, Figures, Histogram, Point, since, whole_series
-from holdfast.recurrence import in_words
-from holdfast.standing import CAP, Standing
-from holdfast.stats import by_task, length_of
-from holdfast.task import Task
-from holdfast.web.answers import Tasks, WholeTask
-from holdfast.web.api.asking import Named, Web, Window
-from holdfast.web.api.showing import as_json
-from holdfast.web.permissions import Permission
+from holdfast.monitoring.metrics import (
+    FIRST,
+    GROWTH,
+    Figures,
+    Histogram,
+    Point,
+    since,
+    whole_series,
+)
+from holdfast.monitoring.snapshot import CAP, Snapshot
+from holdfast.monitoring.stats import by_task, length_of
+from holdfast.schedules.next_run import in_words
+from holdfast.tasks.task import Task
+from holdfast.web.api.parameters import Named, Web, Window
+from holdfast.web.api.presenting import as_json
 from holdfast.web.replies import Json
+from holdfast.web.responses import Tasks, WholeTask
 from holdfast.web.routing import Routes
+from holdfast.web.security.permissions import Permission
 
 routes = Routes("tasks")
 _LATELY = 3600  # seconds of which the list tells each minute
@@ -74,14 +82,14 @@ class _Fares:
 
     def __init__(self, web: Any, window: str) -> None:
         engine: Engine = web.app.engine
-        standing, length = Standing(engine), length_of(window)
+        snapshot, length = Snapshot(engine), length_of(window)
         self.tasks: Mapping[str, Task[Any, Any]] = web.app.tasks
-        self.now = standing.now
+        self.now = snapshot.now
         self.start = since(self.now, length)
         self.totals = engine.totals(self.start)
         self.figures = by_task(self.totals, self.tasks, length)
         self.limits = {limit.name: limit for limit in engine.limits(cap=CAP)}
-        self.workers = [worker for worker in standing.workers if worker.alive]
+        self.workers = [worker for worker in snapshot.workers if worker.alive]
         known = {name for worker in self.workers for name in worker.tasks or ()}
         self.names = sorted({*self.tasks, *known, *self.figures})
 

@@ -4,15 +4,15 @@ from typing import Annotated, Any
 
 from fastapi import Path
 
-from holdfast.fleet import read_workers
-from holdfast.web.answers import Stacks, Workers
-from holdfast.web.api.asking import Web
-from holdfast.web.api.showing import as_json
+from holdfast.monitoring.worker_status import read_workers
+from holdfast.web.api.parameters import Web
+from holdfast.web.api.presenting import as_json
 from holdfast.web.models import Done
-from holdfast.web.permissions import Permission
 from holdfast.web.problems import Refusal
 from holdfast.web.replies import Json
+from holdfast.web.responses import Stacks, Workers
 from holdfast.web.routing import Routes
+from holdfast.web.security.permissions import Permission
 
 routes = Routes("workers")
 WorkerId = Annotated[str, Path(max_length=300)]

@@ -2,12 +2,12 @@
 
 from fastapi import Request
 
-from holdfast.web.answers import Changed, WholeWorkflow, Workflows
-from holdfast.web.api.asking import After, Id, Limit, Web
-from holdfast.web.api.showing import as_json, listed
-from holdfast.web.permissions import Permission
+from holdfast.web.api.parameters import After, Id, Limit, Web
+from holdfast.web.api.presenting import as_json, listed
 from holdfast.web.replies import Json
+from holdfast.web.responses import Changed, WholeWorkflow, Workflows
 from holdfast.web.routing import Routes
+from holdfast.web.security.permissions import Permission
 
 routes = Routes("workflows")
 

@@ -1,0 +1,187 @@
+"""`holdfast demo`: jobs of every kind, on SQLite, drawn as they go; nothing to configure."""
+
+import logging
+import os
+import shutil
+import signal
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.live import Live
+from rich.text import Text
+
+from holdfast.app import Holdfast
+from holdfast.cli.dashboard import dashboard
+from holdfast.cli.demo_view import Board, Record
+from holdfast.cli.output import Column, console, print_table
+from holdfast.errors import HoldfastError, JobNotFound
+from holdfast.jobs.job import UNFINISHED, EventKind
+from holdfast.monitoring.stats import Stats
+
+FRAME = 0.25  # seconds between two pictures
+GRACE = 0.6  # seconds for what runs, when somebody wants to leave
+DRAIN = 45.0  # seconds for what is left, at the end of --seconds
+RECURRING = "refresh_trends"
+QUEUES = "demo,demo.media=5"  # few slots for media, so that some of it is seen waiting
+
+
+def demo(
+    seconds: Annotated[
+        float | None,
+        typer.Option(min=0.0, help="Enqueue for so long, let the rest finish, and end."),
+    ] = None,
+    # Not HOLDFAST_URL: sample jobs must not find their way into somebody's database by accident.
+    url: Annotated[
+        str | None, typer.Option(help="A database instead of a new one in a temporary folder.")
+    ] = None,
+    schema: Annotated[str, typer.Option(help="Its schema, on PostgreSQL.")] = "holdfast",
+    keep: Annotated[bool, typer.Option("--keep", help="Leave the temporary folder.")] = False,
+    port: Annotated[
+        int | None,
+        typer.Option(min=0, max=65535, help="Of the dashboard; else 8686, or one that is free."),
+    ] = None,
+    open_browser: Annotated[
+        bool | None, typer.Option("--open/--no-open", help="Open a browser; on a terminal it does.")
+    ] = None,
+) -> None:
+    """Show jobs of every kind at work, live in the terminal and in a browser, until Ctrl-C.
+
+    Nothing has to be configured: the database is a new SQLite file in a temporary folder. There are
+    quick and slow jobs, with progress; some are retried, some fail for good; some are scheduled or
+    recurring, some enqueue others or are parts of workflows; some run in threads, some in processes.
+    """
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    with _database(url, keep) as chosen:
+        # Where the sample application looks for it, here and in the processes of its handlers.
+        os.environ.update(HOLDFAST_URL=chosen, HOLDFAST_SCHEMA=schema)
+        from holdfast.demo.tasks import app
+
+        wanted = console().is_terminal if open_browser is None else open_browser
+        with app:
+            app.migrate()
+            with dashboard(app, port, open_browser=wanted) as told:
+                show = Show(app, chosen, seconds, told)
+                show.run()
+        _summary(show, chosen, kept=keep or url is not None)
+    if show.problem is not None:
+        raise show.problem
+
+
+@contextmanager
+def _database(url: str | None, keep: bool) -> Iterator[str]:
+    if url is not None:
+        yield url
+        return
+    folder = Path(tempfile.mkdtemp(prefix="holdfast-demo-"))
+    try:
+        yield f"sqlite:///{folder / 'jobs.db'}"
+    finally:
+        if not keep:
+            shutil.rmtree(folder, ignore_errors=True)
+
+
+class Show:
+    """Somebody enqueues, a worker in this process runs, and we look at the database."""
+
+    def __init__(self, app: Holdfast, url: str, seconds: float | None, told: Sequence[str]) -> None:
+        from holdfast.demo.feeder import Feeder
+
+        self.problem: HoldfastError | None = None
+        self.record = Record()
+        self._app = app
+        self._seconds = seconds
+        self._out = console()
+        self._board = Board(self._out, url, self.record, told)
+        self._told = told
+        self._feeder = Feeder(self._failed)
+        self._worker = app.worker(queues=QUEUES, grace=GRACE)
+        # Failures are part of the show: the board tells of them, and a log would tear the picture.
+        logging.getLogger("holdfast").addHandler(logging.NullHandler())
+        app.on("started", "completed", "retrying", "failed")(self.record.hear)
+
+    def _failed(self, problem: HoldfastError) -> None:
+        self.problem = problem
+
+    def run(self) -> None:
+        self._worker.start()
+        self._feeder.start()
+        try:
+            if self._out.is_terminal:
+                self._draw()
+            else:
+                self._print_lines()
+        except KeyboardInterrupt:
+            pass
+        finally:
+            with suppress(KeyboardInterrupt):  # impatience changes nothing: it ends within 2 s
+                self._feeder.stop()
+                self._worker.stop()
+                self._forget_recurring()
+
+    def _forget_recurring(self) -> None:
+        """It would never end, and would wait for a worker in a database that is kept."""
+        with suppress(JobNotFound):
+            self._app.schedules.delete(RECURRING)
+
+    def _draw(self) -> None:
+        with Live(console=self._out, auto_refresh=False, screen=True) as live:
+            for stats in self._looks(FRAME):
+                running = sorted(
+                    self._app.jobs.search(status="running", limit=100),
+                    key=lambda job: (job.started_at or job.created_at, job.id),
+                )
+                picture = self._board.picture(stats, running, self._app.engine.now())
+                live.update(picture, refresh=True)
+
+    def _print_lines(self) -> None:
+        for line in self._told:
+            typer.echo(line)
+        for stats in self._looks(1.0):
+            typer.echo(self._board.line(stats))
+
+    def _looks(self, pause: float) -> Iterator[Stats]:
+        """The numbers again and again, until it is time to end."""
+        while self.problem is None:
+            stats = self._app.stats()
+            yield stats
+            if self._seconds is not None and self.record.elapsed >= self._seconds:
+                self._feeder.stop()
+                self._forget_recurring()
+                nothing_left = not any(stats.jobs[status] for status in UNFINISHED)
+                if nothing_left or self.record.elapsed >= self._seconds + DRAIN:
+                    return
+            time.sleep(pause)
+
+
+def _summary(show: Show, url: str, *, kept: bool) -> None:
+    record = show.record
+    out = console()
+    kinds = (EventKind.COMPLETED, EventKind.RETRYING, EventKind.FAILED)
+    totals = [record.total(kind) for kind in kinds]
+    out.print(
+        Text.assemble(
+            (f"{totals[0]} jobs completed", "bold green"),
+            f", {totals[1]} times one was tried again, {totals[2]} failed for good, in "
+            f"{record.elapsed:.0f} s",
+        ),
+        soft_wrap=True,
+    )
+    print_table(
+        [
+            Column("TASK"),
+            Column("COMPLETED", right=True),
+            Column("RETRIED", right=True),
+            Column("FAILED", right=True),
+        ],
+        (
+            [task, *(str(record.totals[task, kind]) for kind in kinds)]
+            for task in sorted({task for task, _ in record.totals})
+        ),
+    )
+    gone = "kept in" if kept else "its database is removed (--keep leaves it):"
+    out.print(f"{gone} {url}", soft_wrap=True)

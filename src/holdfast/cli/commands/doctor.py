@@ -1,0 +1,98 @@
+"""`holdfast doctor`: is this machine, and this database, set up as it should be?"""
+
+import os
+import platform
+import resource
+import shutil
+import sys
+from collections.abc import Iterator
+from importlib import metadata
+from pathlib import Path
+
+import typer
+from rich.table import Table
+from rich.text import Text
+
+from holdfast.cli.output import clean, console, print_json
+from holdfast.cli.target import (
+    SCHEMA,
+    AppArgument,
+    AppOption,
+    JsonOption,
+    SchemaOption,
+    UrlOption,
+    choose,
+)
+from holdfast.engine.records import Finding
+
+_STYLES = {"ok": "green", "warn": "bold yellow", "fail": "bold red"}
+_FEW_FILES = 1024
+_LITTLE_ROOM = 256 * 1024 * 1024
+
+
+def doctor(
+    application: AppArgument = None,
+    app: AppOption = None,
+    url: UrlOption = None,
+    schema: SchemaOption = SCHEMA,
+    as_json: JsonOption = False,
+) -> None:
+    """Examine this machine and the database: each line is ok, warn or fail, with the remedy.
+
+    The exit code is 1 if something fails.
+    """
+    with choose(app, url, schema, argument=application) as holdfast:
+        findings = [*examine(holdfast.settings.workdir), *holdfast.engine.diagnose()]
+    if as_json:
+        print_json([finding._asdict() for finding in findings])
+    else:
+        _print(findings)
+    raise typer.Exit(1 if any(finding.level == "fail" for finding in findings) else 0)
+
+
+def examine(workdir: Path) -> Iterator[Finding]:
+    """What does not depend on the database."""
+    yield Finding("ok", "Holdfast", metadata.version("holdfast"))
+    where = f"{platform.system()} {platform.release()}, {platform.machine()}"
+    yield Finding("ok", "Python", f"{platform.python_version()} on {where}")
+    if sys.platform not in ("linux", "darwin"):
+        yield Finding("warn", "system", f"{sys.platform}: only Linux and macOS are supported")
+    files, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if files != resource.RLIM_INFINITY and files < _FEW_FILES:
+        yield Finding(
+            "warn",
+            "open files",
+            f"at most {files}: a worker with many jobs needs more; raise it with 'ulimit -n'",
+        )
+    yield _scratch(workdir)
+
+
+def _scratch(workdir: Path) -> Finding:
+    folder = next(one for one in (workdir, *workdir.parents) if one.exists())
+    if not os.access(folder, os.W_OK | os.X_OK):
+        return Finding(
+            "fail",
+            "workdir",
+            f"{str(workdir)!r} cannot be written to, and jobs that use ctx.workdir would fail: set "
+            "HOLDFAST_WORKDIR, or pass workdir=",
+        )
+    free = shutil.disk_usage(folder).free
+    text = f"{workdir}, {free // 1024**2:,} MiB free"
+    if free < _LITTLE_ROOM:
+        return Finding("warn", "workdir", f"{text}: make room, or choose another folder")
+    return Finding("ok", "workdir", text)
+
+
+def _print(findings: list[Finding]) -> None:
+    out = console()
+    if not out.is_terminal:
+        for level, subject, text in findings:
+            typer.echo(f"{level:4}  {subject}: {clean(text)}")
+        return
+    table = Table(box=None, show_header=False, pad_edge=False, padding=(0, 1))
+    table.add_column(no_wrap=True)
+    table.add_column(no_wrap=True, style="bold")
+    table.add_column(overflow="fold")
+    for level, subject, text in findings:
+        table.add_row(Text(level, style=_STYLES[level]), subject, clean(text))
+    out.print(table)

@@ -1,0 +1,163 @@
+"""`holdfast enqueue`: add a job by hand or from a script."""
+
+import json
+from typing import Annotated, Any
+
+import typer
+
+from holdfast.app import Holdfast
+from holdfast.cli.filters import duration
+from holdfast.cli.filters import entity as parse_entity
+from holdfast.cli.output import clean, job_fields, print_json
+from holdfast.cli.target import (
+    SCHEMA,
+    AppOption,
+    JsonOption,
+    SchemaOption,
+    UrlOption,
+    location_of,
+    opened,
+)
+from holdfast.errors import InvalidInput
+from holdfast.jobs.job import Job
+
+_WORDS = "[MODULE:APP] TASK [key=value | key:=JSON ...]"
+
+
+Words = Annotated[
+    list[str],
+    typer.Argument(
+        metavar="[MODULE:APP] TASK KEY=VALUE",
+        help="The application, the task's name, and its arguments (KEY:=JSON for JSON).",
+    ),
+]
+IdempotencyOption = Annotated[
+    str | None,
+    typer.Option(help="At most one job of the task has it, finished or not, such as order-7."),
+]
+
+
+def enqueue(
+    words: Words,
+    payload: Annotated[
+        str | None, typer.Option("--payload", help="All arguments, as a JSON object.")
+    ] = None,
+    priority: Annotated[int | None, typer.Option(help="A higher number runs first.")] = None,
+    queue: Annotated[str | None, typer.Option(help="Not the task's own.")] = None,
+    delay: Annotated[str | None, typer.Option(help="Run it later: '90s', '2h', '7d'.")] = None,
+    key: Annotated[str | None, typer.Option(help="One live job per key and task.")] = None,
+    on_conflict: Annotated[
+        str, typer.Option(help="When the key is live: existing, replace, debounce or raise.")
+    ] = "existing",
+    idempotency_key: IdempotencyOption = None,
+    entity: Annotated[
+        str | None, typer.Option(metavar="TYPE:ID", help="What it is about: movie:7")
+    ] = None,
+    max_attempts: Annotated[int | None, typer.Option(help="Runs in all.")] = None,
+    app: AppOption = None,
+    url: UrlOption = None,
+    schema: SchemaOption = SCHEMA,
+    as_json: JsonOption = False,
+) -> None:
+    """Add a job, and print its id.
+
+    With an application its arguments are checked against the task's type hints; with --url, where the
+    code is not at hand, they are taken as they are.
+    """
+    application, task, arguments = _split(words)
+    options: dict[str, Any] = {
+        "priority": priority,
+        "queue": queue,
+        "delay": None if delay is None else duration(delay, "--delay"),
+        "key": key,
+        "idempotency_key": idempotency_key,
+        "entity": None if entity is None else parse_entity(entity),
+        "max_attempts": max_attempts,
+    }
+    given = {name: value for name, value in options.items() if value is not None}
+    with opened(app, url, schema, argument=application) as holdfast:
+        if location_of(app, url, application) is not None:
+            holdfast.find_task(task)  # by a URL alone nobody can tell which tasks there are
+        values = _payload(holdfast, task, payload, arguments)
+        job = holdfast.enqueue(task, values, on_conflict=on_conflict, **given)
+        if as_json:
+            print_json({**job_fields(holdfast.jobs.get(job.id)), "created": job.created})
+            return
+        typer.echo(job.id)
+        if not job.created:
+            typer.echo(f"holdfast: not added: {_reason(job, idempotency_key)}", err=True)
+
+
+def _reason(job: Job, idempotency_key: str | None) -> str:
+    if idempotency_key is not None and job.idempotency_key == idempotency_key:
+        return f"this job ({job.status}) has the idempotency key {clean(idempotency_key)!r}"
+    return f"the key {clean(job.key)!r} is held by this live job"
+
+
+def _split(words: list[str]) -> tuple[str | None, str, list[str]]:
+    """What has no '=' names the application and the task; the rest are arguments."""
+    names = [word for word in words if "=" not in word]
+    arguments = [word for word in words if "=" in word]
+    match names:
+        case [task]:
+            return None, task, arguments
+        case [application, task]:
+            return application, task, arguments
+    raise InvalidInput(f"{' '.join(words)!r}: write {_WORDS}; an argument with spaces needs quotes")
+
+
+def _payload(
+    holdfast: Holdfast, task: str, payload: str | None, arguments: list[str]
+) -> dict[str, Any]:
+    if payload is not None and arguments:
+        raise InvalidInput(f"--payload and {arguments[0]!r} were both given: give one of them")
+    if payload is None:
+        texts = _texts(holdfast, task)
+        return dict(_argument(word, texts) for word in arguments)
+    try:
+        values = json.loads(payload)
+    except ValueError as problem:
+        raise InvalidInput(f"--payload is not JSON ({problem}): give an object") from None
+    if not isinstance(values, dict):
+        raise InvalidInput(f"--payload is {payload[:80]!r}: give a JSON object of the arguments")
+    return values
+
+
+def _argument(word: str, texts: set[str]) -> tuple[str, Any]:
+    name, _, text = word.partition("=")
+    if name.endswith(":"):
+        try:
+            return name[:-1], json.loads(text)
+        except ValueError as problem:
+            raise InvalidInput(
+                f"{word!r}: what follows ':=' is not JSON ({problem}); for a plain text write "
+                f"{name[:-1]}={text}"
+            ) from None
+    if name in texts:
+        return name, text
+    try:
+        return name, json.loads(text)
+    except ValueError:
+        return name, text
+
+
+def _texts(holdfast: Holdfast, task: str) -> set[str]:
+    """The parameters that may be text, by their type hints: 7 is not made a number for them."""
+    if task not in holdfast.tasks:
+        return set()
+    try:
+        schema = holdfast.tasks[task].arguments.json_schema()
+    except Exception:  # a type of the application's that has no JSON schema
+        return set()
+    definitions = schema.get("$defs", {})
+    return {
+        name for name, hint in schema.get("properties", {}).items() if _is_text(hint, definitions)
+    }
+
+
+def _is_text(hint: dict[str, Any], definitions: dict[str, Any]) -> bool:
+    if "$ref" in hint:
+        return _is_text(definitions.get(hint["$ref"].rpartition("/")[2], {}), definitions)
+    return hint.get("type") == "string" or any(
+        _is_text(one, definitions) for one in hint.get("anyOf", [])
+    )

@@ -1,0 +1,174 @@
+"""`holdfast jobs watch`: jobs as they go, until they have ended."""
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from functools import partial
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console, Group, RenderableType
+from rich.live import Live
+from rich.text import Text
+
+from holdfast.app import Holdfast
+from holdfast.cli.job_actions import Ids
+from holdfast.cli.output import clean, console, iso, job_fields, print_json_line
+from holdfast.cli.progress_bars import bars, counts_line
+from holdfast.cli.target import SCHEMA, AppOption, JsonOption, SchemaOption, UrlOption, opened
+from holdfast.core.ids import parse_id
+from holdfast.events.feed import Feed
+from holdfast.jobs.job import FINISHED, Job, Status
+
+RUNNING_SHOWN = 200  # at the most, where no ids were given
+Rest = Callable[[], object]
+
+
+def watch(
+    ids: Ids = None,
+    interval: Annotated[
+        float, typer.Option(min=0.01, help="Seconds between two looks, at the most.")
+    ] = 0.25,
+    app: AppOption = None,
+    url: UrlOption = None,
+    schema: SchemaOption = SCHEMA,
+    as_json: JsonOption = False,
+) -> None:
+    """Show jobs as they go: these until all have ended, or whatever runs until Ctrl-C.
+
+    The exit code is 1 if one of them did not complete. Where there is no terminal, and with --json,
+    each change is a line.
+    """
+    with opened(app, url, schema) as holdfast:
+        watched = Watched(holdfast, [parse_id(id) for id in ids or []])
+        out = console()
+        try:
+            with _resting(watched, interval) as rest:
+                if as_json or not out.is_terminal:
+                    _print_lines(watched, rest, as_json)
+                else:
+                    _draw(watched, rest, out)
+        except KeyboardInterrupt:
+            raise typer.Exit(130) from None
+    raise typer.Exit(1 if watched.any_did_not_complete else 0)
+
+
+@contextmanager
+def _resting(watched: "Watched", interval: float) -> Iterator[Rest]:
+    """What to do between two looks: of given jobs, wait until something happens to one of them."""
+    if not watched.ids:
+        yield partial(time.sleep, interval)
+        return
+    ids = frozenset(watched.ids)
+    engine = watched.holdfast.engine
+    feed = Feed(engine, None, None, lambda event: event.job_id in ids, topics=ids)
+    try:
+        yield partial(feed.take, interval)
+    finally:
+        feed.close()
+
+
+class Watched:
+    """What is looked at, and how it was when it was last looked at."""
+
+    def __init__(self, holdfast: Holdfast, ids: Sequence[str]) -> None:
+        self.holdfast = holdfast
+        self.ids = ids
+        self.gone: set[str] = set()  #: deleted while they were watched
+        self._last: dict[str, tuple[Any, ...]] = {}
+        self._jobs: dict[str, Job] = {}
+        for id in ids:
+            holdfast.jobs.get(id)  # raises if there is none
+
+    def look(self) -> list[Job]:
+        """The jobs that have changed since the last look."""
+        jobs = self._given() if self.ids else self._running()
+        changed = []
+        for job in jobs:
+            signature = (job.status, job.claim_no, job.progress, job.message, job.cancel_requested)
+            if self._last.get(job.id) != signature:
+                self._last[job.id] = signature
+                changed.append(job)
+        return changed
+
+    def _given(self) -> list[Job]:
+        jobs = self.holdfast.engine.get(self.ids)
+        self.gone = set(self.ids) - {job.id for job in jobs}
+        self._jobs = {job.id: job for job in jobs}
+        return jobs
+
+    def _running(self) -> list[Job]:
+        """What runs, and how those that ran at the last look have ended."""
+        running = {
+            job.id: job for job in self.holdfast.jobs.search(status="running", limit=RUNNING_SHOWN)
+        }
+        ended = [id for id in self._jobs if id not in running]
+        self._jobs = running
+        for id in [id for id in self._last if id not in running and id not in ended]:
+            del self._last[id]
+        return [*self.holdfast.engine.get(ended), *running.values()]
+
+    @property
+    def jobs(self) -> list[Job]:
+        """In the order given; without one, the longest running first."""
+        return (
+            list(self._jobs.values())
+            if self.ids
+            else sorted(
+                self._jobs.values(), key=lambda job: (job.started_at or job.created_at, job.id)
+            )
+        )
+
+    @property
+    def all_have_ended(self) -> bool:
+        return bool(self.ids) and all(job.status in FINISHED for job in self._jobs.values())
+
+    @property
+    def any_did_not_complete(self) -> bool:
+        return bool(self.ids) and bool(
+            self.gone or any(job.status is not Status.COMPLETED for job in self._jobs.values())
+        )
+
+
+def _print_lines(watched: Watched, rest: Rest, as_json: bool) -> None:
+    while True:
+        for job in watched.look():
+            if as_json:
+                body = job if job.body is not None else _whole(watched.holdfast, job)
+                print_json_line(job_fields(body))
+            else:
+                percent = "" if job.progress is None else f" {job.progress:.0f}%"
+                note = clean(job.error or job.message or "")
+                told = f"{iso(job.updated_at)} {job.id} {clean(job.type)} {job.status}{percent}"
+                typer.echo(f"{told} {note}".rstrip())
+        if watched.all_have_ended:
+            return
+        rest()
+
+
+def _whole(holdfast: Holdfast, job: Job) -> Job:
+    found = holdfast.engine.get([job.id])
+    return found[0] if found else job
+
+
+def _draw(watched: Watched, rest: Rest, out: Console) -> None:
+    with Live(console=out, auto_refresh=False, transient=False) as live:
+        while True:
+            watched.look()
+            live.update(_picture(watched, out), refresh=True)
+            if watched.all_have_ended:
+                return
+            rest()
+
+
+def _picture(watched: Watched, out: Console) -> RenderableType:
+    stats = watched.holdfast.stats()
+    jobs = watched.jobs
+    parts: list[RenderableType] = [counts_line(stats.jobs, stats.cap), Text("")]
+    if jobs:
+        now = watched.holdfast.engine.now()
+        parts.append(bars(jobs, now, width=out.width, rows=max(3, out.height - 6)))
+    else:
+        parts.append(Text("nothing runs", style="dim"))
+    parts += [Text(f"{id} was deleted", style="red") for id in sorted(watched.gone)]
+    return Group(*parts)

@@ -1,0 +1,84 @@
+"""Waiting for a database that does not answer yet: a server may be started before it."""
+
+import logging
+import re
+import signal
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from types import FrameType
+from typing import TypeVar
+
+from holdfast.app import Holdfast
+from holdfast.errors import DatabaseBusy, DatabaseUnavailable, HoldfastError, StorageError
+
+T = TypeVar("T")
+logger = logging.getLogger("holdfast.web")
+
+PAUSE = 2.0  #: seconds between two attempts
+_AGAIN = 30.0  # seconds after which the same reason is logged again
+# Libpq gives no SQLSTATE for a connection that was refused (28P01, 28000, 3D000, and what its own
+# checks say): only the text. A text in another language is waited for, and logged.
+_FOR_GOOD = re.compile(
+    r"authentication failed|no password supplied|no pg_hba\.conf entry|certificate|SSL was required|"
+    r"is not permitted to log in|permission denied for database|"
+    r"FATAL: +(role|database) .* does not exist"
+)
+
+
+def may_pass(problem: HoldfastError, url: str) -> bool:
+    """Whether the same attempt may succeed later: the database is busy, or a server does not accept
+    connections yet. A SQLite file that cannot be opened needs somebody."""
+    if isinstance(problem, DatabaseBusy):
+        return True
+    if isinstance(problem, StorageError) or not isinstance(problem, DatabaseUnavailable):
+        return False
+    texts = f"{problem}\n{problem.__cause__ or ''}"
+    return url.startswith("postgres") and not _FOR_GOOD.search(texts)
+
+
+def patiently(
+    app: Holdfast, attempt: Callable[[], T], waits: Callable[[], None] = lambda: None
+) -> T:
+    """What `attempt` returns, as soon as the database answers. SIGTERM and Ctrl-C end the process with
+    code 0 meanwhile; a refusal that cannot pass is raised. `waits` is called after each attempt that
+    failed."""
+    told, at = "", 0.0
+    with _ending_cleanly():
+        while True:
+            try:
+                result = attempt()
+            except HoldfastError as problem:
+                if not may_pass(problem, app.url):
+                    raise
+                text = str(problem)
+                if text != told or time.monotonic() - at >= _AGAIN:
+                    logger.warning(
+                        "waiting for the database: %s; trying again every %g s", text, PAUSE
+                    )
+                    told, at = text, time.monotonic()
+                waits()
+                time.sleep(PAUSE)
+            else:
+                if told:
+                    logger.info("the database answers")
+                return result
+
+
+@contextmanager
+def _ending_cleanly() -> Iterator[None]:
+    """Signals end the process as they do while it serves."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+
+    def leave(number: int, frame: FrameType | None) -> None:
+        raise SystemExit(0)
+
+    before = {number: signal.signal(number, leave) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

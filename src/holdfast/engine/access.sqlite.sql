@@ -1,0 +1,110 @@
+-- Tokens, secrets, the audit log.
+-- Nothing here changes an entry of the audit log: entries are added, read, and, when old, deleted.
+-- The same statements, in the same order, as in access.postgres.sql. How they are written: engine/statements.py.
+
+-- name: hold_tokens
+-- Nothing to hold: who writes is alone.
+SELECT 1;
+
+-- name: any_token
+-- Was a token ever made, besides the one that is to be the first? (That was sent before, then.)
+SELECT EXISTS (SELECT 1 FROM holdfast_tokens WHERE kind = 'token' AND id <> :id);
+
+-- name: add_token
+-- A token, or a session of one. One that was sent before is there already.
+INSERT INTO holdfast_tokens (id, hash, name, role, kind, scope, parent_id, created_at, expires_at, created_by)
+VALUES (:id, :hash, :name, :role, :kind, :scope, :parent_id, {now}, {now} + :life, :created_by)
+ON CONFLICT (id) DO UPDATE
+   SET name = excluded.name
+RETURNING id, name, role, kind, scope, parent_id, created_at, expires_at, revoked_at, last_used_at, created_by;
+
+-- name: find_token
+-- The token with this hash, if it still counts, and whether its last use is worth writing down. A session counts only as
+-- long as its token does.
+SELECT tokens.id, tokens.name, tokens.role, tokens.kind, tokens.scope, tokens.parent_id,
+       tokens.created_at, tokens.expires_at, tokens.revoked_at, tokens.last_used_at, tokens.created_by,
+       tokens.hash, COALESCE(tokens.last_used_at <= {now} - :fresh, TRUE)
+  FROM holdfast_tokens AS tokens
+  LEFT JOIN holdfast_tokens AS parents ON parents.id = tokens.parent_id
+ WHERE tokens.hash = :hash
+   AND tokens.revoked_at IS NULL
+   AND (tokens.expires_at IS NULL OR tokens.expires_at > {now})
+   AND (tokens.parent_id IS NULL
+        OR (parents.id IS NOT NULL
+            AND parents.revoked_at IS NULL
+            AND (parents.expires_at IS NULL OR parents.expires_at > {now})));
+
+-- name: touch_token
+-- It is being used; so is the token that a session came from.
+UPDATE holdfast_tokens
+   SET last_used_at = {now}
+ WHERE id IN (:id, :parent_id);
+
+-- name: tokens
+-- The tokens, or the sessions, the newest first.
+SELECT id, name, role, kind, scope, parent_id, created_at, expires_at, revoked_at, last_used_at, created_by
+  FROM holdfast_tokens
+ WHERE kind = :kind
+ ORDER BY id DESC
+ LIMIT :limit;
+
+-- name: revoke_token
+-- From now on it counts no more. The first moment stays.
+UPDATE holdfast_tokens
+   SET revoked_at = COALESCE(revoked_at, {now})
+ WHERE id = :id
+RETURNING id, name, role, kind, scope, parent_id, created_at, expires_at, revoked_at, last_used_at, created_by;
+
+-- name: end_session
+-- A session is over, and is forgotten.
+DELETE FROM holdfast_tokens
+ WHERE hash = :hash
+   AND kind = 'session';
+
+-- name: prune_sessions
+-- Forget sessions whose time is over, some at a time.
+DELETE FROM holdfast_tokens
+ WHERE id IN (SELECT id
+                FROM holdfast_tokens INDEXED BY holdfast_tokens_sessions
+               WHERE kind = 'session'
+                 AND expires_at <= {now}
+               ORDER BY expires_at
+               LIMIT :limit);
+
+-- name: keep_secret
+-- A secret of this database, unless there is one of the name already.
+INSERT INTO holdfast_secrets (name, value)
+VALUES (:name, :value)
+ON CONFLICT DO NOTHING;
+
+-- name: secret
+-- A secret by its name.
+SELECT value
+  FROM holdfast_secrets
+ WHERE name = :name;
+
+-- name: record
+-- What somebody did. One that was sent before is there already.
+INSERT INTO holdfast_audit (id, at, actor, role, action, target, detail, address, request_id)
+VALUES (:id, {now}, :actor, :role, :action, :target, :detail, :address, :request_id)
+ON CONFLICT DO NOTHING;
+
+-- name: entries
+-- A page of what was done, the newest first.
+SELECT id, at, actor, role, action, target, detail, address, request_id
+  FROM holdfast_audit
+ WHERE id < :before
+ ORDER BY id DESC
+ LIMIT :limit;
+
+-- name: prune_audit
+-- Forget the oldest entries: those of an age, and those before the newest so many; a bounded look.
+DELETE FROM holdfast_audit
+ WHERE id IN (SELECT id
+                FROM (SELECT id, at, number
+                        FROM holdfast_audit
+                       WHERE id > ''
+                       ORDER BY id
+                       LIMIT :limit) AS look
+               WHERE at < {now} - :age
+                  OR number <= (SELECT number FROM holdfast_audit WHERE id > '' ORDER BY id DESC LIMIT 1) - :kept);

@@ -1,0 +1,59 @@
+"""Inserts whose outcome is unknown, because the connection broke before the answer to the commit came.
+
+Ids are made by the client, and an insert leaves out what has an id that is there already. So it can be
+sent again until the database tells: a job is added once, whichever of the tries was committed.
+"""
+
+import time
+from collections.abc import Callable, Sequence
+
+from holdfast.errors import DatabaseBusy, DatabaseUnavailable, OutcomeUnknown
+from holdfast.jobs.job import Job, NewJob
+
+_SHORTEST, _LONGEST = 0.05, 1.0  # seconds between two tries
+
+
+def may_double(jobs: Sequence[NewJob]) -> bool:
+    """Whether sending these again could add a second job: the first try may have changed the live job
+    that holds the key, and that one may have finished since."""
+    return any(job.key is not None and job.on_conflict in ("replace", "debounce") for job in jobs)
+
+
+def until_known(
+    insert: Callable[[float], list[Job]],
+    again: Callable[[float], list[Job]],
+    jobs: Sequence[NewJob],
+    timeout: float,
+) -> list[Job]:
+    """Return what `insert` does, or `again` after it: both are called with the moment, by the monotonic
+    clock, at which they have to end. Raises OutcomeUnknown, with the ids, if the
+    database does not tell within `timeout` seconds, or if a repeat is refused or could double a job;
+    any other error is one of `insert`, and certain."""
+    deadline = time.monotonic() + timeout
+    try:
+        return insert(deadline)
+    except OutcomeUnknown as problem:
+        failure: Exception = problem
+    told = f"the database did not tell within {timeout:g} s whether that was committed"
+    if not (repeats := not may_double(jobs)):
+        told = (
+            "on_conflict='replace' and 'debounce' are not sent again: they could add a second job"
+        )
+    pause = _SHORTEST
+    while repeats and time.monotonic() + pause < deadline:
+        time.sleep(pause)
+        pause = min(2 * pause, _LONGEST)
+        try:
+            return again(deadline)
+        except (DatabaseBusy, DatabaseUnavailable) as problem:
+            failure = problem
+        except Exception as problem:  # of another repeat, too; but the first try may be committed
+            failure, repeats = problem, False
+            told = "a repeat, which tells whether that was committed, was refused"
+    ids = [job.id for job in jobs]
+    words = f"job {ids[0]} was" if len(ids) == 1 else f"{len(ids)} jobs were"
+    raise OutcomeUnknown(
+        f"the connection broke while {words} written, and {told} ({failure}): look for the ids that "
+        "this error has, or use an idempotency_key= and enqueue again",
+        ids,
+    ) from failure

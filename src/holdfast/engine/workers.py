@@ -1,0 +1,137 @@
+"""The verbs by which workers tell that they live, and give back what the dead ones held; as scripts."""
+
+import json
+from collections import Counter
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any
+
+from holdfast.engine.dialect import MICRO, Dialect, wake
+from holdfast.engine.records import Beat, Held, Report, Seen, Stacks, Swept
+from holdfast.engine.script import Row, Run, Script
+from holdfast.events.outbox import emit
+from holdfast.jobs.job import Claim, EventKind
+from holdfast.jobs.rows import columns_to_job
+from holdfast.limits.scripts import release
+
+
+def sweep(dialect: Dialect, dead: Sequence[Seen], limit: int, keep: float) -> Script[Swept]:
+    """The mark comes first, under the worker's row lock: what it claims after that is refused, and
+    what it claimed at the same moment is found by the next sweep."""
+    now = dialect.now()
+    buried: list[str] = []
+    if dead:
+        rows = [{"now": now, "id": worker.id, "beat_no": worker.beat_no} for worker in dead]
+        marked = (yield Run("mark_dead", {"now": now}, rows)).rows
+        buried = [id for id, _, _ in marked]
+        yield from _suspect(dead, marked)
+    fallen = (yield Run("held_by_dead", {"limit": limit})).rows
+    if not fallen:
+        return Swept(buried, [])
+    ids = json.dumps([row[0] for row in fallen])
+    reply = yield Run("rescue", {"now": now, "ids": ids, "keep": round(keep * MICRO)})
+    rescued = [columns_to_job(dialect, row) for row in reply.rows]
+    begun = {worker.id: worker.begun for worker in dead if worker.begun is not None}
+    if runs := [_lost_run(dialect, row, now, begun) for row in fallen if row[5] is None]:
+        yield Run("record_attempts", {"now": now}, runs)
+    yield from emit(dialect, EventKind.RESCUED, [job.id for job in rescued])
+    yield from wake(job.queue for job in rescued)
+    yield from release(dialect, Counter(job.limit_key for job in rescued if job.limit_key))
+    return Swept(buried, rescued)
+
+
+def _suspect(dead: Sequence[Seen], marked: Sequence[Row]) -> Script[None]:
+    """Put the deaths on record of the jobs that may have caused them (decision 0021). Before anything
+    is given back: of a rescue in several steps, the last job would look as if it had been alone."""
+    seen = {worker.id: worker for worker in dead}
+    victims = []
+    for id, left_at, info in marked:
+        worker = seen[id]
+        if left_at is not None or (worker.beat_no is not None and _is_supervised(info)):
+            continue  # it went in good order, or its supervisor is gone too: no job did that
+        begun, crash = worker.begun, worker.crash
+        if crash is not None:
+            alone = len((yield from held(id)) if begun is None else begun) == 1
+        else:
+            alone = False
+        claims = None if begun is None else json.dumps([f"{job}:{number}" for job, number in begun])
+        victims.append({"id": id, "begun": claims, "alone": int(alone), "crash": crash})
+    if victims:
+        yield Run("suspect", {}, victims)
+
+
+def _is_supervised(info: str) -> bool:
+    """Whether a supervisor would have seen the death of this worker's process."""
+    try:
+        return json.loads(info).get("supervised") is True
+    except (ValueError, AttributeError):
+        return False
+
+
+def _lost_run(
+    dialect: Dialect, row: Row, now: Any, begun: Mapping[str, Collection[Claim]]
+) -> dict[str, Any]:
+    """A run whose end no worker has recorded. (A verdict is recorded by the next claim's worker.)"""
+    id, claim_no, attempt, worker, started_at, _, orderly = row
+    how = "left before this had ended" if orderly else "was lost while it ran this"
+    if worker in begun and Claim(id, claim_no) not in begun[worker] and not orderly:
+        how = "was lost before this had begun"
+    return {
+        "now": now,
+        "id": id,
+        "claim_no": claim_no,
+        "attempt": attempt,
+        "worker_id": worker,
+        "started_at": None if started_at is None else dialect.time(dialect.moment(started_at)),
+        "error": f"the worker {how}",
+        "trace": None,
+    }
+
+
+def leave(dialect: Dialect, worker: str) -> Script[None]:
+    yield Run("leave", {"now": dialect.now(), "id": worker})
+
+
+def sentence(claim: Claim, verdict: str) -> Script[None]:
+    yield Run("record_verdict", {"id": claim.id, "claim_no": claim.claim_no, "verdict": verdict})
+
+
+def report(dialect: Dialect, reports: Sequence[Report]) -> Script[None]:
+    now = dialect.now()
+    rows = [{"now": now, **one._asdict()} for one in reports]
+    changed = (yield Run("report", {"now": now}, rows, tell="id")).rows
+    yield from emit(dialect, EventKind.PROGRESS, [row[0] for row in changed])
+
+
+def beat(dialect: Dialect, worker: str, info: str) -> Script[Beat]:
+    reply = yield Run("beat", {"now": dialect.now(), "id": worker, "info": info})
+    asked = bool(reply.rows) and bool(reply.rows[0][1])
+    return Beat(bool(reply.rows), (yield from held(worker)), asked)
+
+
+def ask_stacks(dialect: Dialect, worker: str) -> Script[bool]:
+    reply = yield Run("ask_stacks", {"now": dialect.now(), "id": worker})
+    return bool(reply.rows)
+
+
+def tell_stacks(dialect: Dialect, worker: str, text: str) -> Script[None]:
+    yield Run("tell_stacks", {"now": dialect.now(), "id": worker, "text": text})
+
+
+def stacks(dialect: Dialect, worker: str) -> Script[Stacks | None]:
+    reply = yield Run("stacks", {"id": worker})
+    for asked_at, at, text in reply.rows:
+        return Stacks(
+            None if asked_at is None else dialect.moment(asked_at),
+            None if at is None else dialect.moment(at),
+            text,
+        )
+    return None
+
+
+def held(worker: str) -> Script[list[Held]]:
+    reply = yield Run("held", {"worker": worker})
+    return [Held(id, claim_no, bool(cancel)) for id, claim_no, cancel in reply.rows]
+
+
+def prune_workers(dialect: Dialect, age: float) -> Script[None]:
+    yield Run("prune_workers", {"now": dialect.now(), "age": round(age * MICRO)})

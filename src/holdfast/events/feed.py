@@ -1,0 +1,375 @@
+"""`app.events(...)`: follow what happens to jobs, in any process, from a position on.
+
+A feed reads the outbox (engine/outbox.py) and lets it be written by being subscribed: to everything, or
+to some jobs. It wakes when the database hints at news, and looks every second without that.
+"""
+
+import asyncio
+import json
+import time
+from collections.abc import Callable, Collection, Iterable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from secrets import token_hex
+from types import TracebackType
+from typing import Any
+from uuid import UUID
+
+from holdfast.core import validation
+from holdfast.core.duration import Duration, seconds
+from holdfast.core.ids import parse_id
+from holdfast.engine.dialect import EVERYTHING, Dialect
+from holdfast.engine.protocol import Engine
+from holdfast.engine.script import Row
+from holdfast.errors import DatabaseBusy, DatabaseUnavailable, EventsGone, InvalidInput
+from holdfast.events import outbox
+from holdfast.events.event import JobEvent, some_kinds
+from holdfast.jobs.job import EventKind, Status
+
+BATCH = 500  # events that are read at a time
+POLL = 1.0  # seconds between two looks without a hint
+NAMED, UNNAMED = 600.0, 30.0  #: seconds that a subscription lives after its reader
+LOST = 60.0  # seconds without the database, until that is an error
+APART = 0.01  # seconds between two looks, at the least: SQLite hints at every commit of anybody
+_SOON = 0.05  # seconds until the next look at what a transaction has not told yet
+
+Wanted = Callable[[JobEvent], bool]
+
+
+class Feed:
+    """Reads the outbox from a position on. For one thread at a time; `stop` is for others."""
+
+    def __init__(
+        self,
+        engine: Engine,
+        after: int | None,
+        name: str | None,
+        wanted: Wanted,
+        topics: Collection[str] = (EVERYTHING,),
+        apart: float = APART,
+    ) -> None:
+        """`topics`: the jobs that `wanted` chooses from. `apart`: seconds between two looks, at the
+        least."""
+        self._engine = engine
+        self.apart = apart
+        self._topics = frozenset(topics)
+        #: Of each topic: from which position on nothing of it was left out.
+        self.since: Mapping[str, int] = dict.fromkeys(topics, 0)
+        self._name = name or f"~{token_hex(8)}"
+        self._named = name is not None
+        self._life = NAMED if name is not None else UNNAMED
+        self._wanted = wanted
+        self._renew_at = float("-inf")
+        self._soon = _SOON
+        self._looked_at = float("-inf")
+        self._lost_at: float | None = None
+        self._stopped = False
+        self._interrupted = False
+        self._tide: outbox.OutboxCursor | None = None
+        if after is not None:
+            self._tide = outbox.OutboxCursor(validation.integer(after, "after", 0))
+        engine.open()
+        self._wakeups = engine.wakeups(events=True)
+        try:
+            self._subscribe()
+        except BaseException:
+            self._wakeups.close()
+            raise
+
+    @property
+    def position(self) -> int:
+        """All up to here was told."""
+        return 0 if self._tide is None else self._tide.position
+
+    def take(self, patience: float) -> list[JobEvent]:
+        """The next events; empty when none came for so many seconds, or it was stopped or interrupted.
+        A database that is out of reach is waited for, a minute."""
+        deadline = time.monotonic() + patience
+        while not self._stopped:
+            try:
+                found = self._look()
+                self._lost_at = None
+                if found:
+                    return found
+            except (DatabaseBusy, DatabaseUnavailable):
+                self._lost_at = self._lost_at or time.monotonic()
+                if time.monotonic() - self._lost_at > LOST:
+                    raise
+            left = deadline - time.monotonic()
+            if left <= 0 or self._interrupted:
+                break
+            self._rest(left)
+        self._interrupted = False
+        return []
+
+    def follow(self, topics: Collection[str]) -> None:
+        """Other topics, from the next `take` on, unless the database is out of reach: `since` has those
+        that have begun. What is not among them any more is written until its time is over."""
+        self._topics = frozenset(topics)
+        if not self.since.keys() >= self._topics:
+            self._renew_at = float("-inf")
+
+    def _look(self) -> list[JobEvent]:
+        """Also while what is wanted by nobody fills a batch: there may be more behind it."""
+        while not self._stopped:
+            if time.monotonic() >= self._renew_at:
+                self._subscribe()
+            outbox_cursor = self._tide
+            if outbox_cursor is None:
+                raise AssertionError("subscribed above")
+            before = outbox_cursor.position
+            reading = self._engine.run(
+                partial(outbox.read, before, BATCH, mark=outbox_cursor.wants_mark), write=False
+            )
+            self._check(before, reading.floor)
+            if reading.rows and not self._is_held():
+                self._subscribe()
+            rows = outbox_cursor.take(reading, BATCH)
+            self._looked_at = time.monotonic()
+            events = decoded(self._engine.dialect, rows)
+            if found := [event for event in events if self._wanted(event)]:
+                return found
+            if len(rows) < BATCH:
+                self._soon = (
+                    min(POLL, 2 * self._soon) if outbox_cursor.pending and not rows else _SOON
+                )
+                return []
+        return []
+
+    def _rest(self, left: float) -> None:
+        """Until a hint comes, or it is time for a look without one."""
+        pending = self._tide is not None and self._tide.pending
+        self._wakeups.wait(min(left, self._soon if pending else POLL))
+        time.sleep(max(0.0, min(left, self._looked_at + self.apart - time.monotonic())))
+
+    def _subscribe(self) -> None:
+        spare = self._life / 10 if self._named else self._life / 3
+        life = self._life + (spare if self._named else 0.0)
+        engine = self._engine
+        told = engine.run(
+            lambda: outbox.subscribe(engine.dialect, self._name, self._topics, life), write=True
+        )
+        self._renew_at = time.monotonic() + spare
+        if self._tide is None:
+            self._tide = outbox.OutboxCursor(told.newest)
+        position = self._tide.position
+        if position > told.newest:
+            raise InvalidInput(
+                f"after={position}: the newest event of this database is {told.newest}: is the "
+                "position of another one? after=None begins now"
+            )
+        self._check(position, told.floor)
+        for topic in self.since.keys() & told.since.keys():
+            if told.since[topic] > self.since[topic]:  # nobody followed it for a while
+                self._check(position, told.since[topic])
+        self.since = told.since
+        engine.prune_events()
+
+    def _is_held(self) -> bool:
+        """Otherwise what was read may have begun after a time in which nothing was written."""
+        engine = self._engine
+        return engine.run(lambda: outbox.is_held(engine.dialect, self._name), write=False)
+
+    def _check(self, position: int, floor: int) -> None:
+        if position < floor:
+            raise EventsGone(
+                f"the events after position {position} are gone (they begin at {floor}): events are "
+                f"kept while somebody follows, {NAMED / 60:.0f} minutes longer for a name=, and at "
+                f"most {outbox.KEPT:,}. Look at the jobs themselves, and go on with after=None"
+            )
+
+    def interrupt(self) -> None:
+        """End a wait, from another thread."""
+        self._interrupted = True
+        self._wakeups.nudge()
+
+    def stop(self) -> None:
+        """The same, and nothing comes after that."""
+        self._stopped = True
+        self._wakeups.nudge()
+
+    def close(self) -> None:
+        """The subscription lives on for its time, for who comes back."""
+        self._stopped = True
+        self._wakeups.close()
+
+
+class Events:
+    """What `app.events()` gives: an iterator, to be closed, best by `with`."""
+
+    def __init__(self, feed: Feed, timeout: float | None) -> None:
+        self._feed = feed
+        self._timeout = timeout
+        self._ready: list[JobEvent] = []
+        self._closed = False
+
+    @property
+    def position(self) -> int:
+        """Where it stands: nothing before this is still to come, but for what was taken already."""
+        return self._ready[-1].position - 1 if self._ready else self._feed.position
+
+    def __iter__(self) -> "Events":
+        return self
+
+    def __next__(self) -> JobEvent:
+        begin = time.monotonic()
+        while not self._ready:
+            left = _left(begin, self._timeout)
+            if self._closed or left <= 0:
+                raise StopIteration
+            self._ready = self._feed.take(left)[::-1]
+        return self._ready.pop()
+
+    def close(self) -> None:
+        """Stop following; what was not read comes to who goes on from `position`."""
+        if not self._closed:
+            self._closed = True
+            self._ready.clear()
+            self._feed.close()
+
+    def __enter__(self) -> "Events":
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+
+class AsyncEvents:
+    """The same for `async for`. It has a thread of its own, since it waits in it."""
+
+    def __init__(self, open_feed: Callable[[], Feed], timeout: float | None) -> None:
+        self._open_feed = open_feed
+        self._timeout = timeout
+        self._feed: Feed | None = None
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="holdfast-events")
+        self._ready: list[JobEvent] = []
+        self._closed = False
+
+    @property
+    def position(self) -> int:
+        """Where it stands: nothing before this is still to come, but for what was taken already."""
+        if self._ready:
+            return self._ready[-1].position - 1
+        return 0 if self._feed is None else self._feed.position
+
+    async def _hop(self, work: Callable[[], Any]) -> Any:
+        return await asyncio.get_running_loop().run_in_executor(self._thread, work)
+
+    async def _opened(self) -> Feed:
+        if self._feed is None:
+            self._feed = await self._hop(self._open_feed)
+        return self._feed
+
+    def __aiter__(self) -> "AsyncEvents":
+        return self
+
+    async def __anext__(self) -> JobEvent:
+        begin = time.monotonic()
+        while not self._ready:
+            left = _left(begin, self._timeout)
+            if self._closed or left <= 0:
+                raise StopAsyncIteration
+            await self._hop(partial(self._fill, await self._opened(), min(left, POLL)))
+        return self._ready.pop()
+
+    def _fill(self, feed: Feed, patience: float) -> None:
+        """What comes after its reader was cancelled, the next one finds."""
+        if not self._ready:
+            self._ready = feed.take(patience)[::-1]
+
+    async def aclose(self) -> None:
+        """Stop following; what was not read comes to who goes on from `position`."""
+        if self._closed:
+            return
+        self._closed = True
+        if self._feed is not None:
+            self._feed.stop()
+            await self._hop(self._feed.close)
+        self._thread.shutdown(wait=False)
+
+    async def __aenter__(self) -> "AsyncEvents":
+        await self._opened()
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        await self.aclose()
+
+
+def _left(begin: float, timeout: float | None) -> float:
+    """A wait without an end is made of long ones."""
+    return 3600.0 if timeout is None else begin + timeout - time.monotonic()
+
+
+def patience(timeout: Duration | None) -> float | None:
+    return None if timeout is None else seconds(timeout, what="timeout")
+
+
+def make_topic(job: str | UUID | None = None, **_: Any) -> str:
+    """What has to be written for who filters like this."""
+    return EVERYTHING if job is None else parse_id(job)
+
+
+def make_wanted(
+    kinds: str | Iterable[str] = (),
+    job: str | UUID | None = None,
+    type: str | None = None,
+    queue: str | None = None,
+    entity: tuple[str, Any] | None = None,
+) -> Wanted:
+    """Which events somebody wants, checked."""
+    some = frozenset(some_kinds((kinds,) if isinstance(kinds, str) else tuple(kinds)))
+    wanted: dict[str, Any] = {
+        "job_id": None if job is None else parse_id(job),
+        "type": None if type is None else validation.name(type, "type"),
+        "queue": None if queue is None else validation.name(queue, "queue"),
+    }
+    if entity is not None:
+        wanted["entity_type"], text = validation.entity(entity)
+        wanted["entity_id"] = json.loads(text)
+    given = [(field, value) for field, value in wanted.items() if value is not None]
+
+    def is_wanted(event: JobEvent) -> bool:
+        return event.kind in some and all(getattr(event, field) == value for field, value in given)
+
+    return is_wanted
+
+
+def decoded(dialect: Dialect, rows: Iterable[Row]) -> list[JobEvent]:
+    """The events among rows of the outbox."""
+    return [decode(dialect, row) for row in rows if row[3] != outbox.BEGIN]
+
+
+def decode(dialect: Dialect, row: Row) -> JobEvent:
+    position, at, job_id, kind, text, _ = row
+    data = json.loads(text)
+    return JobEvent(
+        position=position,
+        at=dialect.moment(at),
+        kind=EventKind(kind),
+        job_id=job_id,
+        type=data["type"],
+        queue=data["queue"],
+        status=Status(data["status"]),
+        entity_type=data["entity_type"],
+        entity_id=None if data["entity_id"] is None else json.loads(data["entity_id"]),
+        attempts=data["attempts"],
+        max_attempts=data["max_attempts"],
+        claim_no=data["claim_no"],
+        worker_id=data["worker_id"],
+        run_at=dialect.moment(data["run_at"]),
+        error=data["error"],
+        result=None if data["result"] is None else json.loads(data["result"]),
+        result_left_out=bool(data["result_left_out"]),
+        progress=data["progress"],
+        message=data["message"],
+    )

@@ -1,0 +1,380 @@
+"""`app.jobs`: look at jobs, and change what happens to them. By id, by filter, or by entity."""
+
+from collections.abc import (
+    AsyncIterator,
+    Callable,
+    Collection,
+    Iterator,
+    Mapping,
+    Sequence,
+)
+from datetime import datetime
+from functools import partial
+from typing import Any
+from uuid import UUID
+
+from holdfast.core import validation
+from holdfast.core.duration import Duration
+from holdfast.core.ids import parse_id
+from holdfast.engine.records import Edit, Filter, Page
+from holdfast.engine.script import Script
+from holdfast.engine.steps import Runner, Step, Steps
+from holdfast.errors import InvalidInput, JobNotFound, KeyConflict
+from holdfast.jobs import commands
+from holdfast.jobs import read as read_scripts
+from holdfast.jobs.bulk_result import (
+    Changed,
+    Verb,
+    make_edit,
+    settle_cancel,
+    settle_delete,
+    settle_edit,
+    settle_retry,
+)
+from holdfast.jobs.error_groups import BROKEN, ErrorGroups, read_errors
+from holdfast.jobs.filters import make_filter
+from holdfast.jobs.job import Attempt, Job, Status
+from holdfast.jobs.job_logs import JobLogs
+from holdfast.monitoring.health import why_it_waits
+from holdfast.tasks.task import Task
+
+PAGE = 100
+BATCH = 500  # jobs that one transaction changes, of all that match a filter
+COUNT_CAP = 100_000
+
+Progress = Callable[[Changed], object] | None
+_Act = Callable[[Sequence[Job], Collection[Status]], Script[list[str]]]
+_Batch = tuple[list[Job], list[str], str | None]  # jobs seen, ids changed, where to go on
+
+
+class Jobs(JobLogs):
+    """The filters are `status` (one or several), `type`, `prefix` (of the type), `queue`, `key`,
+    `worker_id`, `entity`, `since` and `until` (by the time of creation), and those that `make_filter`
+    tells of. What is given must all hold; `limit` bounds how many are searched or changed. Every verb
+    also runs in a caller's transaction: `tx=`."""
+
+    def __init__(
+        self,
+        runner: Runner,
+        *,
+        keep: Callable[[str], float],
+        aging: float | None,
+        tasks: Mapping[str, Task[Any, Any]],
+    ) -> None:
+        """`keep`: how long cancelled jobs of a task are kept. `aging`: as the application is set."""
+        super().__init__(runner, tasks)
+        self._dialect = runner.engine.dialect
+        self._keep = keep
+        self._aging = aging
+
+    def on(self, runner: Runner) -> "Jobs":
+        """The same of another database."""
+        return Jobs(runner, keep=self._keep, aging=self._aging, tasks=self._tasks)
+
+    # looking
+
+    def get(self, id: str | UUID, *, tx: Any = None) -> Job:
+        """The whole job; raises JobNotFound."""
+        return self._runner.go(self._get(id), tx)
+
+    async def aget(self, id: str | UUID, *, tx: Any = None) -> Job:
+        return await self._runner.ago(self._get(id), tx)
+
+    def _get(self, id: str | UUID) -> Steps[Job]:
+        known = parse_id(id)
+        found = yield Step(lambda: read_scripts.get(self._dialect, [known]), write=False)
+        return _only(found, known)
+
+    def attempts(self, id: str | UUID) -> list[Attempt]:
+        """The failed runs of a job with their tracebacks, the newest first."""
+        return self._runner.go(self._attempts(id))
+
+    async def aattempts(self, id: str | UUID) -> list[Attempt]:
+        return await self._runner.ago(self._attempts(id))
+
+    def _attempts(self, id: str | UUID) -> Steps[list[Attempt]]:
+        known = parse_id(id)
+        found: list[Attempt] = yield Step(
+            lambda: read_scripts.attempts(self._dialect, known), write=False
+        )
+        return found
+
+    def why(self, id: str | UUID) -> list[str]:
+        """Why a job is not finished yet, in words: "limit tmdb-api: 4 of 4 running, 17th in line"."""
+        return why_it_waits(self._runner.engine, self.get(id))
+
+    async def awhy(self, id: str | UUID) -> list[str]:
+        return await self._runner.hop(lambda: self.why(id))
+
+    def search(self, *, limit: int | None = None, tx: Any = None, **filter: Any) -> Iterator[Job]:
+        """All jobs that match, newest first, read page by page, without payloads and results."""
+        wanted = make_filter(**filter)
+        return self._pages(wanted, _limit(limit), tx)
+
+    def _pages(self, filter: Filter, limit: int | None, tx: Any) -> Iterator[Job]:
+        after = None
+        while limit is None or limit > 0:
+            page = self._runner.go(self._page(filter, after, limit), tx)
+            yield from page.jobs
+            if (after := page.next) is None:
+                return
+            limit = None if limit is None else limit - len(page.jobs)
+
+    def asearch(
+        self, *, limit: int | None = None, tx: Any = None, **filter: Any
+    ) -> AsyncIterator[Job]:
+        wanted = make_filter(**filter)
+        return self._apages(wanted, _limit(limit), tx)
+
+    async def _apages(self, filter: Filter, limit: int | None, tx: Any) -> AsyncIterator[Job]:
+        after = None
+        while limit is None or limit > 0:
+            page = await self._runner.ago(self._page(filter, after, limit), tx)
+            for job in page.jobs:
+                yield job
+            if (after := page.next) is None:
+                return
+            limit = None if limit is None else limit - len(page.jobs)
+
+    def _page(self, filter: Filter, after: str | None, limit: int | None) -> Steps[Page]:
+        size = PAGE if limit is None else min(limit, PAGE)
+        page: Page = yield Step(
+            lambda: read_scripts.search(self._dialect, filter, after, size), write=False
+        )
+        return page
+
+    def latest(self, *, tx: Any = None, **filter: Any) -> Job | None:
+        """The newest job that matches, whole: `latest(entity=("movie", 7), type="transcode")`."""
+        return self._runner.go(self._latest(make_filter(**filter)), tx)
+
+    async def alatest(self, *, tx: Any = None, **filter: Any) -> Job | None:
+        return await self._runner.ago(self._latest(make_filter(**filter)), tx)
+
+    def _latest(self, filter: Filter) -> Steps[Job | None]:
+        page = yield from self._page(filter, None, 1)
+        while True:
+            if page.jobs:
+                whole = yield Step(
+                    partial(read_scripts.get, self._dialect, [page.jobs[0].id]), write=False
+                )
+                return whole[0] if whole else (yield from self._latest(filter))
+            if page.next is None:
+                return None
+            page = yield from self._page(filter, page.next, None)
+
+    def count(self, *, cap: int = COUNT_CAP, tx: Any = None, **filter: Any) -> int:
+        """How many match, counted up to `cap`."""
+        return self._runner.go(self._count(cap, make_filter(**filter)), tx)
+
+    async def acount(self, *, cap: int = COUNT_CAP, tx: Any = None, **filter: Any) -> int:
+        return await self._runner.ago(self._count(cap, make_filter(**filter)), tx)
+
+    def _count(self, cap: int, filter: Filter) -> Steps[int]:
+        if filter == Filter(status=filter.status):
+            statuses = sorted(filter.status) or list(Status)
+            step = Step(partial(read_scripts.counts, statuses, cap), write=False)
+            found: dict[Status, int] = yield step
+            return min(sum(found.values()), cap)
+        total, after = 0, None
+        while total < cap:
+            page: Page = yield Step(
+                partial(read_scripts.search, self._dialect, filter, after, 1000), False
+            )
+            total, after = total + len(page.jobs), page.next
+            if after is None:
+                break
+        return min(total, cap)
+
+    def errors(self, *, status: Collection[str] = BROKEN, type: str | None = None) -> ErrorGroups:
+        """What goes wrong, by kind: the newest failures, grouped by exception, message and place."""
+        return read_errors(self._runner.engine, statuses=status, type=type)
+
+    async def aerrors(
+        self, *, status: Collection[str] = BROKEN, type: str | None = None
+    ) -> ErrorGroups:
+        return await self._runner.hop(lambda: self.errors(status=status, type=type))
+
+    # changing
+
+    def cancel(self, id: str | UUID, *, tx: Any = None) -> Job:
+        """Cancel a job. One that runs is asked to stop (`job.cancel_requested`) and is cancelled when
+        it has."""
+        return self._runner.go(self._change(id, self._cancelling, settle_cancel), tx)
+
+    async def acancel(self, id: str | UUID, *, tx: Any = None) -> Job:
+        return await self._runner.ago(self._change(id, self._cancelling, settle_cancel), tx)
+
+    def retry(self, id: str | UUID, *, tx: Any = None) -> Job:
+        """Run a job again from the beginning: its attempts start at nought, its error is cleared.
+        Refused while it runs, or when another live job holds its key."""
+        return self._runner.go(self._change(id, self._retrying, settle_retry), tx)
+
+    async def aretry(self, id: str | UUID, *, tx: Any = None) -> Job:
+        return await self._runner.ago(self._change(id, self._retrying, settle_retry), tx)
+
+    def delete(self, id: str | UUID, *, tx: Any = None) -> Job:
+        """Remove a job, whatever it is doing; the job as it was. A run of it ends quietly."""
+        return self._runner.go(self._change(id, self._deleting, settle_delete), tx)
+
+    async def adelete(self, id: str | UUID, *, tx: Any = None) -> Job:
+        return await self._runner.ago(self._change(id, self._deleting, settle_delete), tx)
+
+    def edit(
+        self,
+        id: str | UUID,
+        *,
+        priority: int | None = None,
+        run_at: datetime | None = None,
+        delay: Duration | None = None,
+        queue: str | None = None,
+        tx: Any = None,
+    ) -> Job:
+        """Give a job that waits another priority, another time (a moment, or so long from now), or
+        move it to another queue. Refused once it runs or has finished."""
+        wanted = make_edit(priority, run_at, delay, queue, self._aging)
+        return self._runner.go(self._edit(id, wanted), tx)
+
+    async def aedit(
+        self,
+        id: str | UUID,
+        *,
+        priority: int | None = None,
+        run_at: datetime | None = None,
+        delay: Duration | None = None,
+        queue: str | None = None,
+        tx: Any = None,
+    ) -> Job:
+        wanted = make_edit(priority, run_at, delay, queue, self._aging)
+        return await self._runner.ago(self._edit(id, wanted), tx)
+
+    def _edit(self, id: str | UUID, wanted: Edit) -> Steps[Job]:
+        def editing(jobs: Sequence[Job], only: Collection[Status]) -> Script[list[str]]:
+            return commands.edit(self._dialect, jobs[0].id, wanted)
+
+        return self._change(id, editing, partial(settle_edit, wanted=wanted))
+
+    def cancel_all(
+        self, *, everything: bool = False, progress: Progress = None, tx: Any = None, **filter: Any
+    ) -> Changed:
+        """Cancel all that match, in batches: each is a short transaction of its own, so that nobody
+        waits for a million rows. `progress` is called after each of them, with what was done so far.
+        Recurring jobs are spared, unless they run."""
+        return self._runner.go(self._all("cancel", filter, everything, progress), tx)
+
+    async def acancel_all(
+        self, *, everything: bool = False, progress: Progress = None, tx: Any = None, **filter: Any
+    ) -> Changed:
+        return await self._runner.ago(self._all("cancel", filter, everything, progress), tx)
+
+    def retry_all(
+        self, *, everything: bool = False, progress: Progress = None, tx: Any = None, **filter: Any
+    ) -> Changed:
+        """Run all that match again from the beginning, in batches as `cancel_all`. Skipped: what runs
+        or is blocked, what recurs (unless its entity or key is named), and what another live job holds
+        the key of."""
+        return self._runner.go(self._all("retry", filter, everything, progress), tx)
+
+    async def aretry_all(
+        self, *, everything: bool = False, progress: Progress = None, tx: Any = None, **filter: Any
+    ) -> Changed:
+        return await self._runner.ago(self._all("retry", filter, everything, progress), tx)
+
+    def delete_all(
+        self, *, everything: bool = False, progress: Progress = None, tx: Any = None, **filter: Any
+    ) -> Changed:
+        """Remove all that match, whatever they are doing, in batches as `cancel_all`. Recurring jobs
+        are spared, unless their entity or key is named."""
+        return self._runner.go(self._all("delete", filter, everything, progress), tx)
+
+    async def adelete_all(
+        self, *, everything: bool = False, progress: Progress = None, tx: Any = None, **filter: Any
+    ) -> Changed:
+        return await self._runner.ago(self._all("delete", filter, everything, progress), tx)
+
+    def _cancelling(self, jobs: Sequence[Job], only: Collection[Status]) -> Script[list[str]]:
+        keep = {job.id: self._keep(job.type) for job in jobs}
+        return commands.cancel(self._dialect, list(keep), keep, only)
+
+    def _retrying(self, jobs: Sequence[Job], only: Collection[Status]) -> Script[list[str]]:
+        return commands.retry(self._dialect, [job.id for job in jobs], only)
+
+    def _deleting(self, jobs: Sequence[Job], only: Collection[Status]) -> Script[list[str]]:
+        return commands.delete(self._dialect, [job.id for job in jobs], only)
+
+    def _change(
+        self, id: str | UUID, act: _Act, settle: Callable[[Job, Job | None, bool], Job]
+    ) -> Steps[Job]:
+        known = parse_id(id)
+
+        def script() -> Script[tuple[Job, list[str], list[Job]]]:
+            before = _only((yield from read_scripts.get(self._dialect, [known])), known)
+            changed = yield from act([before], ())
+            after = yield from read_scripts.get(self._dialect, [known])
+            return before, changed, after
+
+        before, changed, after = yield Step(script)
+        return settle(before, after[0] if after else None, bool(changed))
+
+    def _all(
+        self, verb: Verb, given: Mapping[str, Any], everything: bool, progress: Progress
+    ) -> Steps[Changed]:
+        wanted = dict(given)
+        left = _limit(wanted.pop("limit", None))
+        if not wanted and not everything:
+            raise InvalidInput(
+                f"{verb}_all() without a filter would concern every job: give one, such as "
+                "status='failed' or entity=('movie', 7), or everything=True"
+            )
+        filter = make_filter(**wanted)
+        act: _Act = {
+            "cancel": self._cancelling,
+            "retry": self._retrying,
+            "delete": self._deleting,
+        }[verb]
+        spare = verb != "cancel" and filter.entity is None and filter.key is None
+        total, after = Changed(), None
+        while left is None or left > 0:
+            size = BATCH if left is None else min(BATCH, left)
+            step = partial(self._batch, filter, act, spare, after, size)
+            answer = yield Step(step, catch=(KeyConflict,))
+            if isinstance(answer, KeyConflict):  # an enqueue of the same key raced with a retry
+                answer = yield from self._one_by_one(filter, after, size, act, spare)
+            jobs, changed, after = answer
+            total = total.plus(jobs, changed, verb)
+            left = None if left is None else left - len(jobs)
+            if progress is not None:
+                progress(total)
+            if after is None:
+                break
+        return total
+
+    def _batch(
+        self, filter: Filter, act: _Act, spare: bool, after: str | None, size: int
+    ) -> Script[_Batch]:
+        page = yield from read_scripts.search(self._dialect, filter, after, size)
+        jobs = [job for job in page.jobs if not spare or job.schedule is None]
+        changed = (yield from act(jobs, filter.status)) if jobs else []
+        return page.jobs, changed, page.next
+
+    def _one_by_one(
+        self, filter: Filter, after: str | None, size: int, act: _Act, spare: bool
+    ) -> Steps[_Batch]:
+        page: Page = yield Step(
+            partial(read_scripts.search, self._dialect, filter, after, size), write=False
+        )
+        changed: list[str] = []
+        for job in page.jobs:
+            if not spare or job.schedule is None:
+                answer = yield Step(partial(act, [job], filter.status), catch=(KeyConflict,))
+                changed += [] if isinstance(answer, KeyConflict) else answer
+        return page.jobs, changed, page.next
+
+
+def _limit(limit: int | None) -> int | None:
+    return None if limit is None else validation.integer(limit, "limit", 0)
+
+
+def _only(found: Sequence[Job], id: str) -> Job:
+    if not found:
+        raise JobNotFound(f"no job has the id {id}: it was never made, or deleted, or pruned")
+    return found[0]

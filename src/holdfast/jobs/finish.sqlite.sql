@@ -1,0 +1,113 @@
+-- Write how runs ended.
+-- The same statements, in the same order, as in finish.postgres.sql. How they are written: engine/statements.py.
+
+-- name: complete
+-- The common end, and nothing that an index of waiting or running jobs would have to know: all that have the same claim
+-- number and are kept as long, in one statement. What it passes over (a lost claim, a job that is to run again or has a
+-- verdict on it) is left to `finish`. The status is compared through COALESCE so that the planner goes by primary key,
+-- and never by the index of running rows.
+UPDATE holdfast_jobs
+   SET status = 'completed',
+       completed_at = {now},
+       keep_until = {now} + :keep,
+       error = NULL,
+       unreadable_since = NULL,
+       finish_no = claim_no,
+       updated_at = {now}
+ WHERE id IN (SELECT value FROM json_each(:ids))
+   AND claim_no = :claim_no
+   AND COALESCE(status, '') = 'running'
+   AND rerun_at IS NULL
+   AND deaths = 0
+   AND verdict IS NULL
+   AND schedule IS NULL;
+
+-- name: finish
+-- Write how runs ended, each only while its claim holds. The row may know better than the run did:
+-- a newer request makes it run again, a request to stop wins over being tried again.
+UPDATE holdfast_jobs
+   SET status = CASE WHEN rerun_at > {now} THEN 'scheduled'
+                     WHEN rerun_at IS NOT NULL THEN 'pending'
+                     WHEN cancel_requested AND schedule IS NULL AND :status NOT IN ('completed', 'failed') THEN 'cancelled'
+                     ELSE :status END,
+       attempts = CASE WHEN rerun_at IS NOT NULL THEN 0 ELSE attempts - :given_back END,
+       run_at = COALESCE(rerun_at, CASE WHEN :status IN ('retrying', 'scheduled') THEN {now} + :delay ELSE run_at END),
+       worker_id = CASE WHEN rerun_at IS NULL AND :final THEN worker_id END,
+       started_at = CASE WHEN rerun_at IS NULL AND :final THEN started_at END,
+       completed_at = CASE WHEN rerun_at IS NULL AND (:final OR (cancel_requested AND schedule IS NULL)) THEN {now} END,
+       keep_until = CASE WHEN rerun_at IS NULL AND (:final OR (cancel_requested AND schedule IS NULL)) THEN {now} + :keep END,
+       error = CASE WHEN :status <> 'completed' THEN COALESCE(:error, error) END,
+       cancel_requested = CASE WHEN rerun_at IS NULL AND schedule IS NULL THEN cancel_requested ELSE 0 END,
+       crashes = CASE WHEN :blameless AND NOT :final THEN 0 ELSE crashes + :crashed END,
+       deaths = CASE WHEN :blameless THEN 0 ELSE deaths + :died END,
+       suspect = CASE WHEN :blameless THEN 0 ELSE suspect END,
+       verdict = NULL,
+       unreadable_since = CASE WHEN :unreadable AND rerun_at IS NULL THEN COALESCE(unreadable_since, {now}) END,
+       finish_no = claim_no,
+       rerun_at = NULL,
+       updated_at = {now}
+ WHERE id = :id
+   AND claim_no = :claim_no
+   AND status = 'running';
+
+-- name: insert_results
+-- Add the results of jobs that were completed.
+INSERT INTO holdfast_results (job_id, result)
+VALUES (:id, :result)
+ON CONFLICT (job_id) DO UPDATE SET result = excluded.result;
+
+-- name: finished
+-- What became of finishes that changed nothing: applied before, held by a transaction, or lost.
+SELECT id, finish_no, claim_no, status
+  FROM holdfast_jobs
+ WHERE id IN (SELECT value FROM json_each(:ids));
+
+-- name: record_attempts
+-- Keep a failed run with its job; the newest 50 of a job stay.
+INSERT INTO holdfast_attempts
+       (job_id, claim_no, attempt, worker_id, started_at, finished_at, status, error, trace)
+SELECT id, :claim_no, :attempt, :worker_id, :started_at, {now}, status, :error, :trace
+  FROM holdfast_jobs
+ WHERE id = :id
+ON CONFLICT DO NOTHING;
+DELETE FROM holdfast_attempts
+ WHERE job_id = :id
+   AND claim_no <= (SELECT claim_no
+                      FROM holdfast_attempts
+                     WHERE job_id = :id
+                     ORDER BY claim_no DESC
+                     LIMIT 1 OFFSET 50);
+
+-- name: recur
+-- The end of a recurring job's run: the row waits for its next one, whatever happened. Who asked for a run meanwhile
+-- gets it first. The worker counted from `told_at`; if the clock went back during the run, the row counts from now.
+UPDATE holdfast_jobs
+   SET status = CASE WHEN rerun_at <= {now} THEN 'pending' ELSE 'scheduled' END,
+       attempts = 0,
+       rank = CASE WHEN rank = -priority THEN rank
+                   ELSE rank + COALESCE(rerun_at, :run_at - CASE WHEN :told_at > {now} + 2000000 THEN :told_at - {now} ELSE 0 END) - run_at END,
+       run_at = COALESCE(rerun_at, :run_at - CASE WHEN :told_at > {now} + 2000000 THEN :told_at - {now} ELSE 0 END),
+       due_at = COALESCE(rerun_at, :due_at - CASE WHEN :told_at > {now} + 2000000 THEN :told_at - {now} ELSE 0 END),
+       last_run_at = CASE WHEN :ran THEN started_at ELSE last_run_at END,
+       last_error = CASE WHEN :failed THEN :error WHEN :ran AND NOT :stopped THEN NULL ELSE last_error END,
+       consecutive_failures = CASE WHEN :failed THEN consecutive_failures + 1
+                                   WHEN :ran AND NOT :stopped THEN 0
+                                   ELSE consecutive_failures END,
+       error = CASE WHEN :failed THEN :error WHEN :ran AND NOT :stopped THEN NULL ELSE error END,
+       worker_id = NULL,
+       started_at = NULL,
+       cancel_requested = 0,
+       crashes = CASE WHEN NOT :ran THEN crashes WHEN :died AND :because IS NULL THEN crashes + :crashed ELSE 0 END,
+       deaths = CASE WHEN :died OR NOT :ran OR :because IS NOT NULL THEN deaths + :died ELSE 0 END,
+       suspect = CASE WHEN :died OR NOT :ran OR :because IS NOT NULL THEN suspect ELSE 0 END,
+       enabled = CASE WHEN :because IS NULL THEN enabled ELSE 0 END,
+       disabled_because = COALESCE(:because, disabled_because),
+       verdict = NULL,
+       unreadable_since = NULL,
+       finish_no = claim_no,
+       rerun_at = NULL,
+       updated_at = {now}
+ WHERE id = :id
+   AND claim_no = :claim_no
+   AND status = 'running'
+   AND schedule IS NOT NULL;

@@ -1,0 +1,55 @@
+"""Lines of the logs of runs, as scripts: written beside the runs, read in their order."""
+
+from collections.abc import Sequence
+
+from holdfast.engine.dialect import Dialect
+from holdfast.engine.script import Run, Script
+from holdfast.jobs.job import LogLine
+
+RUNS = 20  # of a job, whose lines are kept: a recurring job never ends
+
+Place = tuple[int, int]  #: the number of a claim, and of a line in it
+
+
+def log(dialect: Dialect, lines: Sequence[LogLine]) -> Script[None]:
+    """Keep lines, and forget those of runs long before. In the order of their jobs: two who write
+    wait for each other, and not in a circle."""
+    rows = [
+        {
+            "id": line.job_id,
+            "claim_no": line.claim_no,
+            "attempt": line.attempt,
+            "line_no": line.line_no,
+            "at": dialect.time(line.at),
+            "level": line.level,
+            "text": line.text,
+        }
+        for line in sorted(lines, key=lambda line: (line.job_id, line.claim_no, line.line_no))
+    ]
+    yield Run("insert_logs", {}, rows)
+    newest = {line["id"]: line["claim_no"] for line in rows}
+    old = [{"id": id, "claim_no": last - RUNS} for id, last in newest.items() if last > RUNS]
+    if old:
+        yield Run("prune_logs", {}, old)
+
+
+def logs(
+    dialect: Dialect, id: str, after: Place | None, limit: int, newest: bool
+) -> Script[list[LogLine]]:
+    claim_no, line_no = after or (0, 0)
+    params = {"id": id, "claim_no": claim_no, "line_no": line_no, "limit": limit}
+    which = "newest" if newest else "oldest"
+    rows = (yield Run("logs", params, options=frozenset({which}))).rows
+    lines = [
+        LogLine(
+            job_id=job_id,
+            claim_no=claim_no,
+            attempt=attempt,
+            line_no=line_no,
+            at=dialect.moment(at),
+            level=level,
+            text=text,
+        )
+        for job_id, claim_no, attempt, line_no, at, level, text in rows
+    ]
+    return lines[::-1] if newest else lines

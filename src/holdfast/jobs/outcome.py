@@ -1,0 +1,389 @@
+"""How a run ends, as values, and what follows from it: `judge` and `decide`, which only think.
+
+Every legal finish has a name; an engine writes what it is given.
+
+The row itself may know better: a job asked to stop, that would have been tried again, is cancelled,
+and one whose payload was replaced while it ran goes back to be run again (finish.*.sql).
+"""
+
+from collections.abc import Callable, Mapping
+from datetime import datetime, timedelta
+from enum import StrEnum
+from typing import Any, NamedTuple, assert_never
+
+from holdfast.core.codec import encode_error
+from holdfast.core.records import value
+from holdfast.jobs.backoff import await_reader
+from holdfast.jobs.job import EventKind, Job, NewJob, Status
+from holdfast.schedules import next_run
+from holdfast.tasks.control import Discard, Retry, Snooze
+
+WEEK = (
+    7 * 86400.0
+)  #: how long completed and cancelled jobs are kept, unless somebody says otherwise
+
+
+class Outcome(StrEnum):
+    """Names of rows in `job.TRANSITIONS`."""
+
+    COMPLETED = "completed"
+    RETRY_LATER = "retry_later"
+    SNOOZED = "snoozed"
+    FAILED = "failed"
+    STOPPED = "stopped"
+    RELEASED = "released"
+    UNREADABLE = "unreadable"
+    CRASHED = "crashed"
+    RECURRED = "recurred"
+
+
+class Recur(NamedTuple):
+    """What follows the run of a recurring job."""
+
+    run_at: datetime  #: its next run
+    due_at: (
+        datetime | None
+    )  #: the moment of the schedule that it stands for; None: the run chose it
+    ran: bool = True  #: False: it was left out, being late
+    stopped: bool = False  #: it was cancelled: neither a success nor a failure
+    died: bool = False  #: its own process died under it
+    because: str | None = None  #: it is disabled from now on, for this reason
+    told_at: datetime | None = None  #: the worker's now, if `run_at` was counted from it
+
+
+@value
+class Finish:
+    """The end of one run, addressed to one claim."""
+
+    id: str
+    claim_no: int
+    outcome: Outcome
+    attempt: int
+    worker_id: str | None
+    started_at: datetime | None
+    result: str | None = None  #: JSON text
+    error: str | None = None
+    trace: str | None = None
+    delay: float = 0.0  #: seconds until it runs again
+    keep: float = WEEK  #: seconds that the row is kept, should this finish it
+    enqueue: tuple[NewJob, ...] = ()  #: inserted together with this finish, or not at all
+    recur: Recur | None = None
+    limit_key: str | None = None  #: that has room for another then
+    workflow_id: str | None = None  #: whose other jobs may have waited for this one
+    own: bool = True  #: of a process that died: by its own doing, which counts as a crash
+
+    @property
+    def is_run_of_recurring(self) -> bool:
+        return self.recur is not None and self.recur.ran
+
+
+_KINDS = {
+    Outcome.COMPLETED: EventKind.COMPLETED,
+    Outcome.RETRY_LATER: EventKind.RETRYING,
+    Outcome.CRASHED: EventKind.RETRYING,
+    Outcome.FAILED: EventKind.FAILED,
+    Outcome.STOPPED: EventKind.CANCELLED,
+    Outcome.SNOOZED: EventKind.SNOOZED,
+    Outcome.RELEASED: EventKind.RELEASED,
+    Outcome.UNREADABLE: EventKind.RELEASED,
+}
+
+
+def kind_of(finish: Finish) -> EventKind:
+    """What a finish is to those who listen."""
+    if finish.recur is None:
+        return _KINDS[finish.outcome]
+    if finish.error is not None:  # a run that is followed by another
+        return EventKind.RETRYING
+    stopped = finish.recur.stopped or not finish.recur.ran
+    return EventKind.CANCELLED if stopped else EventKind.COMPLETED
+
+
+class Applied(StrEnum):
+    """What became of a finish."""
+
+    APPLIED = "applied"
+    LOST = "lost"  #: the claim is somebody else's by now, or the row is gone: nothing changed
+    BUSY = "busy"  #: somebody's transaction holds the row: nothing changed yet, send it again
+    UNWRITTEN = "unwritten"  #: the database could not store it: nothing changed yet, send it again
+
+
+def _finish(job: Job, outcome: Outcome, **fields: Any) -> Finish:
+    return Finish(
+        id=job.id,
+        claim_no=job.claim_no,
+        outcome=outcome,
+        attempt=job.attempts,
+        worker_id=job.worker_id,
+        started_at=job.started_at,
+        limit_key=job.limit_key,
+        workflow_id=job.workflow_id,
+        **fields,
+    )
+
+
+def completed(
+    job: Job, result: str | None = None, *, keep: float, enqueue: tuple[NewJob, ...] = ()
+) -> Finish:
+    """It returned."""
+    return Finish(
+        id=job.id,
+        claim_no=job.claim_no,
+        outcome=Outcome.COMPLETED,
+        attempt=job.attempts,
+        worker_id=job.worker_id,
+        started_at=job.started_at,
+        result=result,
+        keep=keep,
+        enqueue=enqueue,
+        limit_key=job.limit_key,
+        workflow_id=job.workflow_id,
+    )
+
+
+def retry_later(job: Job, error: str, trace: str | None = None, *, delay: float) -> Finish:
+    """It failed, and is tried again."""
+    return _finish(job, Outcome.RETRY_LATER, error=error, trace=trace, delay=delay)
+
+
+def failed(job: Job, error: str, trace: str | None = None, *, keep: float) -> Finish:
+    """It failed for good."""
+    return _finish(job, Outcome.FAILED, error=error, trace=trace, keep=keep)
+
+
+def snoozed(job: Job, *, delay: float) -> Finish:
+    """It asked to come back later; the attempt is given back."""
+    return _finish(job, Outcome.SNOOZED, delay=delay)
+
+
+def stopped(job: Job, error: str | None = None, *, keep: float) -> Finish:
+    """It was asked to stop, and did; or it was not worth to begin any more."""
+    return _finish(job, Outcome.STOPPED, error=error, keep=keep)
+
+
+def released(job: Job) -> Finish:
+    """The worker gives it back unharmed (a shutdown); the attempt is given back."""
+    return _finish(job, Outcome.RELEASED)
+
+
+def unreadable(job: Job, error: str, *, delay: float) -> Finish:
+    """This worker's code cannot read its payload: another worker may; the attempt is given back."""
+    return _finish(job, Outcome.UNREADABLE, error=error, delay=delay)
+
+
+def crashed(job: Job, error: str, *, delay: float, own: bool = True) -> Finish:
+    """Its own process died under it; the attempt is given back. `own`: by its own doing: a crash is
+    counted."""
+    return _finish(job, Outcome.CRASHED, error=error, delay=delay, own=own)
+
+
+# How a run ended.
+
+
+class Returned(NamedTuple):
+    result: str | None  #: JSON text
+    enqueue: tuple[NewJob, ...] = ()
+    next_run: datetime | float | None = None  #: of a recurring job, by its own word
+
+
+class Raised(NamedTuple):
+    error: str
+    trace: str | None
+    permanent: bool = False
+    after: float | None = None  #: None: by the backoff
+
+
+class Snoozed(NamedTuple):
+    delay: float
+
+
+class Stopped(NamedTuple):
+    """It was asked to stop, and did."""
+
+
+class GivenBack(NamedTuple):
+    """The worker stopped it for reasons of its own."""
+
+
+class Late(NamedTuple):
+    """It was not begun: its time is over."""
+
+    error: str | None  #: None: of a recurring job, which just waits for its next moment
+
+
+class Died(NamedTuple):
+    """Its own process died under it."""
+
+    how: str  #: "SIGSEGV", "exit code 9"
+    own: bool = True  #: by its own doing, and not by an operator's signal
+
+
+class Unreadable(NamedTuple):
+    """The handler was not called: the payload does not fit this worker's code."""
+
+    error: str  #: names the field
+
+    def failed(self, patience: float = 0.0) -> Raised:
+        """The failure for good, after `patience` seconds in which no worker could read it."""
+        waited = f"; no worker could read it for {patience:g} s" if patience else ""
+        return Raised(f"{self.error}{waited}", None, permanent=True)
+
+
+Ended = Returned | Raised | Snoozed | Stopped | GivenBack | Late | Died | Unreadable
+
+
+@value
+class Policy:
+    """What a task wants to follow."""
+
+    backoff: Callable[[int], float]
+    own_backoff: bool = False  #: its author chose it
+    keep: Mapping[Status, float]  #: seconds that a finished job is kept
+    discard_on: tuple[type[BaseException], ...] = ()
+    retry_on: tuple[type[BaseException], ...] | None = None  #: None: everything
+    unreadable_for: float = 3600.0  #: seconds until a job that no worker can read fails
+
+
+SHARED: Mapping[int, int] = {1: 17, 2: 5, 3: 1}  #: by deaths on record: as many share a process
+CRASHES = 3  #: as often may a job's process die by its own doing, with no other job in it
+DIED = "its process died: "  #: begins the error of a job whose process died; how follows
+
+
+def judge(error: BaseException, policy: Policy) -> Raised | Snoozed:
+    """What an exception means. Done where it was raised, as it cannot leave its process."""
+    if isinstance(error, Snooze):
+        return Snoozed(error.delay)
+    text = encode_error(error)
+    if isinstance(error, Retry):
+        return Raised(text.error, text.trace, after=error.after)
+    unwanted = policy.retry_on is not None and not isinstance(error, policy.retry_on)
+    permanent = isinstance(error, (Discard, *policy.discard_on)) or unwanted
+    return Raised(text.error, text.trace, permanent=permanent)
+
+
+def decide(job: Job, ended: Ended, policy: Policy, now: datetime | None = None) -> Finish:
+    """What follows from how a run ended. `now`, by the database's clock, matters to recurring jobs and
+    to payloads that cannot be read."""
+    keep = policy.keep
+    if type(ended) is Unreadable:
+        moment = now or job.started_at or job.run_at
+        given_back = await_reader(job.unreadable_since or moment, moment, policy.unreadable_for)
+        if given_back is not None:
+            return unreadable(job, f"{ended.error}{given_back.text}", delay=given_back.delay)
+        ended = ended.failed(policy.unreadable_for)
+    if job.schedule is not None and not isinstance(ended, Snoozed | GivenBack):
+        return _recurred(job, ended, policy, now or job.started_at or job.run_at)
+    if type(ended) is Returned:  # by far the most frequent, and a `match` takes its time
+        return completed(job, ended.result, keep=keep[Status.COMPLETED], enqueue=ended.enqueue)
+    match ended:
+        case Returned():
+            raise AssertionError("handled above")
+        case Raised(error, trace, permanent, _) if permanent or job.attempts >= job.max_attempts:
+            return failed(job, error, trace, keep=keep[Status.FAILED])
+        case Raised(error, trace, _, after):
+            delay = policy.backoff(job.attempts) if after is None else after
+            return retry_later(job, error, trace, delay=delay)
+        case Snoozed(delay):
+            return snoozed(job, delay=delay)
+        case Stopped():
+            return stopped(job, keep=keep[Status.CANCELLED])
+        case GivenBack():
+            return released(job)
+        case Late(error):
+            return stopped(job, error, keep=keep[Status.CANCELLED])
+        case Died(how, own) if own and job.crashes + 1 >= CRASHES:
+            return failed(job, quarantined(job.crashes + 1, how), keep=keep[Status.FAILED])
+        case Unreadable():
+            raise AssertionError("handled above")
+        case Died(how, own):
+            return crashed(job, DIED + how, delay=policy.backoff(job.crashes + 1), own=own)
+        case _:
+            assert_never(ended)
+
+
+SILENT = (
+    "NoNextRun: this job has no schedule of its own, and its run did not say when the next one is: "
+    "call ctx.next_run(after=...) or ctx.next_run(at=...)"
+)
+
+
+def _recurred(job: Job, ended: Ended, policy: Policy, now: datetime) -> Finish:
+    """Whatever happened, the row waits for its next run."""
+    try:
+        schedule = next_run.from_json(job.schedule or "{}")
+        return _next_run(job, ended, policy, now, schedule)
+    except Exception as problem:  # an unknown zone on this machine: recorded, and tried again
+        error = f"its schedule cannot be followed: {problem}"
+        at = now + timedelta(seconds=policy.backoff(job.consecutive_failures + 1))
+        recur = Recur(at, job.due_at or at, told_at=now)
+        return _finish(job, Outcome.RECURRED, error=error, recur=recur)
+
+
+def _next_run(
+    job: Job, ended: Ended, policy: Policy, now: datetime, schedule: next_run.Schedule
+) -> Finish:
+    due = job.due_at or job.run_at
+
+    def after_failure() -> next_run.Next:
+        return next_run.after_failure(
+            schedule,
+            due=due,
+            now=now,
+            failures=job.consecutive_failures + 1,
+            fallback=policy.backoff,
+            exact=policy.own_backoff,
+        )
+
+    regular = next_run.after_success(schedule, due=due, now=now)
+    if isinstance(ended, Returned):
+        asked = ended.next_run
+        if isinstance(asked, int | float):
+            asked = now + timedelta(seconds=asked)
+        following = regular if asked is None else next_run.Next(asked, asked)
+        if following is not None:
+            recur = _recur(schedule, following, now)
+            if isinstance(ended.next_run, datetime):
+                recur = Recur(ended.next_run, None)
+            return _finish(
+                job, Outcome.RECURRED, result=ended.result, enqueue=ended.enqueue, recur=recur
+            )
+        ended = Raised(SILENT, None)
+    if isinstance(ended, Stopped | Late):
+        stopped = isinstance(ended, Stopped)
+        recur = _recur(schedule, regular or after_failure(), now)
+        recur = recur._replace(ran=stopped, stopped=stopped)
+        return _finish(job, Outcome.RECURRED, recur=recur)
+    died, own = isinstance(ended, Died), isinstance(ended, Died) and ended.own
+    if isinstance(ended, Died):
+        ended = Raised(DIED + ended.how, None)
+    if not isinstance(ended, Raised):
+        raise AssertionError(f"not the end of a run: {ended!r}")
+    later = None if ended.after is None else now + timedelta(seconds=ended.after)
+    because = None
+    if job.crashes + own >= CRASHES:  # a run by itself sets them to zero: they were in a row
+        because = f"{CRASHED_IN_A_ROW}: {_how(ended.error if died else job.error)}"
+    following = after_failure() if later is None else next_run.Next(later, due)
+    recur = _recur(schedule, following, now)._replace(died=died, because=because)
+    error = f"Quarantined: {because}" if because is not None else ended.error
+    return _finish(job, Outcome.RECURRED, error=error, trace=ended.trace, recur=recur, own=own)
+
+
+def _recur(schedule: next_run.Schedule, following: next_run.Next, now: datetime) -> Recur:
+    """A moment that cron names is one of the clock; everything else is counted from now."""
+    is_named = schedule.cron is not None and following.due_at > now
+    return Recur(*following, told_at=None if is_named else now)
+
+
+CRASHED_IN_A_ROW = "its process died three times in a row"  #: why a recurring job was disabled
+
+
+def quarantined(crashes: int, how: str | None) -> str:
+    """The error of a job that is given up. `how`: it died, or the error that says so."""
+    return (
+        f"Quarantined: its process died {crashes} times under it, with no other job in it"
+        f" ({_how(how)})"
+    )
+
+
+def _how(error: str | None) -> str:
+    return error.removeprefix(DIED) if error else "see its worker's log"

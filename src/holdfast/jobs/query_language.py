@@ -1,0 +1,171 @@
+"""The search language of lists: `status:failed error:"rate limit" payload.user.id:7 before:1h words`.
+
+Terms stand beside each other, and all must hold. A term is a qualifier, a colon and a value, or a
+word, which is searched for in errors, messages, types and keys. Quotes go around what holds spaces
+or colons; inside them a backslash goes before a quote or a backslash. Pure: text in, arguments of
+`make_filter` out.
+"""
+
+import re
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from typing import Any, NamedTuple
+
+from holdfast.core import validation
+from holdfast.core.duration import seconds
+from holdfast.errors import InvalidInput
+from holdfast.jobs.job import Status
+
+_LONGEST = 2000
+_TERM = re.compile(
+    r"""(?:([^\s":]+):)?("(?:[^"\\]|\\.)*"|[^\s"](?:[^\s"]|"[^"\s]*")*)(?=\s|$)""", re.DOTALL
+)
+_QUOTED = re.compile(r'"(?:[^"\\]|\\.)*"', re.DOTALL)
+_PLAIN = re.compile(r"""[^\s":\\]+""")
+_BOUND = re.compile(r"(>=|<=|>|<|=)?(-?\d{1,19})(?:\.\.(-?\d{1,19}))?")
+
+
+class Qualifier(NamedTuple):
+    """What can be asked for, for who completes a query."""
+
+    name: str
+    help: str
+    values: tuple[str, ...] = ()  #: all that there are, if they are few
+
+
+def completions() -> list[Qualifier]:
+    return [
+        Qualifier("status", "one, or several with commas", tuple(Status)),
+        Qualifier("type", "a task's name, or its beginning; =send is exactly that one"),
+        Qualifier("queue", "a queue's name"),
+        Qualifier("entity", "what it is about: movie:7"),
+        Qualifier("key", "its key, whole"),
+        Qualifier("worker", "who runs it, or ran it last"),
+        Qualifier("id", "its id, or the beginning of it"),
+        Qualifier("priority", "5, >5, >=5, <5, <=5 or 1..5"),
+        Qualifier("error", "a text in its error, capitals or not"),
+        Qualifier("payload.", "what is at a path of its payload: payload.user.id:7"),
+        Qualifier("after", "made at or after a moment (2026-11-01, UTC), or within an age (1h)"),
+        Qualifier("before", "made before a moment, or longer ago than an age"),
+    ]
+
+
+def quote(text: str) -> str:
+    """A text as one term or value, whatever it holds."""
+    if _PLAIN.fullmatch(text):
+        return text
+    escaped = text.replace("\\", "\\\\").replace('"', '\\"')
+    return f'"{escaped}"'
+
+
+def parse(text: str, now: datetime | None = None) -> dict[str, Any]:
+    """The arguments of `make_filter`; ages are counted from `now`."""
+    if len(text) > _LONGEST:
+        raise InvalidInput(f"the query has {len(text)} characters, at most {_LONGEST}")
+    found: dict[str, Any] = {}
+    moment = now or datetime.now(UTC)
+    rest = text.strip()
+    while rest:
+        term = _TERM.match(rest)
+        if term is None:
+            raise InvalidInput(
+                f"the query cannot be understood at {rest[:40]!r}: quotes go around a whole value, and "
+                'are closed; inside them write \\" for a quote'
+            )
+        _add(found, term[1], term[2], moment)
+        rest = rest[term.end() :].lstrip()
+    return found
+
+
+def _add(found: dict[str, Any], qualifier: str | None, written: str, now: datetime) -> None:
+    if qualifier is None and not written.startswith('"') and ":" in written:
+        qualifier, written = written.split(":", 1)
+    quoted = _QUOTED.fullmatch(written)
+    if '"' in written and not quoted and qualifier != "entity":
+        raise InvalidInput(f"{written}: quotes go around the whole value")
+    value = re.sub(r'\\(["\\])', r"\1", written[1:-1]) if quoted else written
+    if qualifier is None:
+        found["text"] = (*found.get("text", ()), value)
+    elif qualifier == "error":
+        found["error"] = (*found.get("error", ()), value)
+    elif qualifier == "status":
+        found["status"] = [*found.get("status", []), *_statuses(value)]
+    elif qualifier.startswith("payload.") and len(qualifier) > len("payload."):
+        _set(found.setdefault("payload", {}), qualifier.removeprefix("payload."), value, qualifier)
+    elif qualifier in _SINGLE:
+        for name, given in _SINGLE[qualifier](value, now).items():
+            _set(found, name, given, qualifier)
+    else:
+        raise InvalidInput(
+            f"{qualifier}: is no qualifier: there are "
+            f"{', '.join(one.name for one in completions())}; quotes make it a text: "
+            f"{quote(f'{qualifier}:{value}')}"
+        )
+
+
+def _set(found: dict[Any, Any], name: Any, value: Any, qualifier: str) -> None:
+    if name in found:
+        raise InvalidInput(f"{qualifier}: was given twice, and a job has one: give it once")
+    found[name] = value
+
+
+def _statuses(value: str) -> list[str]:
+    known = [one.strip() for one in value.split(",")]
+    if not all(one in set(Status) for one in known):
+        raise InvalidInput(f"status:{value}: the statuses are {', '.join(Status)}")
+    return known
+
+
+def _type(value: str, now: datetime) -> dict[str, Any]:
+    if value.startswith("="):
+        return {"type": value[1:]}
+    return {"prefix": value.removesuffix("*")}
+
+
+def _entity(value: str, now: datetime) -> dict[str, Any]:
+    return {"entity": validation.entity_of(value, f"entity:{value}")}
+
+
+def _priority(value: str, now: datetime) -> dict[str, Any]:
+    bound = _BOUND.fullmatch(value)
+    if bound is None or (bound[1] and bound[3]):
+        raise InvalidInput(f"priority:{value}: write 5, >5, >=5, <5, <=5 or 1..5")
+    sign, number, last = bound[1], int(bound[2]), bound[3]
+    match sign:
+        case ">":
+            return {"min_priority": number + 1}
+        case ">=":
+            return {"min_priority": number}
+        case "<":
+            return {"max_priority": number - 1}
+        case "<=":
+            return {"max_priority": number}
+    return {"min_priority": number, "max_priority": number if last is None else int(last)}
+
+
+def _moment(value: str, now: datetime, qualifier: str) -> datetime:
+    try:
+        at = datetime.fromisoformat(value)
+        return at.astimezone(UTC) if at.tzinfo else at.replace(tzinfo=UTC)
+    except (ValueError, OverflowError):
+        pass
+    try:
+        return now - timedelta(seconds=seconds(value))
+    except (InvalidInput, OverflowError):
+        raise InvalidInput(
+            f"{qualifier}:{value}: write a moment such as 2026-11-01 or 2026-11-01T12:00 (UTC, or with "
+            "an offset), or an age such as 90s, 2h or 7d"
+        ) from None
+
+
+_SINGLE: dict[str, Callable[[str, datetime], dict[str, Any]]] = {
+    "type": _type,
+    "queue": lambda value, now: {"queue": value},
+    "entity": _entity,
+    "key": lambda value, now: {"key": value},
+    "worker": lambda value, now: {"worker_id": value},
+    "id": lambda value, now: {"id": value},
+    "priority": _priority,
+    "after": lambda value, now: {"since": _moment(value, now, "after")},
+    "before": lambda value, now: {"until": _moment(value, now, "before")},
+}

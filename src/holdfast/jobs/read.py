@@ -1,0 +1,194 @@
+"""The verbs that read, as scripts: bounded walks of an index, never a scan of the table."""
+
+import json
+from collections.abc import Iterable, Sequence
+from datetime import datetime
+from itertools import product
+from typing import Any, NamedTuple
+
+from holdfast.core.ids import floor_id
+from holdfast.engine.records import Filter, Page, QueueInfo, Suspects, Wanted, WorkerInfo
+from holdfast.engine.script import Run, Script
+from holdfast.jobs.job import Attempt, Job, Status
+from holdfast.jobs.rows import Reader, columns_to_job
+
+LAST_ID = "ffffffff-ffff-ffff-ffff-ffffffffffff"
+FIRST_ID = "00000000-0000-0000-0000-000000000000"
+_SCAN = 20  # rows looked at for each row of a page, where a filter has no index
+_READ = 5  # the same, where payloads are read
+
+
+def get(dialect: Reader, ids: Sequence[str]) -> Script[list[Job]]:
+    reply = yield Run("get", {"ids": json.dumps(list(ids))})
+    found = {row[0]: columns_to_job(dialect, row) for row in reply.rows}
+    return [found[id] for id in dict.fromkeys(ids) if id in found]
+
+
+def attempts(dialect: Reader, id: str) -> Script[list[Attempt]]:
+    reply = yield Run("attempts", {"id": id})
+    return [
+        Attempt(
+            job_id=row[0],
+            claim_no=row[1],
+            attempt=row[2],
+            worker_id=row[3],
+            started_at=None if row[4] is None else dialect.moment(row[4]),
+            finished_at=dialect.moment(row[5]),
+            status=Status(row[6]),
+            error=row[7],
+            trace=row[8],
+        )
+        for row in reply.rows
+    ]
+
+
+class LastRun(NamedTuple):
+    """The newest failed run of a job."""
+
+    trace: str | None  #: its end, where the place is told
+    finished_at: datetime
+
+
+def last_runs(dialect: Reader, ids: Sequence[str]) -> Script[dict[str, LastRun]]:
+    reply = yield Run("last_runs", {"ids": json.dumps(list(ids))})
+    return {id: LastRun(trace, dialect.moment(at)) for id, trace, at in reply.rows}
+
+
+class _Walk(NamedTuple):
+    """One index walked: what it gave, and the id down to which it saw everything."""
+
+    jobs: list[Job]
+    edge: str | None  #: None: it came to the end
+
+
+def search(dialect: Reader, filter: Filter, after: str | None, limit: int) -> Script[Page]:
+    """Several statuses are several walks, merged: `status IN (...)` would sort every row."""
+    params = _search_params(filter, after) | {"limit": limit}
+    walks: list[_Walk] = []
+    statuses: list[Status | None] = [*sorted(filter.status)] or [None]
+    for status in statuses:
+        walks += [(yield from _walk(dialect, filter, status, params, limit))]
+    # Below the highest edge some walk has not looked yet, so nothing below it may be shown.
+    edge = max((walk.edge for walk in walks if walk.edge is not None), default=None)
+    jobs = [job for walk in walks for job in walk.jobs if edge is None or job.id >= edge]
+    jobs.sort(key=lambda job: job.id, reverse=True)
+    if len(jobs) > limit:
+        return Page(jobs[:limit], jobs[limit - 1].id)
+    return Page(jobs, edge)
+
+
+def _walk(
+    dialect: Reader, filter: Filter, status: Status | None, params: dict[str, Any], limit: int
+) -> Script[_Walk]:
+    where, residue = _search_options(filter, status)
+    scan = limit * (_READ if filter.payload else _SCAN) if residue else limit
+    params = params | {"status": status and status.value, "scan": scan}
+    reply = yield Run("search", params, options=where | residue)
+    jobs = [columns_to_job(dialect, row) for row in reply.rows]
+    if len(jobs) == limit:
+        return _Walk(jobs, jobs[-1].id)
+    if not residue:
+        return _Walk(jobs, None)
+    edge, seen = (yield Run("search_edge", params, options=where)).rows[0]
+    return _Walk(jobs, edge if seen == scan else None)
+
+
+def _search_params(filter: Filter, after: str | None) -> dict[str, Any]:
+    entity_type, entity_id = filter.entity or (None, None)
+    lowest, highest = filter.id or (FIRST_ID, LAST_ID)
+    since = FIRST_ID if filter.since is None else floor_id(filter.since)
+    until = LAST_ID if filter.until is None else floor_id(filter.until)
+    return {
+        "type": filter.type,
+        "prefix": filter.prefix,
+        "prefix_end": None if filter.prefix is None else filter.prefix + "\U0010ffff",
+        "queue": filter.queue,
+        "key": filter.key,
+        "worker_id": filter.worker_id,
+        "entity_type": entity_type,
+        "entity_id": entity_id,
+        "since": max(since, lowest),
+        "before": min(after or LAST_ID, until, highest),
+        "lowest": filter.lowest,
+        "highest": filter.highest,
+        "text": json.dumps(filter.text),
+        "error": json.dumps(filter.error),
+        "payload": json.dumps([_wanted(one) for one in filter.payload]),
+    }
+
+
+def _wanted(wanted: Wanted) -> dict[str, Any]:
+    """The path as PostgreSQL takes it; as SQLite does, where a number is either a key or a place."""
+    steps = [
+        [f'."{step}"', f"[{int(step)}]"] if step.isdecimal() else [f'."{step}"']
+        for step in wanted.path
+    ]
+    places = ["".join(["$", *choice]) for choice in product(*steps)]
+    return {"path": wanted.path, "places": places, "texts": wanted.texts}
+
+
+def _search_options(filter: Filter, status: Status | None) -> tuple[frozenset[str], frozenset[str]]:
+    """The lines that choose the walk, and those that filter what it sees."""
+    residue = {
+        word
+        for word, value in [
+            ("queue", filter.queue),
+            ("type", filter.type),
+            ("prefix", filter.prefix),
+            ("key", filter.key),
+            ("worker", filter.worker_id),
+            ("lowest", filter.lowest),
+            ("highest", filter.highest),
+            ("text", filter.text or None),
+            ("error", filter.error or None),
+            ("payload", filter.payload or None),
+        ]
+        if value is not None
+    }
+    if filter.entity is not None:
+        walk = "entity"
+        if status is not None:
+            residue.add("status")
+    elif status is None:
+        walk = "newest"
+    else:
+        walk = "running" if status is Status.RUNNING else "listed"
+    return frozenset({walk}), frozenset(residue)
+
+
+def counts(statuses: Iterable[Status], cap: int) -> Script[dict[Status, int]]:
+    reply = yield Run("counts", {"statuses": json.dumps(list(statuses)), "cap": cap})
+    return {Status(status): number for status, number in reply.rows}
+
+
+def workers(dialect: Reader) -> Script[list[WorkerInfo]]:
+    reply = yield Run("workers", {})
+    return [
+        WorkerInfo(
+            id=id,
+            info=info,
+            beat_no=beat_no,
+            started_at=dialect.moment(started_at),
+            beat_at=dialect.moment(beat_at),
+            left_at=None if left_at is None else dialect.moment(left_at),
+            died_at=None if died_at is None else dialect.moment(died_at),
+        )
+        for id, info, beat_no, started_at, beat_at, left_at, died_at in reply.rows
+    ]
+
+
+def queues(dialect: Reader, cap: int) -> Script[list[QueueInfo]]:
+    reply = yield Run("queues", {"cap": cap, "now": dialect.now()})
+    return [
+        QueueInfo(
+            name=name,
+            depth=depth,
+            paused_at=None if paused is None else dialect.moment(paused),
+            resume_at=None if resume is None else dialect.moment(resume),
+        )
+        for name, paused, resume, depth in reply.rows
+    ]
+
+
+def suspects(dialect: Reader) -> Script[list[Suspects]]:
+    return [Suspects(*row) for row in (yield Run("suspects", {"now": dialect.now()})).rows]

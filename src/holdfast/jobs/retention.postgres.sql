@@ -1,0 +1,126 @@
+-- Delete finished jobs.
+-- A finished job is kept until `keep_until`. A pruner that runs a hook on it, or archives it, first leases it: its time is
+-- put off and its `prunings` counted, and only the holder of that number may delete it; unless it has run again meanwhile.
+-- What belongs to a workflow stays until that has ended: others may wait for it.
+-- The same statements, in the same order, as in retention.sqlite.sql. How they are written: engine/statements.py.
+
+-- name: prune
+-- Delete finished jobs whose time is over, the oldest first: a bounded look at one status. Not those with a hook.
+DELETE FROM {schema}.jobs
+ WHERE id = ANY(ARRAY(SELECT old.id
+                        FROM {schema}.jobs AS old
+                       WHERE old.id = ANY(ARRAY(SELECT id
+                                                  FROM (SELECT id, type, keep_until, completed_at, prunings, workflow_id
+                                                          FROM {schema}.jobs
+                                                         WHERE status = ANY(ARRAY[:status::text])
+                                                           AND status <> 'running'
+                                                           AND id > :after::text::uuid
+                                                           AND id < :before::text::uuid
+                                                         ORDER BY status, id
+                                                         LIMIT :scan::int) AS look
+                                                 WHERE NOT EXISTS (SELECT 1 FROM {schema}.hooks WHERE hooks.type = look.type)
+                                                   AND keep_until <= {now}                               --? over
+                                                   AND completed_at <= {now} - :age::bigint * interval '1 microsecond'  --? old
+                                                   AND (prunings = 0 OR keep_until <= {now})             --? old
+                                                   AND NOT EXISTS (SELECT 1 FROM {schema}.workflows WHERE workflows.id = look.workflow_id AND workflows.finished_at IS NULL)
+                                                 LIMIT :limit::int))
+                         AND old.status IN ({finished})
+                         AND old.keep_until <= {now}                                                     --? over
+                         FOR UPDATE SKIP LOCKED))
+RETURNING id::text;
+
+-- name: prune_edge
+-- How far that look goes: the last id, and how many rows it sees; and, if asked, how many are to go, and how many of
+-- those have a hook that the caller does not know.
+SELECT max(id::text), count(*)
+       , count(*) FILTER (WHERE due)                                                                      --? counted
+       , count(*) FILTER (WHERE due AND type IN (SELECT type FROM {schema}.hooks)                         --? counted
+                            AND type <> ALL(ARRAY(SELECT json_array_elements_text(:types::text::json))))  --? counted
+  FROM (SELECT id
+               , type                                                                                     --? counted
+               , NOT EXISTS (SELECT 1 FROM {schema}.workflows                                             --? counted
+                              WHERE workflows.id = jobs.workflow_id AND workflows.finished_at IS NULL)    --? counted
+                 AND keep_until <= {now}                                                                  --? over
+                 AND completed_at <= {now} - :age::bigint * interval '1 microsecond'                      --? old
+                 AND (prunings = 0 OR keep_until <= {now})                                                --? old
+                 AS due                                                                                   --? counted
+          FROM {schema}.jobs
+         WHERE status = ANY(ARRAY[:status::text])
+           AND status <> 'running'
+           AND id > :after::text::uuid
+           AND id < :before::text::uuid
+         ORDER BY status, id
+         LIMIT :scan::int) AS looked;
+
+-- name: lease
+-- Take some of those that are to go, for a while: of types with a hook that the caller knows; or, to be archived, also of
+-- all that have none.
+UPDATE {schema}.jobs
+   SET keep_until = {now} + :lease::bigint * interval '1 microsecond',
+       prunings = prunings + 1
+ WHERE id = ANY(ARRAY(SELECT old.id
+                        FROM {schema}.jobs AS old
+                       WHERE old.id = ANY(ARRAY(SELECT id
+                                                  FROM (SELECT id, type, keep_until, completed_at, prunings, workflow_id
+                                                          FROM {schema}.jobs
+                                                         WHERE status = ANY(ARRAY[:status::text])
+                                                           AND status <> 'running'
+                                                           AND id > :after::text::uuid
+                                                           AND id < :before::text::uuid
+                                                         ORDER BY status, id
+                                                         LIMIT :scan::int) AS look
+                                                 WHERE (type = ANY(ARRAY(SELECT json_array_elements_text(:types::text::json)))
+                                                        OR NOT EXISTS (SELECT 1 FROM {schema}.hooks WHERE hooks.type = look.type) --? archived
+                                                       )
+                                                   AND keep_until <= {now}                               --? over
+                                                   AND completed_at <= {now} - :age::bigint * interval '1 microsecond'  --? old
+                                                   AND (prunings = 0 OR keep_until <= {now})             --? old
+                                                   AND NOT EXISTS (SELECT 1 FROM {schema}.workflows WHERE workflows.id = look.workflow_id AND workflows.finished_at IS NULL)
+                                                 LIMIT :limit::int))
+                         AND old.status IN ({finished})
+                         AND old.keep_until <= {now}                                                     --? over
+                         AND (old.prunings = 0 OR old.keep_until <= {now})                               --? old
+                         FOR UPDATE SKIP LOCKED))
+RETURNING id::text, prunings, claim_no;
+
+-- name: prune_leased
+-- Delete jobs that were leased, each only while its lease holds.
+DELETE FROM {schema}.jobs
+ USING json_to_recordset(:batch::text::json) AS new (id uuid, prunings integer, claim_no bigint)
+ WHERE jobs.id = new.id
+   AND jobs.id = ANY(ARRAY(SELECT wanted.id FROM json_to_recordset(:batch::text::json) AS wanted (id uuid)))
+   AND jobs.prunings = new.prunings
+   AND jobs.claim_no = new.claim_no
+   AND COALESCE(jobs.status, '') IN ({prune})
+RETURNING jobs.id::text;
+
+-- name: put_off
+-- Keep jobs that could not be let go, and say why; each only while its lease holds.
+UPDATE {schema}.jobs
+   SET keep_until = {now} + new.delay * interval '1 microsecond',
+       prune_error = new.error
+  FROM json_to_recordset(:batch::text::json) AS new (id uuid, prunings integer, claim_no bigint, delay bigint, error text)
+ WHERE jobs.id = new.id
+   AND jobs.id = ANY(ARRAY(SELECT wanted.id FROM json_to_recordset(:batch::text::json) AS wanted (id uuid)))
+   AND jobs.prunings = new.prunings
+   AND jobs.claim_no = new.claim_no
+   AND COALESCE(jobs.status, '') IN ({prune});
+
+-- name: declare_hooks
+-- Tasks whose jobs may go only after their hook was called.
+INSERT INTO {schema}.hooks (type)
+SELECT type
+  FROM json_to_recordset(:batch::text::json) AS new (type text)
+ ORDER BY type
+ON CONFLICT DO NOTHING;
+
+-- name: forget_hooks
+-- Tasks that have none any more.
+DELETE FROM {schema}.hooks
+ WHERE type = ANY(ARRAY(SELECT json_array_elements_text(:types::text::json)));
+
+-- name: hooks
+-- The tasks with a hook.
+SELECT type
+  FROM {schema}.hooks
+ ORDER BY type;

@@ -1,0 +1,215 @@
+"""`app.jobs.wait_for(...)`: until a job has ended, and what came of it.
+
+One thread of the process follows events for all who wait. They also look at the row itself, at growing
+distances: a writer learns only within a second that somebody follows.
+"""
+
+import asyncio
+import json
+import logging
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from functools import partial
+from typing import Any
+from uuid import UUID
+
+from pydantic import ValidationError
+
+from holdfast.core.duration import Duration
+from holdfast.core.ids import parse_id
+from holdfast.engine.protocol import Engine
+from holdfast.engine.steps import Runner
+from holdfast.errors import InvalidArguments, InvalidInput, JobFailed, JobNotFound
+from holdfast.events.event import JobEvent
+from holdfast.events.feed import Feed, patience
+from holdfast.jobs.job import FINISHED, Job, Status
+from holdfast.tasks.task import Task
+
+logger = logging.getLogger("holdfast")
+
+FIRST, LONGEST, GROWTH = 0.05, 1.0, 1.5  # seconds between two looks at the row
+_LINGER = 5.0  # seconds that the thread stays when nobody waits any more
+
+Wake = Callable[[JobEvent], None]
+
+
+class Waiters:
+    """Those who wait in this process."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+        self._lock = threading.Lock()
+        self._waiting: dict[str, list[Wake]] = {}
+        self._thread: threading.Thread | None = None
+        self._feed: Feed | None = None
+        self._closed = False
+
+    @contextmanager
+    def waiting(self, id: str, wake: Wake) -> Iterator[None]:
+        """`wake` is called, from a thread of ours, when the job has ended."""
+        with self._lock:
+            self._waiting.setdefault(id, []).append(wake)
+            if not self._closed and (self._thread is None or not self._thread.is_alive()):
+                self._thread = threading.Thread(
+                    target=self._follow, name="holdfast-results", daemon=True
+                )
+                self._thread.start()
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._waiting[id].remove(wake)
+                if not self._waiting[id]:
+                    del self._waiting[id]
+
+    def _follow(self) -> None:
+        try:
+            feed = Feed(self._engine, None, None, lambda event: event.status in FINISHED)
+            with self._lock:
+                self._feed = feed
+            try:
+                while not self._closed:
+                    events = feed.take(_LINGER)
+                    with self._lock:
+                        if not events and not self._waiting:
+                            self._thread = None
+                            return
+                        calls = [(wake, event) for event in events for wake in self._of(event)]
+                    for wake, event in calls:
+                        wake(event)
+            finally:
+                with self._lock:
+                    self._feed = None
+                feed.close()
+        except Exception as problem:  # those who wait look at their rows anyway
+            logger.debug("events cannot be followed: %s", problem)
+
+    def _of(self, event: JobEvent) -> list[Wake]:
+        return list(self._waiting.get(event.job_id, ()))
+
+    def close(self) -> None:
+        with self._lock:
+            self._closed = True
+            feed, thread = self._feed, self._thread
+        if feed is not None:
+            feed.stop()
+        if thread is not None:
+            thread.join(timeout=10.0)
+
+
+class Results:
+    """The part of `app.jobs` that tells what came of a job, to those who wait for it."""
+
+    def __init__(self, runner: Runner, tasks: Mapping[str, Task[Any, Any]]) -> None:
+        self._runner = runner
+        self._tasks = tasks
+        self._room = Waiters(runner.engine)
+        runner.at_close(self._room.close)
+
+    def wait_for(self, id: str | UUID, *, timeout: Duration | None = None) -> Any:
+        """Wait until a job has ended; its result, of the type that its task returns if that is known
+        here. Raises JobFailed if it failed or was cancelled, TimeoutError when the time is up."""
+        wait = _Wait(parse_id(id), patience(timeout))
+        if wait.is_over(self._look(wait.id)):
+            return self._answer(wait)
+        woken = threading.Event()
+        with self._room.waiting(wait.id, partial(wait.told, woken.set)):
+            while not wait.is_over(self._look(wait.id)):
+                woken.wait(wait.pause())
+                woken.clear()
+        return self._answer(wait)
+
+    async def await_for(self, id: str | UUID, *, timeout: Duration | None = None) -> Any:
+        wait = _Wait(parse_id(id), patience(timeout))
+        look = partial(self._runner.hop, partial(self._look, wait.id))
+        if wait.is_over(await look()):
+            return self._answer(wait)
+        loop, woken = asyncio.get_running_loop(), asyncio.Event()
+
+        def wake() -> None:
+            if not loop.is_closed():
+                loop.call_soon_threadsafe(woken.set)
+
+        with self._room.waiting(wait.id, partial(wait.told, wake)):
+            while not wait.is_over(await look()):
+                pause = wait.pause()
+                try:
+                    await asyncio.wait_for(woken.wait(), pause)
+                except TimeoutError:
+                    continue
+                finally:
+                    woken.clear()
+        return self._answer(wait)
+
+    def _look(self, id: str) -> Job | None:
+        return next(iter(self._runner.engine.get([id])), None)
+
+    def _answer(self, wait: "_Wait") -> Any:
+        job, event = wait.job, wait.event
+        ended = job or event
+        if ended is None:
+            raise AssertionError("only what has ended is asked for an answer")
+        if ended.status is not Status.COMPLETED:
+            how = "failed" if ended.status is Status.FAILED else "was cancelled"
+            because = f": {ended.error}" if ended.error else ""
+            raise JobFailed(f"job {wait.id} ({ended.type}) {how}{because}", job)
+        text = job.body.result if job is not None and job.body is not None else None
+        if job is None and event is not None:
+            text = json.dumps(event.result)
+        return None if text is None else self._decode(wait.id, ended.type, text)
+
+    def _decode(self, id: str, type: str, text: str) -> Any:
+        task = self._tasks.get(type)
+        if task is None:
+            return json.loads(text)
+        try:
+            return task.result.decode(text)
+        except ValidationError as problem:
+            raise InvalidArguments(
+                f"the result of job {id} does not fit what task {type!r} returns now ({problem}); "
+                "app.jobs.get(id).result has it as JSON"
+            ) from None
+
+
+class _Wait:
+    """How one wait stands. It decides, and does nothing."""
+
+    def __init__(self, id: str, timeout: float | None) -> None:
+        self.id = id
+        self.job: Job | None = None
+        self.event: JobEvent | None = None  #: its end, as somebody told it
+        self._timeout = timeout
+        self._deadline = None if timeout is None else time.monotonic() + timeout
+        self._pause = FIRST
+
+    def told(self, wake: Callable[[], object], event: JobEvent) -> None:
+        self.event = event
+        wake()
+
+    def is_over(self, job: Job | None) -> bool:
+        self.job = job
+        if job is None:
+            if self.event is not None:  # it ended, and was removed since
+                return True
+            raise JobNotFound(
+                f"no job has the id {self.id}: it was never made, or deleted, or pruned"
+            )
+        if job.schedule is not None:
+            raise InvalidInput(
+                f"job {self.id} recurs, and never ends: follow its runs with "
+                f"app.events(job={self.id!r})"
+            )
+        return job.status in FINISHED
+
+    def pause(self) -> float:
+        """Seconds until the next look, unless somebody wakes it before."""
+        pause, self._pause = self._pause, min(LONGEST, GROWTH * self._pause)
+        if self._deadline is None:
+            return pause
+        left = self._deadline - time.monotonic()
+        if left <= 0:
+            status = "" if self.job is None else f", and is {self.job.status}"
+            raise TimeoutError(f"job {self.id} has not ended within {self._timeout:g} s{status}")
+        return min(pause, left)

@@ -1,0 +1,196 @@
+"""Which of the jobs that a claim looks at may run under their limits, and which are parked.
+Decisions only.
+
+Where keys take turns (`fair=True`), a key with waiting jobs and free capacity has exactly one job in
+line, or the row of the key says when its rate has capacity again. That job has the key's turn; its id
+is in the key's row. Three rules keep it so:
+
+- A claim parks the other jobs of the key, but not the job that has the turn while the key has capacity.
+- When that job starts and the key has capacity left, its next job joins the end of the line.
+- When a job of the key ends, or its rate has capacity again, its next job joins the line, unless a
+  pending job has the turn. A job that was cancelled, deleted or moved has none.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Generic, NamedTuple, TypeVar
+
+from holdfast.limits.limit import Rate, Rule, Starts, spent, tokens
+
+T = TypeVar("T")
+_MANY = 2**31
+
+
+class Place(NamedTuple):
+    """Where a pending job stands in line."""
+
+    id: str
+    queue: str
+    priority: int
+
+
+class Capacity:
+    """What one key has left, while a claim goes through its candidates."""
+
+    __slots__ = (
+        "_tokens",
+        "in_line",
+        "key",
+        "left",
+        "most",
+        "now",
+        "rate",
+        "running",
+        "slots",
+        "started",
+        "starts",
+        "stepped_back",
+    )
+
+    def __init__(
+        self,
+        key: str,
+        slots: int | None,
+        rate: Rate | None,
+        starts: Starts,
+        now: int,
+        *,
+        in_line: Place | None = None,
+    ) -> None:
+        """`slots`: how many more may run; None: any number."""
+        found = None if rate is None else tokens(rate, starts, now)
+        self.key = key
+        self.slots = slots
+        self.rate = rate
+        self.now = now
+        self.in_line = in_line  #: where keys take turns: the job that has this key's turn
+        self.started = 0
+        self.most: int | None = slots
+        self.running = 0
+        self.starts = starts if found is None else found.starts
+        self.stepped_back = any(
+            at > now for at, _ in starts
+        )  #: the clock; `starts` are of now then
+        self._tokens = _MANY if found is None else found.left
+        self.left = max(0, min(_MANY if slots is None else slots, self._tokens))  #: may start now
+
+    @property
+    def is_full(self) -> bool:
+        """An end of one that runs will make room."""
+        return self.slots is not None and self.slots <= self.started
+
+    @property
+    def waits_for_rate(self) -> bool:
+        """Nothing but time will make room."""
+        return self._tokens <= self.started and not self.is_full
+
+    def until_next(self) -> float:
+        """Seconds until one more may start, as far as the rate is concerned."""
+        return 0.0 if self.rate is None else tokens(self.rate, self.after(), self.now).wait
+
+    def begun(self, at: int) -> None:
+        """What this claim took has started then, a little later than it was counted."""
+        self.now = max(self.now, at)
+
+    def take(self) -> None:
+        self.started += 1
+        self.left -= 1
+
+    def after(self) -> Starts:
+        """The starts to remember."""
+        if self.rate is None or not self.started:
+            return self.starts
+        return spent(self.rate, self.starts, self.now, self.started)
+
+
+class Candidate(NamedTuple, Generic[T]):
+    row: T
+    rule: Rule | None
+    key: str | None  #: of its limit with a key
+    place: Place | None = None  #: None: it stands in no line, and needs no turn
+
+
+@dataclass(frozen=True, slots=True)
+class Admitted(Generic[T]):
+    take: list[Candidate[T]] = field(default_factory=list)
+    park: list[Candidate[T]] = field(default_factory=list)
+    turns: dict[str, str | None] = field(default_factory=dict)  #: keys whose turn changes hands
+    turned: list[str] = field(default_factory=list)  #: keys whose next job may join the line
+
+
+def admit(
+    candidates: Iterable[Candidate[T]],
+    free: int,
+    whole: Mapping[str, Capacity],
+    queue: Capacity | None,
+    keyed: Mapping[str, Capacity],
+) -> Admitted[T]:
+    """Choose who runs, in the order of the candidates, and who is parked. A candidate whose key could
+    not be locked, and one for which a whole limit has no capacity, stays where it is."""
+    result: Admitted[T] = Admitted()
+    seen: set[str] = set()
+    for candidate in candidates:
+        rule, key = candidate.rule, candidate.key
+        if rule is None and queue is None:  # the others must not pay for those with limits
+            if len(result.take) < free:
+                result.take.append(candidate)
+            continue
+        capacity = None if key is None else keyed.get(key)
+        if key is not None and capacity is None:
+            continue
+        place = candidate.place if rule is not None and rule.fair else None
+        if capacity is not None:
+            if place is not None and (capacity.key in seen or not _may_go(capacity.in_line, place)):
+                if not _has_turn(capacity, place):
+                    result.park.append(candidate)
+                continue
+            seen.add(capacity.key)
+            if not capacity.left:
+                result.park.append(candidate)
+                if place is not None and _has_turn(capacity, place):
+                    result.turns[capacity.key] = None
+                continue
+        capacities = _rooms(rule, whole, queue, capacity)
+        if len(result.take) >= free or capacities is None:
+            if place is not None and capacity is not None and capacity.in_line is None:
+                result.turns[capacity.key] = place.id
+            continue
+        for other in capacities:
+            other.take()
+        result.take.append(candidate)
+        if place is not None and capacity is not None:
+            if _has_turn(capacity, place):
+                result.turns[capacity.key] = None
+            if capacity.left:
+                result.turned.append(capacity.key)
+    return result
+
+
+def _has_turn(capacity: Capacity, place: Place) -> bool:
+    return capacity.in_line is not None and capacity.in_line.id == place.id
+
+
+def _may_go(turn: Place | None, place: Place) -> bool:
+    """Whether a job may run although its key takes turns. It need not wait for a job of its key in
+    another queue, which may be paused or served by nobody, nor behind one of a lower priority."""
+    if turn is None or turn.id == place.id:
+        return True
+    return turn.queue != place.queue or place.priority > turn.priority
+
+
+def _rooms(
+    rule: Rule | None, whole: Mapping[str, Capacity], queue: Capacity | None, keyed: Capacity | None
+) -> list[Capacity] | None:
+    """Those that a candidate takes a place of; None if one has none left, or nobody could look at it:
+    that is not taken for no limit."""
+    capacities = [] if keyed is None else [keyed]
+    if queue is not None:
+        capacities.append(queue)
+    for name in rule.whole if rule else ():
+        if name not in whole:
+            return None
+        capacities.append(whole[name])
+    for capacity in capacities:
+        if not capacity.left:
+            return None
+    return capacities

@@ -1,0 +1,289 @@
+-- Limits, counted from rows under the locks of their keys.
+-- The same statements, in the same order, as in scripts.sqlite.sql. How they are written: engine/statements.py.
+
+-- name: lock_keys
+-- Hold some keys for this transaction: who counts next, counts what this one has done.
+SELECT key
+  FROM {schema}.keys
+ WHERE key = ANY(ARRAY(SELECT json_array_elements_text(:keys::text::json)))
+ ORDER BY key
+   FOR UPDATE;
+
+-- name: capacities
+-- How many run under some keys, what is allowed, and which pending job has the turn of a key. A limit counts by its name or
+-- its queue, or by its keys. "= ANY" and the order leave the planner one index to choose.
+SELECT keys.key,
+       COALESCE(limits.set_concurrency, limits.concurrency),
+       COALESCE(limits.set_rate, limits.rate),
+       COALESCE(limits.set_period, limits.period),
+       keys.starts,
+       first.id, first.queue, first.priority,                                                                          --? keyed
+       NULL::text, NULL::text, NULL::bigint,                                                                           --? whole
+       (extract(epoch FROM {now}) * 1000000)::bigint,
+       (SELECT count(*) FROM (SELECT 1 FROM {schema}.jobs WHERE status = 'running' AND limit_key = ANY(ARRAY[keys.key]) --? keyed
+                               ORDER BY limit_key OFFSET 0) AS counted)                                                --? keyed
+       (SELECT count(*) FROM (SELECT 1 FROM {schema}.jobs WHERE status = 'running' AND limit_name = ANY(ARRAY[keys.key]) --? whole
+                               ORDER BY limit_name OFFSET 0) AS counted)                                               --? whole
+       + (SELECT count(*) FROM (SELECT 1 FROM {schema}.jobs WHERE status = 'running' AND limit_queue = ANY(ARRAY[keys.key]) --? whole
+                                 ORDER BY limit_queue OFFSET 0) AS counted)                                            --? whole
+  FROM {schema}.keys
+  JOIN {schema}.limits ON limits.name = keys.name
+  LEFT JOIN LATERAL (SELECT id::text, queue, priority                                                                  --? keyed
+                       FROM {schema}.jobs                                                                              --? keyed
+                      WHERE id = keys.turn_id AND COALESCE(status, '') = 'pending'                                     --? keyed
+                      LIMIT 1) AS first ON true                                                                        --? keyed
+ WHERE keys.key = ANY(ARRAY(SELECT json_array_elements_text(:keys::text::json)));
+
+-- name: awaited
+-- Which of some keys jobs wait for.
+SELECT wanted.key
+  FROM json_array_elements_text(:keys::text::json) AS wanted (key)
+ WHERE EXISTS (SELECT 1 FROM {schema}.jobs
+                WHERE status = 'blocked' AND limit_key = ANY(ARRAY[wanted.key])
+                ORDER BY limit_key, rank, run_at, id LIMIT 1 OFFSET 0);
+
+-- name: add_keys
+-- Keys that are seen for the first time.
+INSERT INTO {schema}.keys (key, name)
+SELECT key, name
+  FROM json_to_recordset(:batch::text::json) AS new (key text, name text)
+ ORDER BY key
+ON CONFLICT DO NOTHING;
+
+-- name: record_starts
+-- Remember when jobs of a key started, and when the next may, if some wait for that.
+UPDATE {schema}.keys
+   SET starts = new.starts,
+       wake_at = COALESCE({now} + new.wait * interval '1 microsecond', keys.wake_at)
+  FROM json_to_recordset(:batch::text::json) AS new (key text, starts text, wait bigint)
+ WHERE keys.key = new.key
+   AND keys.key = ANY(ARRAY(SELECT wanted.key FROM json_to_recordset(:batch::text::json) AS wanted (key text)));
+
+-- name: unpark
+-- The best that wait for a key go back in line. Where keys take turns, one of them, at its end (in the order of `place`):
+-- unless a pending job has the key's turn, whose priority is not lower.
+UPDATE {schema}.jobs
+   SET status = 'pending',
+       rank = CASE WHEN jobs.rank = -jobs.priority OR NOT EXISTS (SELECT 1
+                                                                    FROM {schema}.keys
+                                                                    JOIN {schema}.limits ON limits.name = keys.name
+                                                                   WHERE keys.key = jobs.limit_key
+                                                                     AND limits.fair) THEN jobs.rank
+                   ELSE jobs.rank + (extract(epoch FROM {now} - jobs.run_at) * 1000000)::bigint
+                        + (SELECT new.place FROM json_to_recordset(:batch::text::json) AS new (key text, place int)
+                            WHERE new.key = jobs.limit_key LIMIT 1) END,
+       run_at = CASE WHEN EXISTS (SELECT 1
+                                    FROM {schema}.keys
+                                    JOIN {schema}.limits ON limits.name = keys.name
+                                   WHERE keys.key = jobs.limit_key
+                                     AND limits.fair)
+                     THEN {now} + interval '1 microsecond' * (SELECT new.place
+                                                                FROM json_to_recordset(:batch::text::json) AS new (key text, place int)
+                                                               WHERE new.key = jobs.limit_key
+                                                               LIMIT 1)
+                     ELSE jobs.run_at END,
+       updated_at = {now}
+ WHERE id = ANY(ARRAY(SELECT best.id
+                        FROM json_to_recordset(:batch::text::json) AS new (key text, size int)
+                  CROSS JOIN LATERAL (SELECT id, priority
+                                        FROM {schema}.jobs
+                                       WHERE status = 'blocked'
+                                         AND limit_key IS NOT NULL
+                                         AND limit_key = new.key COLLATE "C"
+                                       ORDER BY limit_key, rank, run_at, id
+                                       LIMIT COALESCE((SELECT CASE WHEN limits.fair THEN 1 ELSE new.size END
+                                                         FROM {schema}.keys
+                                                         JOIN {schema}.limits ON limits.name = keys.name
+                                                        WHERE keys.key = new.key COLLATE "C"
+                                                        LIMIT 1), new.size)
+                                         FOR NO KEY UPDATE SKIP LOCKED) AS best
+                       WHERE NOT EXISTS (SELECT 1
+                                           FROM {schema}.keys
+                                           JOIN {schema}.limits ON limits.name = keys.name AND limits.fair
+                             CROSS JOIN LATERAL (SELECT first.priority
+                                                   FROM {schema}.jobs AS first
+                                                  WHERE first.id = keys.turn_id AND COALESCE(first.status, '') = 'pending'
+                                                  LIMIT 1) AS turn
+                                          WHERE keys.key = new.key COLLATE "C"
+                                            AND turn.priority >= best.priority
+                                          OFFSET 0)))
+RETURNING jobs.queue, jobs.limit_key, EXISTS (SELECT 1
+                                                FROM {schema}.keys
+                                                JOIN {schema}.limits ON limits.name = keys.name
+                                               WHERE keys.key = jobs.limit_key
+                                                 AND limits.fair), jobs.id::text;
+
+-- name: set_turn
+-- Where keys take turns: which job has the turn of a key.
+UPDATE {schema}.keys
+   SET turn_id = new.turn_id
+  FROM json_to_recordset(:batch::text::json) AS new (key text, turn_id uuid)
+ WHERE keys.key = new.key COLLATE "C"
+   AND keys.key = ANY(ARRAY(SELECT wanted.key FROM json_to_recordset(:batch::text::json) AS wanted (key text)));
+
+-- name: idle_turns
+-- Of some keys, those whose turn belongs to a job that has been pending for so long, with its type and queue.
+SELECT keys.key, first.type, first.queue
+  FROM {schema}.keys
+  JOIN {schema}.jobs AS first ON first.id = keys.turn_id
+ WHERE keys.key = ANY(ARRAY(SELECT json_array_elements_text(:keys::text::json)))
+   AND COALESCE(first.status, '') = 'pending'
+   AND first.updated_at < {now} - :idle::bigint * interval '1 microsecond';
+
+-- name: due_keys
+-- Keys for which time has made room.
+UPDATE {schema}.keys
+   SET wake_at = NULL
+ WHERE key = ANY(ARRAY(SELECT key
+                         FROM {schema}.keys
+                        WHERE wake_at <= {now}
+                        ORDER BY wake_at
+                        LIMIT :limit::int
+                          FOR UPDATE SKIP LOCKED))
+RETURNING key;
+
+-- name: waiting_keys
+-- Keys that jobs wait for, some at a time.
+WITH RECURSIVE seen (key, number) AS (
+    SELECT (SELECT limit_key FROM {schema}.jobs
+             WHERE status = 'blocked' AND limit_key IS NOT NULL AND limit_key > :after::text
+             ORDER BY limit_key LIMIT 1), 1
+     UNION ALL
+    SELECT (SELECT limit_key FROM {schema}.jobs
+             WHERE status = 'blocked' AND limit_key IS NOT NULL AND limit_key > seen.key
+             ORDER BY limit_key LIMIT 1), seen.number + 1
+      FROM seen
+     WHERE seen.key IS NOT NULL
+       AND seen.number < :limit::int
+)
+SELECT key
+  FROM seen
+ WHERE key IS NOT NULL;
+
+-- name: busy
+-- Whether jobs of some queues are pending or parked, or a worker holds any. More parked jobs than it looks at count as one.
+SELECT EXISTS (SELECT 1
+                 FROM json_array_elements_text(:queues::text::json) AS wanted (queue)
+                WHERE EXISTS (SELECT 1 FROM {schema}.jobs
+                               WHERE status = 'pending' AND queue = wanted.queue
+                               ORDER BY queue, type, suspect, rank, run_at, id LIMIT 1 OFFSET 0))
+    OR EXISTS (SELECT 1 FROM {schema}.jobs WHERE status = 'running' AND worker_id = :worker::text)
+    OR (SELECT COALESCE(bool_or(queue IN (SELECT json_array_elements_text(:queues::text::json))), false) OR count(*) = :scan::int
+          FROM (SELECT queue
+                  FROM {schema}.jobs
+                 WHERE status = 'blocked' AND limit_key IS NOT NULL
+                 ORDER BY limit_key, rank, run_at, id
+                 LIMIT :scan::int) AS parked);
+
+-- name: declare_limit
+-- A limit as the code has it; what an operator has set stays.
+INSERT INTO {schema}.limits (name, concurrency, rate, period, keyed, fair, tasks, updated_at)
+SELECT name, concurrency, rate, period, keyed, fair, tasks, {now}
+  FROM json_to_recordset(:batch::text::json)
+    AS new (name text, concurrency integer, rate integer, period bigint, keyed boolean, fair boolean, tasks text)
+ON CONFLICT (name) DO UPDATE
+   SET concurrency = excluded.concurrency,
+       rate = excluded.rate,
+       period = excluded.period,
+       keyed = excluded.keyed,
+       fair = excluded.fair,
+       tasks = excluded.tasks,
+       updated_at = excluded.updated_at
+ WHERE (limits.concurrency, limits.rate, limits.period, limits.keyed, limits.fair, limits.tasks)
+    IS DISTINCT FROM (excluded.concurrency, excluded.rate, excluded.period, excluded.keyed, excluded.fair, excluded.tasks);
+
+-- name: set_limit
+-- What an operator wants instead of the code's; NULL: the code's.
+UPDATE {schema}.limits
+   SET set_concurrency = :concurrency::integer,
+       set_rate = :rate::integer,
+       set_period = :period::bigint,
+       updated_at = {now}
+ WHERE name = :name::text
+RETURNING name;
+
+-- name: drop_limit
+-- A limit that is no more: a queue's, or one that is gone from the code.
+DELETE FROM {schema}.limits
+ WHERE name = :name::text
+RETURNING name;
+DELETE FROM {schema}.keys
+ WHERE name = :name::text;
+
+-- name: wake_keys
+-- A limit was changed: all that wait for it look again.
+UPDATE {schema}.keys
+   SET wake_at = {now}
+ WHERE name = :name::text;
+
+-- name: mark_queue_limit
+-- What runs in a queue counts under its limit from now on.
+UPDATE {schema}.jobs
+   SET limit_queue = :name::text
+ WHERE status = 'running'
+   AND worker_id IS NOT NULL
+   AND queue = :queue::text
+   AND limit_queue IS NULL;
+
+-- name: limits
+-- Every limit, what runs under it, and what is parked for it, counted up to a cap.
+SELECT limits.name, limits.concurrency, limits.rate, limits.period, limits.keyed, limits.fair, limits.tasks,
+       limits.set_concurrency, limits.set_rate, limits.set_period,
+       (SELECT count(*) FROM (SELECT 1 FROM {schema}.jobs
+                               WHERE status = 'running' AND limit_key IS NOT NULL
+                                 AND limit_key >= limits.name || '=' AND limit_key < limits.name || '>'
+                               ORDER BY limit_key LIMIT :cap::int) AS counted)
+       + (SELECT count(*) FROM (SELECT 1 FROM {schema}.jobs
+                                 WHERE status = 'running' AND limit_name = ANY(ARRAY[limits.name])
+                                 ORDER BY limit_name LIMIT :cap::int) AS counted)
+       + (SELECT count(*) FROM (SELECT 1 FROM {schema}.jobs
+                                 WHERE status = 'running' AND limit_queue = ANY(ARRAY[limits.name])
+                                 ORDER BY limit_queue LIMIT :cap::int) AS counted),
+       (SELECT count(*) FROM (SELECT 1 FROM {schema}.jobs
+                               WHERE status = 'blocked' AND limit_key IS NOT NULL
+                                 AND limit_key >= limits.name || '=' AND limit_key < limits.name || '>'
+                               ORDER BY limit_key, rank, run_at, id LIMIT :cap::int) AS counted)
+  FROM {schema}.limits
+ ORDER BY limits.name;
+
+-- name: place
+-- How many stand in line in front of a job: of those parked for its key, or pending beside it; up to a cap.
+SELECT count(*)
+  FROM (SELECT 1
+          FROM {schema}.jobs
+         WHERE status = 'blocked' AND limit_key IS NOT NULL AND limit_key = :limit_key::text       --? parked
+         WHERE status = 'pending' AND queue = :queue::text AND type = :type::text AND NOT suspect  --? pending
+           AND (rank, run_at, id) < (:rank::bigint, :run_at::text::timestamptz, :id::text::uuid)
+         ORDER BY
+               limit_key,                                                                          --? parked
+               rank, run_at, id
+         LIMIT :cap::int) AS counted;
+
+-- name: prune_keys
+-- Forget keys that nobody uses: no job runs or waits under them, and their last starts are over.
+DELETE FROM {schema}.keys
+ WHERE key = ANY(ARRAY(SELECT key
+                         FROM (SELECT key, name, starts, wake_at
+                                 FROM {schema}.keys
+                                WHERE key > :after::text
+                                ORDER BY key
+                                LIMIT :limit::int
+                                  FOR UPDATE SKIP LOCKED) AS few
+                        WHERE few.key <> few.name
+                          AND few.starts IS NULL
+                          AND few.wake_at IS NULL
+                          AND NOT EXISTS (SELECT 1 FROM {schema}.jobs
+                                           WHERE status = 'running' AND limit_key = ANY(ARRAY[few.key])
+                                           ORDER BY limit_key LIMIT 1 OFFSET 0)
+                          AND NOT EXISTS (SELECT 1 FROM {schema}.jobs
+                                           WHERE status = 'blocked' AND limit_key = ANY(ARRAY[few.key])
+                                           ORDER BY limit_key, rank, run_at, id LIMIT 1 OFFSET 0)));
+
+-- name: keys_edge
+-- How far that look went: the last key, and how many there were.
+SELECT max(key), count(*)
+  FROM (SELECT key
+          FROM {schema}.keys
+         WHERE key > :after::text
+         ORDER BY key
+         LIMIT :limit::int) AS look;

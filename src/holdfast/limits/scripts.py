@@ -1,0 +1,268 @@
+"""Limits in the database, as scripts: counted from rows, under the lock of their keys."""
+
+import json
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from holdfast.engine.dialect import MICRO, Dialect, wake
+from holdfast.engine.records import LimitInfo
+from holdfast.engine.script import Row, Run, Script
+from holdfast.limits.admission import Capacity, Place
+from holdfast.limits.limit import QUEUE, Declared, Rate
+
+SCAN = 10_000  #: parked jobs that `is_busy` looks at; if there are more, it returns True
+IDLE = 30.0  #: seconds that a pending job keeps the turn of its key if no live worker serves it
+AT_ONCE = 100  #: jobs of one key that are put back in line at a time
+_KINDS = {"whole": frozenset({"whole"}), "keyed": frozenset({"keyed"})}
+
+
+def capacities(dialect: Dialect, keys: Collection[str], kind: str) -> Script[dict[str, Capacity]]:
+    """What some keys have left. Held until the transaction ends: nobody else counts meanwhile. The
+    count is a statement of its own, so that it sees what the last holder has committed; and only what
+    is held is counted, since a key that appears in between is held by nobody."""
+    if dialect.claims_in_one and keys:
+        held = yield Run("lock_keys", {"keys": json.dumps(sorted(keys))})
+        keys = [row[0] for row in held.rows]
+    return (yield from peek(dialect, keys, kind)) if keys else {}
+
+
+def peek(dialect: Dialect, keys: Collection[str], kind: str) -> Script[dict[str, Capacity]]:
+    """The same without holding them: for those who only look."""
+    params = {"keys": json.dumps(sorted(keys)), "now": dialect.now()}
+    reply = yield Run("capacities", params, options=_KINDS[kind])
+    return {row[0]: make_capacity(row) for row in reply.rows}
+
+
+def make_capacity(row: Row) -> Capacity:
+    key, concurrency, times, period, starts, *place, now, running = row
+    rate = None if times is None else Rate(times, period / MICRO)
+    slots = None if concurrency is None else concurrency - running
+    known = [] if starts is None else json.loads(starts)
+    in_line = None if place[0] is None else Place(*place)
+    capacity = Capacity(key, slots, rate, known, now, in_line=in_line)
+    capacity.most, capacity.running = concurrency, running
+    return capacity
+
+
+def spend(
+    dialect: Dialect, whole: Iterable[Capacity], keyed: Iterable[Capacity], parked: Collection[str]
+) -> Script[None]:
+    """Write the starts of each rate, and when a key that jobs wait for has capacity again: also if
+    those jobs were parked earlier, and this claim took the last start."""
+    now = dialect.now()
+    spent = {capacity.key: 1 for capacity in keyed if capacity.started and capacity.waits_for_rate}
+    if unknown := {key: 1 for key in spent if key not in parked}:
+        parked = {*parked, *(yield from awaited(unknown))}
+    touched = [*whole, *keyed]
+    rows = []
+    for capacity in touched:
+        if capacity.rate is None or not (
+            capacity.started or capacity.stepped_back or capacity.key in parked
+        ):
+            continue
+        wait = capacity.until_next() if capacity.key in parked and capacity.waits_for_rate else None
+        rows.append(
+            {
+                "now": now,
+                "key": capacity.key,
+                "starts": json.dumps(capacity.after()),
+                "wait": None if wait is None else round(wait * MICRO),
+            }
+        )
+    if rows:
+        yield Run("record_starts", {"now": now}, rows)
+
+
+def unpark(dialect: Dialect, sizes: Mapping[str, int]) -> Script[list[Row]]:
+    """The best that wait for these keys go back in line: their queues, keys and ids, and whether their
+    keys take turns. Those that do stand there in the order of `sizes`."""
+    if not sizes:
+        return []
+    now = dialect.now()
+    rows = [
+        {"now": now, "key": key, "size": size, "place": place}
+        for place, (key, size) in enumerate(sizes.items())
+    ]
+    moved = (yield Run("unpark", {"now": now}, rows)).rows
+    yield from turn({key: id for _, key, fair, id in moved if fair})
+    return moved
+
+
+def turn(turns: Mapping[str, str | None]) -> Script[None]:
+    """Where keys take turns: record which job has the turn of each key; None: no job has."""
+    if turns:
+        rows = [{"key": key, "turn_id": id} for key, id in sorted(turns.items())]
+        yield Run("set_turn", {}, rows)
+
+
+def release(dialect: Dialect, freed: Mapping[str, int]) -> Script[None]:
+    """Jobs of these keys do not run any more: as many others may."""
+    if not freed:
+        return
+    if dialect.claims_in_one:  # a claim that counted before is over now: what it parked is seen
+        yield Run("lock_keys", {"keys": json.dumps(sorted(freed))})
+    moved = yield from unpark(dialect, (yield from awaited(freed)))
+    yield from wake({row[0] for row in moved})
+
+
+def awaited(freed: Mapping[str, int]) -> Script[dict[str, int]]:
+    """Of these keys, those that some job waits for: mostly none."""
+    reply = yield Run("awaited", {"keys": json.dumps(sorted(freed))})
+    return {row[0]: freed[row[0]] for row in reply.rows}
+
+
+class Repaired(NamedTuple):
+    moved: int
+    after: str  #: where to go on; "": from the beginning
+
+
+def is_busy(queues: Collection[str], worker: str, scan: int = SCAN) -> Script[bool]:
+    """Is a job of these queues pending or parked for a limit, or does the worker hold one? Asked in one
+    statement, since jobs move between these statuses at any moment."""
+    params = {"queues": json.dumps(sorted(queues)), "worker": worker, "scan": scan}
+    return bool((yield Run("busy", params)).rows[0][0])
+
+
+def is_waited_for() -> Script[bool]:
+    """Does any job wait for a key? (Mostly none does, and then nobody needs to hold anything.)"""
+    return bool((yield Run("waiting_keys", {"after": "", "limit": 1})).rows)
+
+
+def repair(dialect: Dialect, after: str, limit: int) -> Script[Repaired]:
+    """Keys with room for which jobs wait, although nobody has said so: a bounded look."""
+    reply = yield Run("waiting_keys", {"after": after, "limit": limit})
+    keys = [row[0] for row in reply.rows]
+    found = yield from capacities(dialect, keys, "keyed")
+    sizes = {
+        key: min(AT_ONCE, found[key].left if key in found else AT_ONCE)
+        for key in keys
+        if key not in found or found[key].left
+    }
+    yield from _end_idle_turns(dialect, sizes)
+    moved = yield from unpark(dialect, sizes)
+    yield from spend(
+        dialect, (), [capacity for capacity in found.values() if capacity.waits_for_rate], keys
+    )
+    yield from wake({row[0] for row in moved})
+    return Repaired(len(moved), keys[-1] if len(keys) == limit else "")
+
+
+def _end_idle_turns(dialect: Dialect, keys: Collection[str]) -> Script[None]:
+    """Where the job that has a key's turn is of a task or queue that no live worker serves, let another
+    job of the key have it."""
+    params = {"now": dialect.now(), "keys": json.dumps(sorted(keys)), "idle": round(IDLE * MICRO)}
+    if not keys or not (rows := (yield Run("idle_turns", params)).rows):
+        return
+    workers = (yield Run("workers", {})).rows
+    infos = [
+        json.loads(info) for _, info, *_, left_at, died_at in workers if not (left_at or died_at)
+    ]
+
+    def is_served(type: str, queue: str) -> bool:
+        return any(
+            type in info.get("tasks", (type,)) and queue in (info.get("queues") or (queue,))
+            for info in infos
+        )
+
+    yield from turn({key: None for key, type, queue in rows if not is_served(type, queue)})
+
+
+def declare(dialect: Dialect, limits: Sequence[Declared]) -> Script[None]:
+    """Make the rows of limits as the code has them. Tasks that share one are all named in it."""
+    if not limits:
+        return
+    now = dialect.now()
+    rows = [_declared_row(limit, now) for limit in _merged(limits)]
+    yield Run("declare_limit", {"now": now}, rows)
+    locked = [limit.name for limit in limits if limit.fair or not limit.keyed]
+    keys = [{"key": name, "name": name} for name in locked]
+    if keys:
+        yield Run("add_keys", {}, keys)
+
+
+def _merged(limits: Sequence[Declared]) -> list[Declared]:
+    found: dict[str, Declared] = {}
+    for limit in limits:
+        before = found.get(limit.name)
+        tasks = limit.tasks if before is None else (*before.tasks, *limit.tasks)
+        found[limit.name] = limit._replace(tasks=tuple(sorted(set(tasks))))
+    return [found[name] for name in sorted(found)]
+
+
+def _declared_row(limit: Declared, now: Any) -> dict[str, Any]:
+    return {
+        "now": now,
+        "name": limit.name,
+        "concurrency": limit.concurrency,
+        "rate": None if limit.rate is None else limit.rate.times,
+        "period": None if limit.rate is None else round(limit.rate.period * MICRO),
+        "keyed": limit.keyed,
+        "fair": limit.fair,
+        "tasks": json.dumps(limit.tasks),
+    }
+
+
+def change(dialect: Dialect, name: str, concurrency: int | None, rate: Rate | None) -> Script[bool]:
+    """What an operator wants instead of the code's; None: the code's. False: there is no such limit."""
+    now = dialect.now()
+    params = {
+        "now": now,
+        "name": name,
+        "concurrency": concurrency,
+        "rate": None if rate is None else rate.times,
+        "period": None if rate is None else round(rate.period * MICRO),
+    }
+    if not (yield Run("set_limit", params)).rows:
+        return False
+    yield Run("wake_keys", {"now": now, "name": name})
+    yield from wake(["*"])
+    return True
+
+
+def limit_queue(
+    dialect: Dialect, queue: str, concurrency: int | None, rate: Rate | None
+) -> Script[None]:
+    """A queue's own limit; neither: none. What runs already counts."""
+    name = QUEUE + queue
+    if concurrency is None and rate is None:
+        yield Run("drop_limit", {"name": name})
+    else:
+        row = Declared(name, None, None, keyed=False, fair=False, tasks=())
+        yield from declare(dialect, [row])
+        yield from change(dialect, name, concurrency, rate)
+        yield Run("mark_queue_limit", {"name": name, "queue": queue})
+    yield from wake(["*"])
+
+
+def forget(name: str) -> Script[bool]:
+    """Drop a limit that is gone from the code."""
+    return bool((yield Run("drop_limit", {"name": name})).rows)
+
+
+def listing(cap: int) -> Script[list[LimitInfo]]:
+    reply = yield Run("limits", {"cap": cap})
+    return [_info(row) for row in reply.rows]
+
+
+def _info(row: Row) -> LimitInfo:
+    name, concurrency, rate, period, keyed, fair, tasks, *rest = row
+    own_concurrency, own_rate, own_period, running, waiting = rest
+    times, during = (rate, period) if own_rate is None else (own_rate, own_period)
+    return LimitInfo(
+        name=name,
+        concurrency=concurrency if own_concurrency is None else own_concurrency,
+        rate=None if times is None else str(Rate(times, during / MICRO)),
+        keyed=bool(keyed),
+        fair=bool(fair),
+        tasks=json.loads(tasks),
+        running=running,
+        waiting=waiting,
+        changed=own_concurrency is not None or own_rate is not None,
+    )
+
+
+def prune_keys(after: str, limit: int) -> Script[str]:
+    """Forget keys that nobody uses; where to go on, "": from the beginning."""
+    edge, seen = (yield Run("keys_edge", {"after": after, "limit": limit})).rows[0]
+    yield Run("prune_keys", {"after": after, "limit": limit})
+    return edge if seen == limit else ""

@@ -1,0 +1,208 @@
+"""`app.health()`: is work being done, and if not, why; and why a single job waits.
+
+It reads what workers tell of themselves, what is pending and what was done lately, at a cost that does
+not grow with the table. Whoever is told that something is wrong is told what to do.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import TypedDict
+
+from holdfast.core.duration import Duration
+from holdfast.engine.protocol import Engine
+from holdfast.engine.records import QueueInfo
+from holdfast.errors import DatabaseError
+from holdfast.jobs import wait_reason
+from holdfast.jobs.job import Job, Status
+from holdfast.jobs.outcome import SHARED
+from holdfast.monitoring.health_checks import Check, Facts, run_checks, unserved
+from holdfast.monitoring.metrics import since
+from holdfast.monitoring.snapshot import Snapshot
+from holdfast.monitoring.worker_status import WorkerView, read_workers
+from holdfast.settings import Thresholds
+
+
+class HealthLimits(TypedDict, total=False):
+    """What may be given to `app.health()`, instead of what `Holdfast(health=...)` says."""
+
+    max_age: Duration | None  #: how long a job may have been due; None: however long
+    stall: Duration | None  #: how soon something must end while work waits; None: no matter
+    failure_rate: float  #: of finished jobs: fewer may have failed; 0.05
+    window: Duration  #: that rates and shares are taken over, from 1m to 24h
+    expected_workers: int | None  #: that should live
+    spread: float  #: of an equal share, that each worker of a queue should do; 0.25
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Health:
+    """What was found. `problems` need somebody; `warnings` are worth knowing."""
+
+    ok: bool
+    problems: list[str]
+    warnings: list[str] = field(default_factory=list)
+    checks: list[Check] = field(default_factory=list)  #: each question, with what was measured
+    jobs: dict[Status, int] = field(default_factory=dict)  #: by status, each counted up to 10,000
+    workers: int = 0  #: that live
+    oldest_pending: float | None = None  #: seconds that the longest waiting job has been due
+    unknown_types: list[str] = field(default_factory=list)  #: pending; no live worker knows them
+    paused_queues: list[str] = field(default_factory=list)
+    stuck_jobs: list[str] = field(
+        default_factory=list
+    )  #: past their timeout, and not to be stopped
+    silent_workers: list[str] = field(default_factory=list)
+
+
+def read_health(snapshot: Snapshot, limits: Thresholds) -> Health:
+    """All checks. A database that cannot be used is a finding, not an exception."""
+    try:
+        return judge(_facts(snapshot, limits), limits)
+    except DatabaseError as problem:
+        return unreachable(str(problem))
+
+
+def unreachable(problem: str) -> Health:
+    """Nothing can be told but that."""
+    check = Check(name="database", ok=False, detail=problem)
+    return Health(ok=False, problems=[problem], checks=[check])
+
+
+def _facts(snapshot: Snapshot, limits: Thresholds) -> Facts:
+    engine, now = snapshot.engine, snapshot.now
+    longest = max(limits.window, (limits.stall or 0.0) + 60)
+    return Facts(
+        now=now,
+        jobs=snapshot.jobs,
+        workers=snapshot.workers,
+        queues=snapshot.queues,
+        waiting=snapshot.waiting,
+        points=engine.series(since(now, longest)),
+        shares=engine.shares(since(now, limits.window)),
+        write_problem=snapshot.write_problem,
+        disabled=engine.disabled_schedules(),
+    )
+
+
+def judge(facts: Facts, limits: Thresholds) -> Health:
+    """What the facts mean."""
+    verdicts = run_checks(facts, limits)
+    problems = [text for check, texts in verdicts if not check.warning for text in texts]
+    unknown = unserved(facts.waiting, facts.workers)
+    reached = Check(name="database", ok=True, detail="it answers")
+    return Health(
+        ok=not problems,
+        problems=problems,
+        warnings=[text for check, texts in verdicts if check.warning for text in texts],
+        checks=[reached, *(check for check, _ in verdicts)],
+        jobs=facts.jobs,
+        workers=len(facts.alive),
+        oldest_pending=max((age for *_, age in facts.waiting), default=None),
+        unknown_types=sorted({type for type, _ in unknown if type is not None}),
+        paused_queues=[queue.name for queue in facts.queues if queue.paused_at is not None],
+        stuck_jobs=list(dict.fromkeys(id for worker in facts.alive for id in worker.stuck)),
+        silent_workers=[worker.id for worker in facts.workers if worker.state == "silent"],
+    )
+
+
+def why_it_waits(engine: Engine, job: Job) -> list[str]:
+    """Why a job is not finished yet, in sentences; nothing for a finished one."""
+    reasons = _why(engine, job)
+    if reasons and job.unreadable_since is not None:
+        since = f"{job.unreadable_since:%Y-%m-%d %H:%M:%S} UTC"
+        reasons.append(f"no worker could read its payload since {since}: {job.error}")
+    return reasons
+
+
+def _why(engine: Engine, job: Job) -> list[str]:
+    now = engine.now()
+    match job.status:
+        case Status.BLOCKED:
+            pauses = _pauses(job, engine.queues(cap=1))
+            return [*pauses, _held_back(engine, job) or "it waits for another job"]
+        case Status.SCHEDULED | Status.RETRYING:
+            reasons = [_due(job, now)]
+            if job.status is Status.RETRYING:
+                reasons.append(f"its last run failed; {_attempts_left(job)}")
+            return reasons
+        case Status.PENDING:
+            pauses = _pauses(job, engine.queues(cap=1))
+            limit = _held_back(engine, job)
+            if limit is not None:
+                return [*pauses, limit]
+            return _why_pending(job, pauses, read_workers(engine))
+        case Status.RUNNING:
+            return list(_why_running(job, read_workers(engine)))
+        case _:
+            return []
+
+
+def _held_back(engine: Engine, job: Job) -> str | None:
+    return engine.run(lambda: wait_reason.held_back(engine.dialect, job), write=False)
+
+
+def _due(job: Job, now: datetime) -> str:
+    if not job.enabled:
+        why = "" if job.disabled_because is None else f" ({job.disabled_because})"
+        return f"disabled{why}: its run of {job.run_at:%Y-%m-%d %H:%M:%S} UTC is kept for later"
+    left = (job.run_at - now).total_seconds()
+    moment = f"{job.run_at:%Y-%m-%d %H:%M:%S} UTC"
+    if left > 0:
+        return f"due at {moment}, in {left:.0f} s"
+    return f"due since {moment}: the next look of a live worker makes it pending"
+
+
+def _attempts_left(job: Job) -> str:
+    return f"{max(0, job.max_attempts - job.attempts)} of {job.max_attempts} attempts are left"
+
+
+def _pauses(job: Job, queues: Iterable[QueueInfo]) -> list[str]:
+    """The pause of its queue, if it is paused, and when that ends by itself."""
+    return [
+        f"queue {queue.name!r} is paused since {queue.paused_at:%Y-%m-%d %H:%M} UTC{_resumes(queue)}: "
+        f"'holdfast queues resume {queue.name}' lets it go on"
+        for queue in queues
+        if queue.name == job.queue and queue.paused_at is not None
+    ]
+
+
+def _resumes(queue: QueueInfo) -> str:
+    at = queue.resume_at
+    return "" if at is None else f" and resumes by itself at {at:%Y-%m-%d %H:%M:%S} UTC"
+
+
+def _why_pending(job: Job, pauses: list[str], workers: Sequence[WorkerView]) -> list[str]:
+    if not any(worker.alive for worker in workers):
+        return [*pauses, "no worker lives: start one with 'holdfast worker MODULE:APP'"]
+    if nobody := [text for _, text in unserved([(job.queue, job.type, 0.0)], workers)]:
+        return [*pauses, *nobody]
+    if pauses:
+        return pauses
+    able = [worker for worker in workers if worker.serves(job.queue) and worker.knows(job.type)]
+    running = sum(worker.running or 0 for worker in able)
+    slots = sum(worker.slots or 0 for worker in able)
+    if job.deaths:
+        return [_company(job.deaths)]
+    return [f"it waits for a free slot: {running} of {slots} are taken where it can run"]
+
+
+def _company(deaths: int) -> str:
+    """Why a job waits whose process died under it (decision 0021)."""
+    others = SHARED[min(deaths, max(SHARED))] - 1
+    company = f"with at most {others} others of which that is true" if others else "alone"
+    times = "once" if deaths == 1 else f"{deaths} times"
+    return f"its process died under it {times}: it waits for a process in which it runs {company}"
+
+
+def _why_running(job: Job, workers: Iterable[WorkerView]) -> Iterator[str]:
+    if job.cancel_requested:
+        yield "it was asked to stop, and has not stopped yet"
+    holder = next((worker for worker in workers if worker.id == job.worker_id), None)
+    if holder is None or not holder.alive:
+        state = "unknown" if holder is None else holder.state
+        silence = "" if holder is None else f" (last heard of {holder.beat_age:.0f} s ago)"
+        yield (
+            f"its worker {job.worker_id} is {state}{silence}: another worker gives the job back "
+            "within seconds, if one lives"
+        )
+    elif job.id in holder.stuck:
+        yield f"it is past its timeout and does not return in worker {holder.id}"

@@ -1,0 +1,345 @@
+"""The checks of `app.health()`: each looks at the facts, and says in sentences what is wrong and what
+to do about it. They only think: `health.py` gathers the facts."""
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from holdfast.engine.records import QueueInfo
+from holdfast.jobs.job import Status
+from holdfast.jobs.outcome import CRASHED_IN_A_ROW
+from holdfast.monitoring.metrics import Point, Share, rate, since
+from holdfast.monitoring.worker_status import WorkerView
+from holdfast.schedules.next_run import CODE
+from holdfast.settings import Thresholds
+
+ENOUGH = 20  # jobs for each worker of a queue, before their shares say anything
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Check:
+    """One question, and its answer."""
+
+    name: str
+    ok: bool
+    detail: str  #: what was found; if it is not ok, what to do about it
+    measured: float | None = None  #: None: it is nothing that has a number
+    threshold: float | None = None
+    warning: bool = False  #: if it is not ok, that is worth knowing, and no more
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Facts:
+    now: datetime
+    jobs: dict[Status, int]
+    workers: Sequence[WorkerView]
+    queues: Sequence[QueueInfo]
+    waiting: Sequence[tuple[str, str, float]]  #: queue, type, and seconds since it was due
+    points: Sequence[Point]
+    shares: Sequence[Share]
+    write_problem: str | None = None  #: why the database does not commit a write
+    disabled: Sequence[tuple[str, str, str]] = ()  #: recurring jobs: task, key, and why
+
+    @property
+    def alive(self) -> list[WorkerView]:
+        return [worker for worker in self.workers if worker.alive]
+
+    def last(self, seconds: float) -> list[Point]:
+        start = since(self.now, seconds)
+        return [point for point in self.points if point.at >= start]
+
+
+Verdict = tuple[Check, list[str]]  #: and every sentence that there is to say
+
+
+def run_checks(facts: Facts, limits: Thresholds) -> list[Verdict]:
+    return [
+        check_writes(facts),
+        check_workers(facts, limits),
+        check_serving(facts),
+        check_waiting(facts, limits),
+        check_progress(facts, limits),
+        check_failures(facts, limits),
+        check_queues(facts, empty=False),
+        check_queues(facts, empty=True),
+        check_schedules(facts),
+        check_stuck(facts),
+        check_frozen(facts),
+        check_silent(facts),
+        check_unreadable(facts),
+        check_spread(facts, limits),
+        check_versions(facts),
+    ]
+
+
+def _verdict(
+    name: str,
+    wrong: Iterable[str],
+    fine: str,
+    measured: float | None = None,
+    threshold: float | None = None,
+    *,
+    warning: bool = False,
+) -> Verdict:
+    sentences = list(wrong)
+    more = f" (and {len(sentences) - 1} more)" if len(sentences) > 1 else ""
+    check = Check(
+        name=name,
+        ok=not sentences,
+        detail=sentences[0] + more if sentences else fine,
+        measured=measured,
+        threshold=threshold,
+        warning=warning,
+    )
+    return check, sentences
+
+
+STALLED = 60.0  # seconds without a write, after which a worker claims no more jobs
+
+
+def check_writes(facts: Facts) -> Verdict:
+    """The database commits what this process and the workers write."""
+    wrong = []
+    if facts.write_problem is not None:
+        wrong.append(
+            "the database can be read, and does not commit a write: no job can be added, started or "
+            f"finished. Free its disk, or let this user write: {facts.write_problem}"
+        )
+    wrong += [
+        f"worker {worker.id} could not write to the database for {worker.cannot_write_for:.0f} s, "
+        "and claims no more jobs until it can: look at the database's disk and at the worker's log"
+        for worker in facts.alive
+        if (worker.cannot_write_for or 0.0) >= STALLED
+    ]
+    return _verdict("writes", wrong, "the database commits writes", len(wrong), 0)
+
+
+def check_workers(facts: Facts, limits: Thresholds) -> Verdict:
+    """Seen against expected; without a number, one where there is work."""
+    alive, pending, running = (
+        *(len(facts.alive), facts.jobs[Status.PENDING], facts.jobs[Status.RUNNING]),
+    )
+    due = len(facts.waiting) if not pending else 0  # which nobody has made pending
+    expected = limits.expected_workers
+    wrong = []
+    if not alive and (pending or running or due):
+        wrong.append(
+            f"no worker lives, while {pending or due} jobs are pending and {running} running: start "
+            "one with 'holdfast worker MODULE:APP'"
+        )
+    elif expected is not None and alive < expected:
+        wrong.append(
+            f"{alive} workers live, and {expected} are expected: look at the logs of those that are "
+            "missing, and start them again"
+        )
+    least = expected if expected is not None else int(bool(pending or running or due))
+    return _verdict("workers", wrong, f"{alive} workers live", alive, least)
+
+
+def check_serving(facts: Facts) -> Verdict:
+    """Every pending task has somebody who knows it, in a queue that somebody serves."""
+    wrong = [text for _, text in unserved(facts.waiting, facts.workers)] if facts.alive else []
+    wrong = list(dict.fromkeys(wrong))
+    return _verdict("serving", wrong, "all that waits can be run", len(wrong), 0)
+
+
+def unserved(
+    waiting: Iterable[tuple[str, str, float]], workers: Sequence[WorkerView]
+) -> Iterator[tuple[str | None, str]]:
+    """The type that nobody knows (None: its queue is the trouble), and what to say."""
+    for queue, type, _ in waiting:
+        serving = [worker for worker in workers if worker.serves(queue)]
+        if not serving:
+            yield None, f"no live worker serves queue {queue!r}: start one with '-q {queue}'"
+        elif not any(worker.knows(type) for worker in serving):
+            yield (
+                type,
+                f"no live worker knows task {type!r} (queue {queue!r}): start a worker whose "
+                "application registers it, or cancel its jobs",
+            )
+
+
+def check_waiting(facts: Facts, limits: Thresholds) -> Verdict:
+    """Nothing that is due waits for too long."""
+    most = limits.max_age
+    oldest: dict[tuple[str, str], float] = {}
+    for queue, type, age in facts.waiting:
+        oldest[queue, type] = max(age, oldest.get((queue, type), 0.0))
+    wrong = [
+        f"a job of task {type!r} in queue {queue!r} has been due for {age:.0f} s, over the limit "
+        f"of {most:g} s: add workers or slots, or look at what holds them up"
+        for (queue, type), age in oldest.items()
+        if most is not None and age > most
+    ]
+    longest = max(oldest.values(), default=None)
+    fine = "nothing is due" if longest is None else f"the oldest has been due for {longest:.0f} s"
+    return _verdict("waiting", wrong, fine, longest or 0.0, most)
+
+
+def check_progress(facts: Facts, limits: Thresholds) -> Verdict:
+    """While work waits, something ends every few minutes."""
+    if limits.stall is None:
+        return _verdict("progress", [], "not looked at")
+    paused = {queue.name for queue in facts.queues if queue.paused_at is not None}
+    waits = max((age for queue, _, age in facts.waiting if queue not in paused), default=0.0)
+    ended = sum(point.ended for point in facts.last(limits.stall + 60))
+    wrong = []
+    if waits > limits.stall and not ended:
+        wrong.append(
+            f"nothing has ended in the last {_minutes(limits.stall)}, while jobs have been due for "
+            f"{waits:.0f} s: look at what the workers run ('holdfast workers'), or allow more with "
+            "stall="
+        )
+    fine = f"{ended} runs have ended in the last {_minutes(limits.stall)}"
+    return _verdict("progress", wrong, fine, ended, 1 if waits > limits.stall else 0)
+
+
+def check_failures(facts: Facts, limits: Thresholds) -> Verdict:
+    """Of the jobs that finished in the window, few failed."""
+    points = facts.last(limits.window)
+    failed = sum(point.failed for point in points)
+    finished = sum(point.finished for point in points)
+    part = rate(failed, finished)
+    told = f"{failed} of {finished} jobs ({part:.1%}) failed in the last {_minutes(limits.window)}"
+    wrong = []
+    if failed and part >= limits.failure_rate:
+        wrong.append(
+            f"{told}; it should be under {limits.failure_rate:.1%}: 'holdfast jobs list --status "
+            "failed' shows them, 'holdfast jobs retry --status failed' runs them again"
+        )
+    return _verdict("failures", wrong, told, part, limits.failure_rate)
+
+
+def _minutes(seconds: float) -> str:
+    return f"{seconds / 60:g} minutes"
+
+
+def check_queues(facts: Facts, *, empty: bool) -> Verdict:
+    """A paused queue that holds jobs needs somebody; one that holds none is worth knowing."""
+    wrong = [
+        f"queue {queue.name!r} is paused since {queue.paused_at:%Y-%m-%d %H:%M} UTC"
+        + (f" with {queue.depth} jobs pending" if queue.depth else "")
+        + f": 'holdfast queues resume {queue.name}' lets it go on"
+        for queue in facts.queues
+        if queue.paused_at is not None and bool(queue.depth) is not empty
+    ]
+    name, what = ("pauses", "no queue") if empty else ("paused", "no queue with jobs")
+    return _verdict(name, wrong, f"{what} is paused", len(wrong), 0, warning=empty)
+
+
+def check_schedules(facts: Facts) -> Verdict:
+    """No recurring job was disabled because it killed its process."""
+    wrong = [
+        f"the recurring job {_words(type, key)!r} is disabled: {because}; correct it, then 'holdfast "
+        f"schedules enable {_words(type, key)}' lets it run ('disable' accepts that it does not)"
+        for type, key, because in facts.disabled
+        if because.startswith(CRASHED_IN_A_ROW)
+    ]
+    return _verdict("schedules", wrong, "no recurring job kills its process", len(wrong), 0)
+
+
+def _words(type: str, key: str) -> str:
+    """How a recurring job is named on the command line."""
+    return type if key == CODE else f"{type} {key}"
+
+
+def check_stuck(facts: Facts) -> Verdict:
+    wrong = [
+        f"job {job.id} ({job.type}) is past its timeout and does not return in worker "
+        f"{worker.id}: a thread cannot be killed; run it under 'holdfast worker', or make "
+        "it look at ctx.cancelled"
+        for worker in facts.alive
+        for job in worker.jobs
+        if job.stuck
+    ]
+    return _verdict("stuck", wrong, "no job is past its timeout", len(wrong), 0)
+
+
+def check_frozen(facts: Facts) -> Verdict:
+    """Every worker process answers its supervisor, and ends what is past its timeout."""
+    wrong = []
+    for worker in facts.alive:
+        known = {job.id for job in worker.jobs if job.stuck}  # which check_stuck names
+        late = ", ".join(id for id in worker.overdue if id not in known)
+        who = f"worker {worker.id} (process {worker.pid})"
+        if worker.silent_for is not None:
+            wrong.append(
+                f"{who} has not answered its supervisor for {worker.silent_for:.0f} s"
+                + (f", and job {late} is past its timeout" if late else "")
+                + ": a handler holds Python's interpreter lock, or the process is stopped; the "
+                "supervisor replaces it 10 s past the timeout of a job: give every task a timeout, "
+                "or run what freezes with process=True"
+            )
+        elif late:
+            wrong.append(
+                f"job {late} is past its timeout and goes on in {who}: the supervisor replaces the "
+                "process if it does not end; let the handler look at ctx.cancelled"
+            )
+    return _verdict("frozen", wrong, "every worker process answers", len(wrong), 0)
+
+
+def check_silent(facts: Facts) -> Verdict:
+    """None hangs."""
+    wrong = [
+        f"worker {worker.id} has been silent for {worker.beat_age:.0f} s: it hangs, was "
+        "killed, or cannot reach the database; any other worker gives back what it holds"
+        for worker in facts.workers
+        if worker.state == "silent"
+    ]
+    return _verdict("silent", wrong, "every worker gives signs of life", len(wrong), 0)
+
+
+def check_unreadable(facts: Facts) -> Verdict:
+    """No worker is offered payloads that its code cannot read."""
+    found = [(worker, one) for worker in facts.alive for one in worker.unreadable]
+    wrong = [
+        f"worker {worker.id} has been unable to read payloads of task {one.task!r} for "
+        f"{one.seconds:.0f} s ({one.error}): replace it by a worker with the code that enqueued them; "
+        "until then they are given back, see the guide 'Changing a task'"
+        for worker, one in found
+    ]
+    longest = max((one.seconds for _, one in found), default=0.0)
+    return _verdict("unreadable", wrong, "workers can read the payloads of their jobs", longest, 0)
+
+
+def check_spread(facts: Facts, limits: Thresholds) -> Verdict:
+    """Of workers that serve the same queue and have been there all the time, each does its share."""
+    start = facts.now - timedelta(seconds=limits.window)
+    there = {w.id: w for w in facts.workers if w.state == "live" and w.started_at <= start}
+    done: dict[str, dict[str, int]] = {}
+    for share in facts.shares:
+        if share.worker_id in there:
+            done.setdefault(share.queue, {})[share.worker_id] = share.finished
+    wrong, lowest = [], 1.0
+    for queue, by in done.items():
+        serving = [worker for worker in there.values() if worker.serves(queue)]
+        slots, total = sum(worker.slots or 1 for worker in serving), sum(by.values())
+        if len(serving) < 2 or total < ENOUGH * len(serving):
+            continue
+        for worker in serving:
+            equal = total * (worker.slots or 1) / slots
+            part = by.get(worker.id, 0) / equal
+            lowest = min(lowest, part)
+            if part < limits.spread:
+                wrong.append(
+                    f"worker {worker.id} finished {by.get(worker.id, 0)} of {total} jobs of queue "
+                    f"{queue!r} in the last {_minutes(limits.window)}; {equal:.0f} would be its share"
+                )
+    fine = "the workers share their jobs"
+    return _verdict("spread", wrong, fine, lowest, limits.spread, warning=True)
+
+
+def check_versions(facts: Facts) -> Verdict:
+    """All workers run the same code, as far as they tell."""
+    wrong, most = [], 1
+    for what, told in (
+        ("of Holdfast", [worker.version for worker in facts.alive]),
+        ("of the application", [worker.app_version for worker in facts.alive]),
+    ):
+        known = sorted({version for version in told if version is not None})
+        most = max(most, len(known))
+        if len(known) > 1:
+            wrong.append(
+                f"workers run several versions {what}: {', '.join(known)}; start the older ones anew"
+            )
+    return _verdict("versions", wrong, "all workers run the same code", most, 1, warning=True)

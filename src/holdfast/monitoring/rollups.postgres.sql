@@ -1,0 +1,77 @@
+-- Figures: what each worker did, by the minute.
+-- The same statements, in the same order, as in rollups.sqlite.sql. How they are written: engine/statements.py.
+
+-- name: roll_up
+-- What a worker did in some minutes, by its own count so far: its rows are written by nobody else.
+INSERT INTO {schema}.rollups (minute, type, queue, worker_id, completed, failed, cancelled, retried, wait, run, waits, runs)
+SELECT minute, type, queue, worker_id, completed, failed, cancelled, retried, wait, run, waits, runs
+  FROM json_to_recordset(:batch::text::json)
+    AS new (minute timestamptz, type text, queue text, worker_id text, completed bigint, failed bigint, cancelled bigint,
+            retried bigint, wait double precision, run double precision, waits text, runs text)
+ON CONFLICT (minute, type, queue, worker_id) DO UPDATE
+   SET completed = excluded.completed,
+       failed = excluded.failed,
+       cancelled = excluded.cancelled,
+       retried = excluded.retried,
+       wait = excluded.wait,
+       run = excluded.run,
+       waits = excluded.waits,
+       runs = excluded.runs;
+
+-- name: prune_rollups
+-- Forget the oldest minute, if its time is over.
+DELETE FROM {schema}.rollups
+ WHERE minute = (SELECT minute
+                   FROM {schema}.rollups
+                  WHERE minute < {now} - :kept::bigint * interval '1 microsecond'
+                  ORDER BY minute
+                  LIMIT 1);
+
+-- name: series
+-- What ended in each minute between two moments.
+SELECT minute,
+       sum(completed)::bigint, sum(failed)::bigint, sum(cancelled)::bigint, sum(retried)::bigint, sum(wait), sum(run)
+  FROM {schema}.rollups
+ WHERE minute >= :since::text::timestamptz
+   AND minute < :until::text::timestamptz
+   AND type = :type::text            --? only_type
+   AND queue = :queue::text          --? only_queue
+ GROUP BY minute
+ ORDER BY minute;
+
+-- name: totals
+-- What ended between two moments, by task and queue, with all histograms one after the other.
+SELECT type, queue,
+       sum(completed)::bigint, sum(failed)::bigint, sum(cancelled)::bigint, sum(retried)::bigint, sum(wait), sum(run),
+       string_agg(waits, ','), string_agg(runs, ',')
+  FROM {schema}.rollups
+ WHERE minute >= :since::text::timestamptz
+   AND minute < :until::text::timestamptz
+ GROUP BY type, queue
+ ORDER BY type, queue;
+
+-- name: shares
+-- How many jobs of each queue each worker finished since a moment.
+SELECT queue, worker_id,
+       sum(completed + failed + cancelled)::bigint
+  FROM {schema}.rollups
+ WHERE minute >= :since::text::timestamptz
+ GROUP BY queue, worker_id
+ ORDER BY queue, worker_id;
+
+-- name: overdue
+-- What should have been made pending the longest ago.
+SELECT queue, type, run_at
+  FROM {schema}.jobs
+ WHERE status IN ('scheduled', 'retrying')
+   AND enabled
+   AND run_at <= {now}
+ ORDER BY run_at, id
+ LIMIT 1;
+
+-- name: probe
+-- A write that is committed if the database takes any.
+INSERT INTO {schema}.probes (name, at)
+VALUES (:name::text, {now})
+ON CONFLICT (name) DO UPDATE
+   SET at = excluded.at;

@@ -1,0 +1,70 @@
+-- Figures: what each worker did, by the minute.
+-- The same statements, in the same order, as in rollups.postgres.sql. How they are written: engine/statements.py.
+
+-- name: roll_up
+-- What a worker did in some minutes, by its own count so far: its rows are written by nobody else.
+INSERT INTO holdfast_rollups (minute, type, queue, worker_id, completed, failed, cancelled, retried, wait, run, waits, runs)
+VALUES (:minute, :type, :queue, :worker_id, :completed, :failed, :cancelled, :retried, :wait, :run, :waits, :runs)
+ON CONFLICT (minute, type, queue, worker_id) DO UPDATE
+   SET completed = excluded.completed,
+       failed = excluded.failed,
+       cancelled = excluded.cancelled,
+       retried = excluded.retried,
+       wait = excluded.wait,
+       run = excluded.run,
+       waits = excluded.waits,
+       runs = excluded.runs;
+
+-- name: prune_rollups
+-- Forget the oldest minute, if its time is over.
+DELETE FROM holdfast_rollups
+ WHERE minute = (SELECT MIN(minute) FROM holdfast_rollups WHERE minute < {now} - :kept);
+
+-- name: series
+-- What ended in each minute between two moments.
+SELECT minute,
+       SUM(completed), SUM(failed), SUM(cancelled), SUM(retried), SUM(wait), SUM(run)
+  FROM holdfast_rollups
+ WHERE minute >= :since
+   AND minute < :until
+   AND type = :type                  --? only_type
+   AND queue = :queue                --? only_queue
+ GROUP BY minute
+ ORDER BY minute;
+
+-- name: totals
+-- What ended between two moments, by task and queue, with all histograms one after the other.
+SELECT type, queue,
+       SUM(completed), SUM(failed), SUM(cancelled), SUM(retried), SUM(wait), SUM(run),
+       group_concat(waits, ','), group_concat(runs, ',')
+  FROM holdfast_rollups
+ WHERE minute >= :since
+   AND minute < :until
+ GROUP BY type, queue
+ ORDER BY type, queue;
+
+-- name: shares
+-- How many jobs of each queue each worker finished since a moment.
+SELECT queue, worker_id,
+       SUM(completed + failed + cancelled)
+  FROM holdfast_rollups
+ WHERE minute >= :since
+ GROUP BY queue, worker_id
+ ORDER BY queue, worker_id;
+
+-- name: overdue
+-- What should have been made pending the longest ago.
+SELECT queue, type, run_at
+  FROM holdfast_jobs INDEXED BY holdfast_jobs_due
+ WHERE status IN ('scheduled', 'retrying')
+   AND enabled
+   AND run_at <= {now}
+ ORDER BY run_at, id
+ LIMIT 1;
+
+-- name: probe
+-- A write that is committed if the database takes any.
+INSERT INTO holdfast_probes (name, at)
+VALUES (:name, {now})
+ON CONFLICT (name) DO UPDATE
+   SET at = excluded.at;

@@ -1,0 +1,75 @@
+"""`app.stats()`: what there is now, counted up to a cap, and what was done lately, added up from the
+workers' roll-ups. The cost does not grow with the jobs."""
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+
+from holdfast.core.duration import Duration, seconds
+from holdfast.engine.records import QueueInfo
+from holdfast.errors import InvalidInput
+from holdfast.jobs.job import Status
+from holdfast.monitoring.metrics import KEPT, Figures, Point, Total, figures, since, whole_series
+from holdfast.monitoring.snapshot import CAP, Snapshot
+from holdfast.monitoring.worker_status import GONE
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stats:
+    """Numbers that are cheap at any size: `jobs` and the depths of `queues` are counted up to `cap`.
+    Figures are those of the last minutes, the running one included; workers write them every five
+    seconds."""
+
+    jobs: dict[Status, int]
+    queues: list[QueueInfo]
+    workers: int  #: that have neither left nor been declared dead
+    cap: int = CAP
+    oldest_pending: float | None = None  #: seconds that the longest waiting job has been due
+    waiting: dict[str, float]  #: the same for each queue in which something waits
+    window: float  #: seconds that the figures are about
+    figures: Figures  #: of everything
+    by_task: dict[str, Figures]  #: every task that is registered here, or ended a run
+    by_queue: dict[str, Figures]
+    series: list[Point]  #: a point for each minute of the window
+
+
+def read_stats(snapshot: Snapshot, window: Duration, tasks: Iterable[str] = ()) -> Stats:
+    """`tasks`: those that are told of even if nothing was done."""
+    length = length_of(window)
+    engine, now, queues = snapshot.engine, snapshot.now, snapshot.queues
+    start = since(now, length)
+    totals = engine.totals(start)
+    waiting = snapshot.longest
+    names = {queue.name for queue in queues} | set(waiting)
+    return Stats(
+        jobs=snapshot.jobs,
+        queues=queues,
+        workers=sum(worker.state not in GONE for worker in snapshot.workers),
+        oldest_pending=max(waiting.values(), default=None),
+        waiting=waiting,
+        window=length,
+        figures=figures(totals, length),
+        by_task=by_task(totals, tasks, length),
+        by_queue=_grouped(totals, lambda total: total.queue, names, length),
+        series=whole_series(engine.series(start), start, now),
+    )
+
+
+def length_of(window: Duration) -> float:
+    """In seconds."""
+    length = seconds(window, what="window")
+    if not 60 <= length <= KEPT:
+        raise InvalidInput(f"window={window!r}: give a duration from 1m to 24h")
+    return length
+
+
+def by_task(totals: Sequence[Total], tasks: Iterable[str], window: float) -> dict[str, Figures]:
+    return _grouped(totals, lambda total: total.type, tasks, window)
+
+
+def _grouped(
+    totals: Sequence[Total], name: Callable[[Total], str], known: Iterable[str], window: float
+) -> dict[str, Figures]:
+    groups: dict[str, list[Total]] = {one: [] for one in known}
+    for total in totals:
+        groups.setdefault(name(total), []).append(total)
+    return {one: figures(groups[one], window) for one in sorted(groups)}

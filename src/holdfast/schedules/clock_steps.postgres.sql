@@ -1,0 +1,62 @@
+-- Times that lie too far ahead after the clock was set back.
+-- The same statements, in the same order, as in clock_steps.sqlite.sql. How they are written: engine/statements.py.
+
+-- name: wake_early
+-- Keys that wait for a rate longer than it can last, since the clock went back: look again, some at a time.
+UPDATE {schema}.keys
+   SET wake_at = {now}
+ WHERE key = ANY(ARRAY(SELECT few.key
+                         FROM (SELECT key, name, wake_at
+                                 FROM {schema}.keys
+                                WHERE key > :after::text
+                                ORDER BY key
+                                LIMIT :limit::int
+                                  FOR UPDATE SKIP LOCKED) AS few
+                    LEFT JOIN {schema}.limits ON limits.name = few.name
+                        WHERE few.wake_at > {now} + (COALESCE(limits.set_period, limits.period, 0) * 101 / 100 + :margin::bigint) * interval '1 microsecond'))
+RETURNING key;
+
+-- name: clock
+-- What time it is here.
+SELECT {now};
+
+-- name: ahead
+-- Of the jobs that wait for their time, some at a time: those that were last written later than now, and have a record of a run.
+SELECT look.id::text, look.run_at, look.due_at, look.updated_at, look.schedule, runs.finished_at
+  FROM (SELECT id, run_at, due_at, updated_at, schedule, claim_no
+          FROM {schema}.jobs
+         WHERE status IN ({promote})
+           AND enabled
+           AND (run_at, id) > (:run_at::text::timestamptz, COALESCE(:id::text::uuid, '00000000-0000-0000-0000-000000000000'))
+         ORDER BY run_at, id
+         LIMIT :limit::int) AS look
+ CROSS JOIN LATERAL (SELECT finished_at
+                       FROM {schema}.attempts
+                      WHERE attempts.job_id = look.id AND attempts.claim_no = look.claim_no
+                      LIMIT 1) AS runs
+ WHERE look.updated_at > {now};
+
+-- name: ahead_edge
+-- The last job of that look, if there may be more after it.
+SELECT run_at, id::text
+  FROM {schema}.jobs
+ WHERE status IN ({promote})
+   AND enabled
+   AND (run_at, id) > (:run_at::text::timestamptz, COALESCE(:id::text::uuid, '00000000-0000-0000-0000-000000000000'))
+ ORDER BY run_at, id
+ LIMIT 1 OFFSET :limit::int - 1;
+
+-- name: pull_in
+-- Let a job that waits run sooner, unless something has written it meanwhile.
+UPDATE {schema}.jobs
+   SET rank = CASE WHEN jobs.rank = -jobs.priority THEN jobs.rank
+                   ELSE jobs.rank + (extract(epoch FROM new.run_at - jobs.run_at) * 1000000)::bigint END,
+       run_at = new.run_at,
+       due_at = new.due_at,
+       updated_at = {now}
+  FROM json_to_recordset(:batch::text::json) AS new (id uuid, run_at timestamptz, due_at timestamptz, written timestamptz)
+ WHERE jobs.id = new.id
+   AND jobs.id = ANY(ARRAY(SELECT wanted.id FROM json_to_recordset(:batch::text::json) AS wanted (id uuid)))
+   AND COALESCE(jobs.status, '') IN ({promote})
+   AND jobs.updated_at = new.written
+RETURNING jobs.queue;

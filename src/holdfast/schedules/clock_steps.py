@@ -1,0 +1,107 @@
+"""What a step back of the database's clock leaves behind, as scripts: times that lie too far ahead.
+
+A row that was last written later than now proves that the clock went back. If a run's end wrote it, its
+next run was counted from that moment, and is counted from now instead. Moments that somebody chose
+(`run_at=`, `start=`, `reschedule`, an edit, cron, `ctx.next_run(at=...)`) stay where they are.
+"""
+
+from datetime import datetime, timedelta
+from typing import Any, NamedTuple
+
+from holdfast.engine.dialect import MICRO, Dialect, wake
+from holdfast.engine.script import Row, Run, Script
+from holdfast.schedules.next_run import from_json
+
+BATCH = 1000  #: waiting jobs, or keys of limits, that one transaction looks at
+TOLERANCE = timedelta(seconds=2)  #: below it, nothing is a step
+_SAME = timedelta(
+    seconds=1
+)  # between the row's last write and the record of its run: one transaction
+
+Cursor = tuple[Any, str]  #: run_at and id of the last job looked at
+
+
+class Pulled(NamedTuple):
+    moved: int  #: jobs whose next run is sooner now
+    after: Cursor | None  #: where to go on; None: that was all
+
+
+class Woken(NamedTuple):
+    keys: int  #: keys of rates that are looked at again
+    after: str  #: where to go on; "": that was all
+
+
+def read_clock(dialect: Dialect) -> Script[datetime]:
+    """The database's clock."""
+    return dialect.moment((yield Run("clock", {"now": dialect.now()})).rows[0][0])
+
+
+def pull_in(dialect: Dialect, after: Cursor | None, limit: int = BATCH) -> Script[Pulled]:
+    """Count the next runs of some waiting jobs from now, where a step back left them too far ahead."""
+    now = yield from read_clock(dialect)
+    place = (dialect.time(now), "") if after is None else after
+    params = {"now": dialect.now(), "run_at": place[0], "id": place[1] or None, "limit": limit}
+    rows = (yield Run("ahead", params)).rows
+    edge = (yield Run("ahead_edge", params)).rows
+    moves = [move for row in rows if (move := _move(dialect, row, now)) is not None]
+    moved = (yield Run("pull_in", {"now": dialect.now()}, moves)).rows if moves else []
+    if moved:
+        yield from wake(["*"])
+    last = [(dialect.time(dialect.moment(run_at)), id) for run_at, id in edge]
+    return Pulled(len(moved), last[0] if last else None)
+
+
+def _move(dialect: Dialect, row: Row, now: datetime) -> dict[str, Any] | None:
+    id, run_at, due_at, updated_at, schedule, finished_at = row
+    moment = dialect.moment
+    found = pulled(
+        run_at=moment(run_at),
+        due_at=None if due_at is None else moment(due_at),
+        written=moment(updated_at),
+        ended=moment(finished_at),
+        schedule=schedule,
+        now=now,
+    )
+    if found is None:
+        return None
+    sooner, due = found
+    return {
+        "now": dialect.now(),
+        "id": id,
+        "run_at": dialect.time(sooner),
+        "due_at": None if due is None else dialect.time(due),
+        "written": dialect.time(moment(updated_at)),
+    }
+
+
+def pulled(
+    *,
+    run_at: datetime,
+    due_at: datetime | None,
+    written: datetime,
+    ended: datetime,
+    schedule: str | None,
+    now: datetime,
+) -> tuple[datetime, datetime | None] | None:
+    """When a waiting job runs next, and for which moment of its schedule, if it was written in what is
+    the future now; None: as it stands. `ended`: the end of its last run."""
+    ahead = written - now
+    if ahead <= TOLERANCE or abs(ended - written) > _SAME:
+        return None  # no step, or something else wrote it after the run
+    if schedule is None:
+        return run_at - ahead, None
+    if due_at is None:
+        return None  # its run chose the moment
+    if from_json(schedule).cron is None:
+        return run_at - ahead, due_at - ahead
+    return (run_at - ahead, due_at) if due_at <= written else None  # a retry, or a moment of cron
+
+
+def wake_early(dialect: Dialect, after: str, limit: int = BATCH) -> Script[Woken]:
+    """Look again at keys whose rate would have capacity only later than its period allows."""
+    edge, seen = (yield Run("keys_edge", {"after": after, "limit": limit})).rows[0]
+    params = {"now": dialect.now(), "after": after, "limit": limit, "margin": MICRO}
+    woken = (yield Run("wake_early", params)).rows
+    if woken:
+        yield from wake(["*"])
+    return Woken(len(woken), edge if seen == limit else "")

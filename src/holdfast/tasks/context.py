@@ -1,0 +1,331 @@
+"""What a handler may ask of its run: the first parameter, where it is annotated `Context`.
+
+A context never writes by itself: progress is handed to whoever runs the job, and what is enqueued
+waits for the finish. Only `complete` writes, on the caller's own transaction.
+"""
+
+import json
+import logging
+import math
+import shutil
+import tempfile
+import threading
+import weakref
+from collections.abc import Callable
+from datetime import datetime
+from pathlib import Path
+from typing import Any, Protocol
+
+from holdfast.core.codec import clean
+from holdfast.core.duration import Duration
+from holdfast.core.ids import new_id
+from holdfast.core.log_format import RunLog
+from holdfast.engine import workers as worker_scripts
+from holdfast.engine.dialect import wake
+from holdfast.engine.records import Parent, Report
+from holdfast.engine.script import Script
+from holdfast.engine.steps import Runner, Step, Steps
+from holdfast.errors import InvalidInput, LostClaim
+from holdfast.jobs import finish as finish_scripts
+from holdfast.jobs import outcome
+from holdfast.jobs.job import Job, NewJob, Status
+from holdfast.jobs.outcome import Applied, Finish
+from holdfast.schedules.client import next_run
+from holdfast.tasks.task import Task, Using
+from holdfast.workflows import scripts as workflow_scripts
+from holdfast.workflows.builder import Running
+
+MAX_MESSAGE = 1000
+logger = logging.getLogger("holdfast.job")
+
+News = tuple[float | None, str | None]  #: progress and message
+
+
+class Port(Protocol):
+    """What a context needs of whoever runs the job."""
+
+    def progress(self, percent: float, message: str | None) -> None: ...
+
+    def log(self, level: str, text: str) -> None:
+        """A line that is kept with the job."""
+
+    def wrote(self, finish: Finish) -> None:
+        """The completion was written on a transaction of the handler's; maybe not committed."""
+
+    def workdir(self) -> Path: ...
+
+    def now(self) -> datetime | None:
+        """By the database's clock."""
+
+
+class Context:
+    """One run of one job."""
+
+    def __init__(self, job: Job, task: Task[Any, Any], port: Port, runner: Runner | None) -> None:
+        self.job = job  #: whose run it is
+        self._task = task
+        self._port = port
+        self._runner = runner
+        self._stop = threading.Event()
+        self._news: News | None = None
+        self._workdir: Path | None = None
+        self._log: logging.LoggerAdapter[logging.Logger] | None = None
+        self.next_at: datetime | float | None = None  #: a moment, or seconds from the end
+        self._results: dict[str, Any] | None = None
+        self.enqueued: list[NewJob] = []  #: so far; inserted with the finish, or not at all
+        self.saw_stop = False  #: the handler knows that it shall stop
+        self.completion: Finish | None = None  #: written on a transaction of the handler's
+
+    def __repr__(self) -> str:
+        return f"<Context {self.job.type} {self.job.id} attempt {self.attempt}>"
+
+    @property
+    def attempt(self) -> int:
+        """1 in the first run."""
+        return self.job.attempts
+
+    @property
+    def token(self) -> str:
+        """Names this claim, and grows with each claim of the job: a fence for other systems."""
+        return f"{self.job.id}:{self.job.claim_no}"
+
+    @property
+    def cancelled(self) -> bool:
+        """True when the run shall end: it was cancelled, is past its timeout, lost its job, or the
+        worker stops. What a handler returns that has seen this is not taken for a result."""
+        self.saw_stop = self._stop.is_set()
+        return self.saw_stop
+
+    def stop(self) -> None:
+        """Tell the handler to stop; called by whoever runs it."""
+        self._stop.set()
+
+    def wait(self, seconds: float) -> bool:
+        """Sleep, in a `def` handler, but wake when the run shall end; True then."""
+        self._stop.wait(seconds)
+        return self.cancelled
+
+    def progress(self, percent: float, message: str | None = None) -> None:
+        """How far it has come, from 0 to 100. Kept, and written a few times a second at the most."""
+        if type(percent) not in (int, float) or math.isnan(percent):
+            raise InvalidInput(f"progress={percent!r}: give a number from 0 to 100")
+        text = None if message is None else clean(str(message), MAX_MESSAGE)
+        self._news = (min(max(float(percent), 0.0), 100.0), text)
+        self._port.progress(*self._news)
+
+    def enqueue(self, task: "Task[Any, Any] | Using[Any]", /, *args: Any, **kwargs: Any) -> str:
+        """Add a job together with this one's completion, or not at all; its id. Priority and entity
+        are those of this one, unless they are given."""
+        if not isinstance(task, Task | Using):
+            raise InvalidInput(f"ctx.enqueue was given {task!r}: give a task, or task.using(...)")
+        using = task.using() if isinstance(task, Task) else task
+        job = using.follow(args, kwargs, self.job)
+        self.enqueued.append(job)
+        return job.id
+
+    # the workflow that it belongs to
+
+    @property
+    def workflow(self) -> Running:
+        """Its workflow: `ctx.workflow.add(...)`."""
+        if self.job.workflow_id is None:
+            raise InvalidInput("ctx.workflow: this job belongs to no workflow; see app.workflow()")
+        return Running(self.job, self.enqueued.append)
+
+    @property
+    def results(self) -> dict[str, Any]:
+        """What the jobs returned that this one waited for, by their names, in the order of `after=`;
+        None of those that did not complete. Read at the first use; in `async def` use `aresults`."""
+        if self._results is None:
+            self._results = {} if self._is_alone else self._attached().go(_results(self.job.id))
+        return self._results
+
+    async def aresults(self) -> dict[str, Any]:
+        if self._results is None:
+            runner = self._runner
+            found = {} if self._is_alone or not runner else await runner.ago(_results(self.job.id))
+            self._results = found
+        return self._results
+
+    @property
+    def _is_alone(self) -> bool:
+        return self.job.workflow_id is None
+
+    def next_run(self, *, at: datetime | None = None, after: Duration | None = None) -> None:
+        """Of a recurring job: when it runs next, if this run succeeds; the last word counts."""
+        if self.job.schedule is None:
+            raise InvalidInput(
+                "ctx.next_run: this job does not recur; task.using(key=...).schedule() makes one that "
+                "does, Snooze makes this one come back"
+            )
+        moment, delay = next_run(at, after)
+        self.next_at = delay if moment is None else moment
+
+    @property
+    def workdir(self) -> Path:
+        """A folder for this run alone, removed when it ends."""
+        if self._workdir is None:
+            self._workdir = self._port.workdir()
+        return self._workdir
+
+    def clean(self) -> None:
+        """Remove the folder, if one was made."""
+        if self._workdir is not None:
+            shutil.rmtree(self._workdir, ignore_errors=True)
+
+    @property
+    def log(self) -> "logging.LoggerAdapter[logging.Logger]":
+        """A logger whose records carry `job_id`, `task` and `attempt`; lines from INFO on are also
+        kept with the job, however logging is configured."""
+        if self._log is None:
+            extra = {"job_id": self.job.id, "task": self.job.type, "attempt": self.attempt}
+            self._log = RunLog(logger, extra, self._port.log)
+        return self._log
+
+    # completion on the caller's transaction
+
+    def complete(self, result: Any = None, *, tx: Any) -> None:
+        """Write this job's completion, with all that it enqueued, on your open transaction: your
+        rows and the finish commit together. What the handler returns is then ignored."""
+        runner = self._attached()
+        finish = self._completed(result)
+        runner.engine.adopt(tx).run(_write(runner, finish, self._news))
+        self._wrote(finish)
+
+    async def acomplete(self, result: Any = None, *, tx: Any) -> None:
+        runner = self._attached()
+        finish = self._completed(result)
+        await (await runner.adopt(tx)).arun(_write(runner, finish, self._news))
+        self._wrote(finish)
+
+    def _wrote(self, finish: Finish) -> None:
+        self.completion = finish
+        self._port.wrote(finish)
+
+    def _attached(self) -> Runner:
+        if self._runner is None:
+            raise InvalidInput("this Context is detached (the task was called as a function)")
+        return self._runner
+
+    def _completed(self, result: Any) -> Finish:
+        text = None if result is None else self._task.result.encode(result)
+        follow = self._task.following(self.job, result)
+        ended = outcome.Returned(text, (*self.enqueued, *follow), self.next_at)
+        return outcome.decide(self.job, ended, self._task.policy, self._port.now())
+
+
+def _write(runner: Runner, finish: Finish, news: News | None) -> Script[None]:
+    if news is not None:  # its last progress: after its end it would be refused
+        last = Report(finish.id, finish.claim_no, *news)
+        yield from worker_scripts.report(runner.engine.dialect, [last])
+    applied = yield from finish_scripts.finish(runner.engine.dialect, [finish], tx=True)
+    [what] = applied.values()
+    if what is not Applied.APPLIED:
+        raise LostClaim(
+            f"job {finish.id} is no longer held by this run (claim {finish.claim_no}): it was given "
+            "to another worker, cancelled or deleted; roll your transaction back"
+        )
+    yield from wake(job.queue for job in finish.enqueue)
+
+
+def _results(id: str) -> Steps[dict[str, Any]]:
+    found: list[Parent] = yield Step(
+        lambda: workflow_scripts.parents(id, results=True), write=False
+    )
+    results: dict[str, Any] = {}
+    for parent in found:
+        name = parent.node or parent.id
+        same = sum(other.partition("#")[0] == name for other in results)
+        text = parent.result
+        results[f"{name}#{same + 1}" if same else name] = None if text is None else json.loads(text)
+    return results
+
+
+class RunEnd:
+    """What a hook is given: how a run ended, and what is about to be written."""
+
+    def __init__(
+        self,
+        job: Job,
+        finish: Finish,
+        runner: Runner,
+        result: Any = None,
+        news: News | None = None,
+    ) -> None:
+        self.job = job  #: as it was when the run began
+        self.result = result  #: what the handler returned
+        self.error = finish.error  #: "Type: message"; None: it succeeded
+        self.trace = finish.trace  #: the traceback
+        over = (outcome.Outcome.COMPLETED, outcome.Outcome.FAILED)
+        self.final = finish.outcome in over  #: no other run follows
+        self.next_run = None if finish.recur is None else finish.recur.run_at  #: of a recurring job
+        self.retry_in = None if self.final or finish.recur else finish.delay  #: seconds, else
+        failures = 0 if finish.error is None else job.consecutive_failures + 1
+        self.consecutive_failures = failures  #: of a recurring job, this one included
+        self.finished = False  #: it was written on a transaction of the hook's
+        self._finish = finish
+        self._news = news
+        self._runner = runner
+
+    def finish(self, *, tx: Any) -> None:
+        """Write the end on your open transaction, so that your rows and the job never disagree."""
+        self._runner.engine.adopt(tx).run(_write(self._runner, self._finish, self._news))
+        self.finished = True
+
+    async def afinish(self, *, tx: Any) -> None:
+        await (await self._runner.adopt(tx)).arun(_write(self._runner, self._finish, self._news))
+        self.finished = True
+
+
+class Detached:
+    """The port of a task that is called as a plain function."""
+
+    def progress(self, percent: float, message: str | None) -> None:
+        logger.debug("progress %.0f %s", percent, message or "")
+
+    def log(self, level: str, text: str) -> None:
+        """There is no job to keep it with."""
+
+    def wrote(self, finish: Finish) -> None:
+        """Never: a detached context refuses to write."""
+
+    def now(self) -> None:
+        return None
+
+    def workdir(self) -> Path:
+        path = Path(tempfile.mkdtemp(prefix="holdfast-"))
+        weakref.finalize(self, shutil.rmtree, path, ignore_errors=True)  # nobody else would
+        return path
+
+
+def detached(task: Task[Any, Any], now: Callable[[], Any]) -> Context:
+    """The context of a plain call: it goes nowhere."""
+    moment = now()
+    job = Job(
+        id=new_id(),
+        type=task.name,
+        queue=task.defaults.queue or "default",
+        status=Status.RUNNING,
+        priority=0,
+        rank=0,
+        key=None,
+        entity_type=None,
+        entity_id=None,
+        attempts=1,
+        max_attempts=1,
+        crashes=0,
+        claim_no=0,
+        worker_id=None,
+        timeout=None,
+        created_at=moment,
+        updated_at=moment,
+        run_at=moment,
+        started_at=moment,
+        completed_at=None,
+        keep_until=None,
+        error=None,
+        progress=None,
+        message=None,
+        cancel_requested=False,
+    )
+    return Context(job, task, Detached(), None)

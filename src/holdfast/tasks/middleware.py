@@ -1,0 +1,75 @@
+"""Middleware: code around every enqueue and every run. Subclass, override what you need.
+
+    class Timing(Middleware):
+        def run(self, ctx, proceed):
+            begin = time.monotonic()
+            try:
+                return proceed()
+            finally:
+                ctx.log.info("took %.3f s", time.monotonic() - begin)
+
+        async def arun(self, ctx, proceed): ...      # the same, for `async def` handlers
+
+    app = Holdfast(middleware=[Timing()])
+
+The first of the list is the outermost. What it raises counts as raised by the handler.
+"""
+
+from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from holdfast.jobs.job import Job, NewJob
+
+if TYPE_CHECKING:
+    from holdfast.tasks.context import Context
+
+
+class Middleware:
+    """Lets everything through."""
+
+    def enqueue(
+        self, jobs: Sequence[NewJob], proceed: Callable[[Sequence[NewJob]], list[Job]]
+    ) -> list[Job]:
+        """Around the insert of jobs, unless in a caller's asynchronous transaction."""
+        return proceed(jobs)
+
+    def run(self, ctx: "Context", proceed: Callable[[], Any]) -> Any:
+        """Around a `def` handler."""
+        return proceed()
+
+    async def arun(self, ctx: "Context", proceed: Callable[[], Awaitable[Any]]) -> Any:
+        """Around an `async def` handler."""
+        return await proceed()
+
+
+def wrap_run(
+    middleware: Sequence[Middleware], ctx: "Context", call: Callable[[], Any]
+) -> Callable[[], Any]:
+    for one in reversed(middleware):
+        call = partial(one.run, ctx, call)
+    return call
+
+
+def wrap_arun(
+    middleware: Sequence[Middleware], ctx: "Context", call: Callable[[], Awaitable[Any]]
+) -> Callable[[], Awaitable[Any]]:
+    for one in reversed(middleware):
+        call = partial(one.arun, ctx, call)
+    return call
+
+
+def wrap_enqueue(
+    middleware: Sequence[Middleware], insert: Callable[[Sequence[NewJob]], list[Job]]
+) -> Callable[[Sequence[NewJob]], list[Job]]:
+    for one in reversed(middleware):
+        insert = partial(_around, one, insert)
+    return insert
+
+
+def _around(
+    one: Middleware,
+    proceed: Callable[[Sequence[NewJob]], list[Job]],
+    jobs: Sequence[NewJob],
+) -> list[Job]:
+    return one.enqueue(jobs, proceed)

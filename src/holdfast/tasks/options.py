@@ -1,0 +1,131 @@
+"""How a job is enqueued: what `task.using(...)` takes, checked, and the job that it describes."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from enum import Enum
+from typing import Any, Literal, get_args
+
+from holdfast.core import validation
+from holdfast.core.duration import Duration, seconds
+from holdfast.errors import InvalidInput
+from holdfast.jobs.backoff import Backoff
+from holdfast.jobs.job import NewJob, OnConflict, OnParentFailure
+from holdfast.schedules.next_run import Missed, Schedule, make_schedule
+
+
+class Unset(Enum):
+    """Not given; None has a meaning of its own."""
+
+    UNSET = "unset"
+
+
+UNSET: Literal[Unset.UNSET] = Unset.UNSET
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Options:
+    """How a job is enqueued: `task.using(...)`. What is not given comes from its task."""
+
+    queue: str | None = None  #: another than the task's
+    priority: int | None = None  #: a higher number runs first
+    delay: Duration | None = None  #: not before so long from now
+    run_at: datetime | None = None  #: not before this moment, which has a timezone
+    key: str | None = None  #: at most one unfinished job of the task has it
+    on_conflict: OnConflict = "existing"  #: if the key is live: existing, replace, debounce, raise
+    idempotency_key: str | None = None  #: at most one job of the task ever has it, finished or not
+    entity: tuple[str, Any] | None = None  #: what it is about: a type and an id
+    max_attempts: int | None = None  #: runs in all
+    timeout: Duration | Unset | None = UNSET  #: None: no timeout
+    expires: Duration | None = None  #: not begun by then, it is cancelled
+    after: Sequence[Any] | None = None  #: in a workflow: whom it waits for
+    on_parent_failure: OnParentFailure = "cancel"  #: in a workflow: cancel, continue or hold
+    node: str | None = None  #: its name in the workflow
+    every: Duration | None = None  #: from here on: for schedule(), of recurring jobs
+    cron: str | None = None  #: at these moments: '0 3 * * *', or @daily
+    timezone: str | None = None  #: of `cron`; UTC if it is not given
+    start: datetime | None = None  #: the first run
+    missed: Missed = "once"  #: of moments at which no worker ran: once, skip or all
+    jitter: Duration = 0  #: up to so much, at random, on top of each moment
+    backoff: Backoff | Duration | None = None  #: after failed runs of a recurring job
+    tx: Any = field(default=None, compare=False)  #: your open transaction, to add it in
+    notify: bool = True  #: False: wake no worker; they find it by polling
+    aging: float | None = None  #: by the application's settings
+
+    def __post_init__(self) -> None:
+        if self.delay is not None and self.run_at is not None:
+            raise InvalidInput("delay= and run_at= were both given: give one of them")
+        if self.on_conflict not in get_args(OnConflict):
+            raise InvalidInput(
+                f"on_conflict={self.on_conflict!r}: choose one of {', '.join(get_args(OnConflict))}"
+            )
+        if self.on_conflict != "existing" and self.key is None:
+            raise InvalidInput(f"on_conflict={self.on_conflict!r} needs a key=")
+
+    @property
+    def recurs(self) -> bool:
+        """Something is given that only a recurring job has."""
+        return any(getattr(self, name) != getattr(_PLAIN, name) for name in RECURRING)
+
+    def schedule(self) -> Schedule:
+        return make_schedule(
+            every=self.every,
+            cron=self.cron,
+            timezone=self.timezone,
+            missed=self.missed,
+            jitter=self.jitter,
+            backoff=self.backoff,
+        )
+
+    def new_job(self, type: str, payload: str, defaults: "Options", id: str) -> NewJob:
+        """The job that these options and a task's defaults describe, checked."""
+        queue = self.queue if self.queue is not None else defaults.queue
+        priority = self.priority if self.priority is not None else defaults.priority
+        tries = self.max_attempts if self.max_attempts is not None else defaults.max_attempts
+        entity_type, entity_id = (
+            validation.entity(self.entity) if self.entity is not None else (None, None)
+        )
+        return NewJob(
+            id=id,
+            type=type,
+            payload=payload,
+            queue=validation.name(queue if queue is not None else "default", "queue"),
+            priority=validation.integer(priority or 0, "priority"),
+            key=None if self.key is None else validation.key(self.key),
+            on_conflict=self.on_conflict,
+            idempotency_key=_idempotency(self.idempotency_key),
+            entity_type=entity_type,
+            entity_id=entity_id,
+            max_attempts=validation.integer(
+                3 if tries is None else tries, "max_attempts", 1, 2**31 - 1
+            ),
+            timeout=_timeout(self.timeout),
+            delay=0.0 if self.delay is None else seconds(self.delay, what="delay"),
+            run_at=None if self.run_at is None else validation.moment(self.run_at, "run_at"),
+            expires=_expires(self.expires if self.expires is not None else defaults.expires),
+            aging=defaults.aging,
+        )
+
+
+RECURRING = ("every", "cron", "timezone", "start", "missed", "jitter", "backoff")
+_PLAIN = Options()
+
+
+def _idempotency(value: str | None) -> str | None:
+    return None if value is None else validation.key(value, "idempotency_key")
+
+
+def _expires(value: Duration | None) -> float | None:
+    return None if value is None else seconds(value, what="expires")
+
+
+def _timeout(value: Duration | Unset | None) -> float | None:
+    """As stored: None: the task's; 0: none."""
+    if isinstance(value, Unset):
+        return None
+    if value is None:
+        return 0.0
+    checked = seconds(value, what="timeout")
+    if not checked:
+        raise InvalidInput("timeout=0: give a positive duration, or None for no timeout")
+    return checked

@@ -1,0 +1,1 @@
+"""The server that listens, and its limits. Start with `serving.py`."""

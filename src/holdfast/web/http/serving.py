@@ -1,0 +1,281 @@
+"""Serving the web by itself: where it listens, by which names it may be called, how it ends.
+
+Nothing is made open by accident: an address that others can reach needs somebody who knows who they
+are, and names by which they may call.
+"""
+
+import ipaddress
+import logging
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+from datetime import datetime
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+import uvicorn
+from fastapi import FastAPI
+
+from holdfast.access import TokenInfo
+from holdfast.core.records import value
+from holdfast.errors import HoldfastError, InvalidInput
+from holdfast.web.http.connections import DEFAULT_LIMITS, ConnectionLimits
+from holdfast.web.http.listener import Admission, Listener
+from holdfast.web.http.repeated_logs import Repeats
+from holdfast.web.options import LOOPBACK
+
+PORT = 8686
+GRACEFUL = 5  #: seconds that requests have to end, when the server is told to
+PROBES = ("/health", "/ready", "/metrics")
+_BACKLOG = 1024
+_SWEEP = 5  # ticks of uvicorn, 0.1 s each, between two looks at all connections
+_COUNTED = ("uvicorn.error", "holdfast.web")  # loggers to which a client can write by what it sends
+
+
+class CannotListen(HoldfastError):
+    """The address is taken, or is not one of this machine."""
+
+
+@value
+class Serving:
+    """How to serve."""
+
+    tls_cert: Path | None = None
+    tls_key: Path | None = None
+    proxies: tuple[str, ...] = ()  #: whose word about the caller is taken
+    access_log: bool = False
+    limits: ConnectionLimits = DEFAULT_LIMITS
+
+    @property
+    def scheme(self) -> str:
+        return "http" if self.tls_cert is None else "https"
+
+
+def make_limits(total: int | None, per_address: int | None) -> ConnectionLimits:
+    """The default limits, with the numbers that are given."""
+    given = {"total": total, "per_address": per_address}
+    return replace(
+        DEFAULT_LIMITS, **{name: number for name, number in given.items() if number is not None}
+    )
+
+
+def make_serving(
+    tls_cert: Path | None,
+    tls_key: Path | None,
+    proxies: Iterable[str],
+    *,
+    access_log: bool,
+    limits: ConnectionLimits,
+) -> Serving:
+    if (tls_cert is None) != (tls_key is None):
+        raise InvalidInput("--tls-cert and --tls-key go together: give both, or neither")
+    for path in (tls_cert, tls_key):
+        if path is not None and not path.is_file():
+            raise InvalidInput(f"TLS: there is no file {str(path)!r}")
+    return Serving(
+        tls_cert=tls_cert,
+        tls_key=tls_key,
+        proxies=tuple(proxies),
+        access_log=access_log,
+        limits=limits,
+    )
+
+
+# where it listens
+
+
+def is_loopback(host: str) -> bool:
+    """Can it be reached from this machine alone?"""
+    return all(ipaddress.ip_address(address).is_loopback for address in _addresses(host))
+
+
+def _addresses(host: str) -> list[str]:
+    if not host.strip():
+        raise InvalidInput("--host is empty: give an address such as 127.0.0.1")
+    try:
+        found = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)
+    except (OSError, UnicodeError) as problem:
+        raise InvalidInput(
+            f"--host {host!r} is not an address or a known name: {problem}"
+        ) from None
+    return [str(entry[4][0]).partition("%")[0] for entry in found]
+
+
+def hosts_of(host: str, allowed: Iterable[str]) -> frozenset[str]:
+    """The names by which it may be called: those that were given, and our own where only this machine
+    can call. Any other name is one that somebody else points here."""
+    names = frozenset(name.lower() for name in allowed)
+    return names | LOOPBACK | {host.lower()} if is_loopback(host) else names
+
+
+def refuse_open(
+    host: str,
+    allowed: Iterable[str],
+    *,
+    authorize: bool,
+    tokens: Iterable[TokenInfo],
+    now: datetime,
+) -> None:
+    """Closed by default: say what is missing for an address that others can reach."""
+    if is_loopback(host):
+        return
+    missing = []
+    if not authorize and not any(_counts(token, now) for token in tokens):
+        missing.append(
+            "nobody could log in: make a token (holdfast tokens create --name NAME --role admin), or "
+            "give --authorize MODULE:FUNCTION"
+        )
+    if not list(allowed):
+        missing.append(
+            "nothing says by which name it is called: give --allow-host NAME, such as "
+            "jobs.example.com, for each"
+        )
+    if missing:
+        raise InvalidInput(
+            f"--host {host} can be reached from other machines, and {'; and '.join(missing)}. Or "
+            "leave --host out: 127.0.0.1"
+        )
+
+
+def _counts(token: TokenInfo, now: datetime) -> bool:
+    return token.revoked_at is None and (token.expires_at is None or token.expires_at > now)
+
+
+def listen(host: str, port: int) -> socket.socket:
+    """A socket that takes connections from now on; port 0 means one that is free."""
+    address = _addresses(host)[0]
+    family = socket.AF_INET6 if ":" in address else socket.AF_INET
+    listener = socket.socket(family)
+    try:
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.bind((address, port))
+        listener.listen(_BACKLOG)
+    except (OSError, OverflowError) as problem:
+        listener.close()
+        reason = getattr(problem, "strerror", None) or str(problem)
+        raise CannotListen(
+            f"cannot listen on {host}:{port}: {reason}. Choose another with --port (0: any that is "
+            "free)"
+        ) from None
+    return listener
+
+
+def address_of(listener: socket.socket, name: str, serving: Serving, base: str = "") -> str:
+    """What to type into a browser."""
+    shown = f"[{name}]" if ":" in name else name
+    return f"{serving.scheme}://{shown}:{listener.getsockname()[1]}{base}/"
+
+
+# the server
+
+
+class Server(uvicorn.Server):
+    """Ends soon: live connections are told first, and a signal is not raised again at the end."""
+
+    def __init__(
+        self,
+        site: FastAPI,
+        serving: Serving,
+        *,
+        ready: Callable[[], None] = lambda: None,
+    ) -> None:
+        tls = serving.tls_cert is not None
+        self._admission = Admission(serving.limits, serving.proxies, tls=tls)
+        super().__init__(_config(site, serving, self._admission))
+        self._site = site
+        self._ready = ready
+        self._quiet = Quiet()
+        self._repeats = Repeats(time.monotonic())
+
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        self.force_exit = self.should_exit  # the second time, nobody is waited for
+        self.should_exit = True
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets)
+        self._ready()
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        self._site.state.web.close()
+        await super().shutdown(sockets)
+
+    async def on_tick(self, counter: int) -> bool:
+        if counter % _SWEEP == 0:
+            now = time.monotonic()
+            self._admission.table.sweep(now)
+            self._repeats.report(now)
+        return await super().on_tick(counter)
+
+    def run(self, sockets: list[socket.socket] | None = None) -> None:
+        """Serve until told to stop. The sockets are the server's from now on."""
+        filters: list[tuple[str, logging.Filter]] = [("uvicorn.access", self._quiet)]
+        filters += [(name, self._repeats) for name in _COUNTED]
+        for name, filter in filters:
+            logging.getLogger(name).addFilter(filter)
+        try:
+            super().run([Listener(self._admission, one) for one in sockets or []])
+        finally:
+            for name, filter in filters:
+                logging.getLogger(name).removeFilter(filter)
+
+
+def _config(site: FastAPI, serving: Serving, admission: Admission) -> uvicorn.Config:
+    # It would tell at every start and stop what we tell better.
+    logging.getLogger("uvicorn.error").setLevel(logging.WARNING)
+    return uvicorn.Config(
+        site,
+        loop="asyncio",  # another loop would accept connections without asking our sockets
+        http=admission.protocol(),
+        lifespan="off",
+        log_config=None,
+        access_log=serving.access_log,
+        server_header=False,
+        proxy_headers=bool(serving.proxies),
+        forwarded_allow_ips=list(serving.proxies),
+        timeout_graceful_shutdown=GRACEFUL,
+        ssl_certfile=serving.tls_cert,
+        ssl_keyfile=serving.tls_key,
+    )
+
+
+class Quiet(logging.Filter):
+    """Of the access log: nothing of what monitors ask, and no query, which may carry a signed link."""
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        if isinstance(record.args, tuple) and len(record.args) == 5:
+            address, method, path, *rest = record.args
+            plain = str(path).partition("?")[0]
+            record.args = (address, method, plain, *rest)
+            return not plain.endswith(PROBES)
+        return True
+
+
+class Background:
+    """The server in a thread of its own, inside another program."""
+
+    def __init__(self, site: FastAPI, listener: socket.socket) -> None:
+        self._server = Server(site, Serving(), ready=lambda: self._up.set())
+        self._listener = listener
+        self._up = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="holdfast-web", daemon=True)
+
+    def _run(self) -> None:
+        self._server.run([self._listener])
+
+    def start(self) -> None:
+        self._thread.start()
+        self._up.wait(10.0)
+
+    def stop(self) -> None:
+        self._server.should_exit = True
+        self._thread.join(GRACEFUL + 2.0)
+
+    def __enter__(self) -> "Background":
+        self.start()
+        return self
+
+    def __exit__(self, *error: Any) -> None:
+        self.stop()

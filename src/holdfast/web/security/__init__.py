@@ -1,0 +1,1 @@
+"""Who may ask for what. Start with `gate.py`."""

@@ -1,0 +1,204 @@
+"""Who asks? By a bearer token, by the host application's own word, or by the cookie of a login."""
+
+import inspect
+import time
+from collections.abc import Callable
+from datetime import datetime
+from typing import Any, TypeVar
+
+from starlette.concurrency import run_in_threadpool
+from starlette.requests import HTTPConnection
+
+from holdfast.access import MARK, Access, TokenInfo
+from holdfast.web.options import WebOptions
+from holdfast.web.problems import Refusal
+from holdfast.web.security.links import SECRET, has_link, read_link
+from holdfast.web.security.permissions import PUBLIC, READING, ROLES, Identity, Permission, identity
+from holdfast.web.security.throttle import Throttle
+
+T = TypeVar("T")
+SESSION = "12h"  #: a login lasts so long,
+IDLE = 2 * 3600.0  #: and ends after so many seconds without a request
+REMEMBERED = 2.0  # seconds that an answer of the database about a token is used again
+_MOST = 1000  # tokens that are remembered
+_LONGEST = 200
+
+
+class Gate:
+    def __init__(self, access: Access, options: WebOptions, now: Callable[[], datetime]) -> None:
+        self._access = access
+        self._options = options
+        self._now = now
+        self._known: dict[str, tuple[float, TokenInfo | None]] = {}
+        self._secret: bytes | None = None  # of links
+        self._failures = Throttle(per_minute=30, burst=10)  # of one address
+        self._changes = Throttle(per_minute=6000, burst=600)  # of one somebody
+
+    async def admit(
+        self, request: HTTPConnection, wanted: str, *, linked: bool = False
+    ) -> Identity | None:
+        """Who asks for this, if they may; None: whoever, and everybody may. `linked`: a signed link
+        opens it, too."""
+        if wanted == PUBLIC:
+            return None
+        if linked and has_link(request.scope):
+            return await self._of_link(request.query_params.getlist("link"))
+        who = await self.who(request)
+        if who is None:
+            raise Refusal(
+                401,
+                "say who you are: log in, or send 'Authorization: Bearer TOKEN' (holdfast tokens "
+                "create makes one)",
+                headers={"WWW-Authenticate": "Bearer"},
+            )
+        if not who.may(wanted):
+            because = "; this server is read-only" if self._options.read_only else ""
+            raise Refusal(
+                403, f"{who.who} ({who.role}) may not do this: it needs {wanted}{because}"
+            )
+        if request.scope.get("method", "GET") not in ("GET", "HEAD"):
+            self._slow_down(self._changes, f"{who.via}:{who.who}")
+        return who
+
+    async def who(self, request: HTTPConnection) -> Identity | None:
+        if has_link(request.scope):  # a page of any site may have made it: see shield.py
+            return None
+        header = request.headers.get("authorization")
+        if self._options.authorize is not None and not _is_ours(header):
+            answer = self._options.authorize(request)
+            if inspect.isawaitable(answer):
+                answer = await answer
+            if answer is not None:
+                return self._of_host(answer)
+        if header is not None:  # cookies do not count beside it
+            return await self._of_bearer(request, header)
+        secret = request.cookies.get(cookie_name(request))
+        return None if secret is None else await self._of_session(secret)
+
+    async def _of_bearer(self, request: HTTPConnection, header: str) -> Identity | None:
+        kind, _, secret = header.partition(" ")
+        token = None
+        if kind.lower() == "bearer":
+            token = await self.check(request, secret.strip())
+        if token is None or token.kind != "token":
+            raise Refusal(
+                401,
+                "this token is not known, or is over: holdfast tokens create makes one",
+                headers={"WWW-Authenticate": 'Bearer error="invalid_token"'},
+            )
+        return self._of_token(token, "token")
+
+    async def check(self, request: HTTPConnection, secret: str) -> TokenInfo | None:
+        """What a token is; those who guess are slowed down."""
+        address = address_of(request)
+        wait = self._failures.wait(address)
+        if wait > 0 and not self._was_good(secret):
+            raise slow_down(wait)
+        token = await self._looked_up(secret)
+        if token is None:
+            self._failures.spend(address)
+        return token
+
+    async def _of_link(self, given: list[str]) -> Identity:
+        if self._secret is None:
+            self._secret = await run_in_threadpool(self._access.secret, SECRET)
+        link = read_link(self._secret, given[0], self._now()) if len(given) == 1 else None
+        if link is None:
+            raise Refusal(401, "this link is not ours, or has expired: ask for a new one")
+        return Identity(
+            who="a link",
+            role="guest",
+            permissions=frozenset({Permission.EVENTS_READ}),
+            via="link",
+            job=link.job,
+            result=link.result,
+        )
+
+    def _was_good(self, secret: str) -> bool:
+        """Those who guess may share their address with others, behind a proxy."""
+        known = self._known.get(secret)
+        return known is not None and known[1] is not None
+
+    async def _of_session(self, secret: str) -> Identity | None:
+        token = await self._looked_up(secret)
+        if token is None or token.kind != "session":
+            return None
+        last = token.last_used_at or token.created_at
+        if (self._now() - last).total_seconds() > IDLE:
+            return None
+        return self._of_token(token, "session")
+
+    async def _looked_up(self, secret: str) -> TokenInfo | None:
+        if len(secret) > _LONGEST:
+            return None
+        begin = time.monotonic()
+        known = self._known.get(secret)
+        if known is not None and begin - known[0] < REMEMBERED:
+            return known[1]
+        token = await run_in_threadpool(self._access.check, secret)
+        if len(self._known) >= _MOST:
+            self._known.clear()
+        self._known[secret] = begin, token
+        return token
+
+    def forget(self) -> None:
+        """Ask the database again: somebody has logged out, or a token was revoked here."""
+        self._known.clear()
+
+    def _of_token(self, token: TokenInfo, via: Any) -> Identity:
+        return identity(
+            token.name,
+            token.role,
+            via,
+            read_only=self._options.read_only,
+            tasks=frozenset(token.tasks),
+            queues=frozenset(token.queues),
+        )
+
+    def _of_host(self, answer: Any) -> Identity:
+        if isinstance(answer, Identity):
+            if not self._options.read_only:
+                return answer
+            return Identity(
+                who=answer.who,
+                role=answer.role,
+                permissions=answer.permissions & READING,
+                via=answer.via,
+            )
+        pair = ("host", answer) if isinstance(answer, str) else answer
+        if not isinstance(pair, tuple) or len(pair) != 2 or pair[1] not in ROLES:
+            raise TypeError(
+                f"authorize() answered {answer!r}: it is to answer a role ({', '.join(ROLES)}), a pair "
+                "of a name and a role, an Identity, or None"
+            )
+        return identity(str(pair[0])[:200], pair[1], "host", read_only=self._options.read_only)
+
+    def _slow_down(self, throttle: Throttle, who: str) -> None:
+        if (wait := throttle.wait(who)) > 0:
+            raise slow_down(wait)
+        throttle.spend(who)
+
+
+def slow_down(wait: float) -> Refusal:
+    seconds = max(1, round(wait + 0.5))
+    return Refusal(
+        429, f"too many at once: again in {seconds} s", headers={"Retry-After": str(seconds)}
+    )
+
+
+def _is_ours(header: str | None) -> bool:
+    """A token of ours. Any other may be one of the application that we are mounted in."""
+    return header is not None and header.partition(" ")[2].strip().startswith(MARK)
+
+
+def is_secure(request: HTTPConnection) -> bool:
+    return request.scope.get("scheme") in ("https", "wss")
+
+
+def cookie_name(request: HTTPConnection) -> str:
+    """The prefix keeps other hosts and plain connections from setting it."""
+    return "__Host-holdfast" if is_secure(request) else "holdfast"
+
+
+def address_of(request: HTTPConnection) -> str:
+    return "?" if request.client is None else request.client.host

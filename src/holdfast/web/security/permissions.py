@@ -1,0 +1,96 @@
+"""Who may do what: permissions by name, the roles that are made of them, and who asks. Pure."""
+
+from collections.abc import Mapping
+from enum import StrEnum
+from typing import Literal
+
+from holdfast.core.records import value
+
+
+class Permission(StrEnum):
+    """What somebody may do in the web interface; every route names the one that it asks for."""
+
+    JOBS_READ = "jobs.read"
+    JOBS_PAYLOAD = "jobs.payload"  #: arguments, results, tracebacks
+    JOBS_ENQUEUE = "jobs.enqueue"
+    JOBS_OPERATE = "jobs.operate"  #: retry, cancel, edit, run now, duplicate, release
+    JOBS_DELETE = "jobs.delete"
+    QUEUES_OPERATE = "queues.operate"
+    QUEUES_PURGE = "queues.purge"
+    LIMITS_OPERATE = "limits.operate"
+    SCHEDULES_OPERATE = "schedules.operate"
+    WORKFLOWS_OPERATE = "workflows.operate"
+    WORKERS_OPERATE = "workers.operate"
+    EVENTS_READ = "events.read"
+    METRICS_READ = "metrics.read"
+    SYSTEM_READ = "system.read"
+    AUDIT_READ = "audit.read"
+    TOKENS_MANAGE = "tokens.manage"
+
+
+PUBLIC = "public"  #: of a route that everybody may ask; written down, never by omission
+KNOWN = "known"  #: of a route that everybody may ask who is somebody
+
+_VIEWER = frozenset(
+    {
+        Permission.JOBS_READ,
+        Permission.JOBS_PAYLOAD,
+        Permission.EVENTS_READ,
+        Permission.METRICS_READ,
+        Permission.SYSTEM_READ,
+    }
+)
+_OPERATOR = _VIEWER | {
+    Permission.JOBS_ENQUEUE,
+    Permission.JOBS_OPERATE,
+    Permission.JOBS_DELETE,
+    Permission.QUEUES_OPERATE,
+    Permission.LIMITS_OPERATE,
+    Permission.SCHEDULES_OPERATE,
+    Permission.WORKFLOWS_OPERATE,
+    Permission.WORKERS_OPERATE,
+    Permission.AUDIT_READ,
+}
+ROLES: Mapping[str, frozenset[Permission]] = {
+    "viewer": _VIEWER,
+    "operator": _OPERATOR,
+    "admin": frozenset(Permission),
+    "enqueue": frozenset({Permission.JOBS_ENQUEUE}),
+}
+#: What is left of any role in read-only mode.
+READING = _VIEWER | {Permission.AUDIT_READ}
+
+Via = Literal["token", "session", "host", "link"]
+
+
+@value
+class Identity:
+    """Who asks, and what they may."""
+
+    who: str
+    role: str
+    permissions: frozenset[Permission]
+    via: Via
+    tasks: frozenset[str] = frozenset()  #: that they may enqueue; none named: all
+    queues: frozenset[str] = frozenset()
+    job: str | None = None  #: of a link: all that it lets be followed,
+    result: bool = False  #: and whether with results and errors
+
+    def may(self, wanted: str) -> bool:
+        return wanted in (PUBLIC, KNOWN) or wanted in self.permissions
+
+
+def identity(
+    who: str,
+    role: str,
+    via: Via,
+    *,
+    read_only: bool = False,
+    tasks: frozenset[str] = frozenset(),
+    queues: frozenset[str] = frozenset(),
+) -> Identity:
+    """Somebody of this role."""
+    permissions = ROLES[role] & READING if read_only else ROLES[role]
+    return Identity(
+        who=who, role=role, permissions=permissions, via=via, tasks=tasks, queues=queues
+    )

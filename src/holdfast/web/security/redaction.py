@@ -1,0 +1,40 @@
+"""Values that nobody should read on a page, replaced by the names of their keys. Pure."""
+
+import re
+from collections.abc import Sequence
+from fnmatch import translate
+from typing import Any
+
+from holdfast.jobs.job import Json
+
+HIDDEN = "[redacted]"
+_DEEPEST = 200
+
+
+class Redaction:
+    """By patterns of keys, in any case, with `-` taken for `_`."""
+
+    def __init__(self, patterns: Sequence[str]) -> None:
+        joined = "|".join(translate(pattern.lower()) for pattern in patterns)
+        self._pattern = re.compile(joined) if patterns else None
+
+    def hides(self, key: str) -> bool:
+        if self._pattern is None:
+            return False
+        return self._pattern.match(key.lower().replace("-", "_")) is not None
+
+    def __call__(self, data: Json, depth: int = 0) -> Json:
+        if depth > _DEEPEST:
+            return HIDDEN
+        if isinstance(data, dict):
+            return {
+                key: HIDDEN if self.hides(key) and value is not None else self(value, depth + 1)
+                for key, value in data.items()
+            }
+        if isinstance(data, list):
+            return [self(one, depth + 1) for one in data]
+        return data
+
+    def of_path(self, path: Sequence[Any]) -> bool:
+        """Would this way into a payload end at, or pass, something hidden?"""
+        return any(isinstance(part, str) and self.hides(part) for part in path)

@@ -1,0 +1,88 @@
+"""Tells what happened to jobs: to the log, to the tally, and to the listeners of this process."""
+
+import logging
+from collections import Counter
+from collections.abc import Sequence
+
+from holdfast.engine.protocol import Engine
+from holdfast.engine.records import Report, Swept
+from holdfast.errors import HoldfastError
+from holdfast.events.event import Event, Listeners
+from holdfast.jobs.backoff import FAILS_AT
+from holdfast.jobs.job import EventKind, Job
+from holdfast.jobs.outcome import Finish, Outcome, kind_of
+from holdfast.worker.housekeeping.pruning import Work
+from holdfast.worker.housekeeping.rollup_writer import RollupWriter
+from holdfast.worker.running.execution import Execution
+from holdfast.worker.running.unreadable_payloads import UnreadablePayloads
+
+logger = logging.getLogger("holdfast.worker")
+
+
+class EventReporter:
+    def __init__(
+        self,
+        listeners: Listeners,
+        counts: Counter[str],
+        rollups: RollupWriter,
+        unreadable: UnreadablePayloads,
+    ) -> None:
+        self._listeners = listeners
+        self._counts = counts
+        self._rollups = rollups
+        self._unreadable = unreadable
+
+    def started(self, jobs: Sequence[Job]) -> None:
+        if self._listeners.wants(EventKind.STARTED):
+            for job in jobs:
+                self._listeners.tell(Event(kind=EventKind.STARTED, job=job))
+
+    def finished(self, execution: Execution, finish: Finish) -> None:
+        """A finish that was applied."""
+        job = execution.job
+        self._rollups.count(job, finish, execution.now())
+        if finish.outcome is Outcome.UNREADABLE:
+            self._unreadable.add(job.type, (finish.error or "").partition(FAILS_AT)[0])
+        elif finish.error is not None:
+            level = logging.ERROR if finish.outcome is Outcome.FAILED else logging.WARNING
+            logger.log(level, "job %s (%s) %s: %s", job.id, job.type, finish.outcome, finish.error)
+        kind = kind_of(finish)
+        if self._listeners.wants(kind):
+            self._listeners.tell(
+                Event(
+                    kind=kind,
+                    job=job,
+                    error=finish.error,
+                    result=finish.result,
+                    retry_in=finish.delay if kind is EventKind.RETRYING else None,
+                )
+            )
+
+    def lost(self, engine: Engine, id: str) -> None:
+        """A finish that changed nothing: its job is another's, or was deleted, which is no wonder."""
+        try:
+            level = logging.WARNING if engine.get([id]) else logging.INFO
+        except HoldfastError:
+            level = logging.WARNING
+        logger.log(level, "job %s was lost or deleted: its finish changed nothing", id)
+
+    def pruned(self, work: Work) -> None:
+        self._counts["pruned"] += work.gone
+        self._counts["prune_failures"] += work.failed
+
+    def progressed(self, execution: Execution, report: Report) -> None:
+        if self._listeners.wants(EventKind.PROGRESS):
+            self._listeners.tell(
+                Event(
+                    kind=EventKind.PROGRESS,
+                    job=execution.job,
+                    progress=report.progress,
+                    message=report.message,
+                )
+            )
+
+    def swept(self, swept: Swept) -> None:
+        self._counts["recovered"] += len(swept.rescued)
+        if self._listeners.wants(EventKind.RESCUED):
+            for job in swept.rescued:
+                self._listeners.tell(Event(kind=EventKind.RESCUED, job=job))

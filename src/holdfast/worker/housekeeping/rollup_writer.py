@@ -1,0 +1,99 @@
+"""Counts what this worker did, and writes it every few seconds: rows of its own, apart from any finish.
+
+Numbers are kept until their minute is long over, and what is written is always the whole count of a
+minute so far. So a write whose reply was lost can be sent again, and one that fails is made good by
+the next. A process that dies takes its last seconds of figures with it; its jobs do not care.
+"""
+
+import logging
+import threading
+from datetime import datetime
+
+from holdfast.engine.protocol import Engine
+from holdfast.jobs.job import Job
+from holdfast.jobs.outcome import Finish
+from holdfast.monitoring.metrics import MINUTE, Rollup, kind_of, minute_of
+
+logger = logging.getLogger("holdfast.worker")
+
+EVERY = 5.0  # seconds between two writes
+ROWS = 5000  # that are kept while the database cannot be written to
+_PATIENCE = 1.0  # seconds that a worker which stops waits for a write in progress
+_OPEN = 2 * MINUTE  # how long a minute may still be added to, by clocks that do not quite agree
+
+Key = tuple[datetime, str, str, str]
+
+
+class RollupWriter:
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+        self._lock = threading.Lock()
+        self._writing = threading.Lock()
+        self._rollups: dict[Key, Rollup] = {}
+        self._unwritten: set[Key] = set()
+        self._closed: datetime | None = None  # minutes before this one are forgotten
+
+    def count(self, job: Job, finish: Finish, now: datetime | None) -> None:
+        """A finish that was applied."""
+        kind = kind_of(finish)
+        if kind is None or now is None:
+            return
+        minute = minute_of(now)
+        with self._lock:
+            if self._closed is not None and minute < self._closed:
+                minute = self._closed  # a clock was set back: what is written must not be undone
+            key = (minute, job.type, job.queue, finish.worker_id or "")
+            rollup = self._rollups.get(key)
+            if rollup is None:
+                rollup = self._rollups[key] = Rollup(*key)
+            rollup.count(kind, job, now)
+            self._unwritten.add(key)
+
+    def tick(self) -> float:
+        self.write()
+        return EVERY
+
+    def close(self) -> None:
+        """The last of it. Figures are not worth an error of a worker that stops."""
+        try:
+            self.write()
+        except Exception as problem:
+            logger.warning("the last figures of this worker are lost: %s", problem)
+
+    def write(self) -> None:
+        """All that has changed since the last time. One at a time: the older must not come last."""
+        if not self._writing.acquire(timeout=_PATIENCE):
+            return
+        try:
+            self._write()
+        finally:
+            self._writing.release()
+
+    def _write(self) -> None:
+        with self._lock:
+            keys, self._unwritten = self._unwritten, set()
+            changed = [self._rollups[key].copy() for key in sorted(keys)]
+        try:
+            self._engine.roll_up(changed)
+        except BaseException:
+            with self._lock:
+                self._unwritten |= keys
+            raise
+        finally:
+            with self._lock:
+                self._forget()
+
+    def _forget(self) -> None:
+        """What is written and long over; and the oldest, if the database is away for long."""
+        newest = max((key[0] for key in self._rollups), default=None)
+        if newest is None:
+            return
+        over = [key for key in self._rollups if key[0] < newest - _OPEN]
+        gone = [key for key in over if key not in self._unwritten]
+        if len(self._rollups) - len(gone) > ROWS:
+            gone += sorted(self._unwritten)[: len(self._rollups) - len(gone) - ROWS]
+            logger.warning("figures of some minutes are lost: they could not be written for long")
+        for key in gone:
+            self._rollups.pop(key, None)
+            self._unwritten.discard(key)
+        self._closed = newest - _OPEN

@@ -1,0 +1,60 @@
+"""A worker, as it tells of itself with every beat: what the workers' table shows."""
+
+import json
+import os
+import resource
+import socket
+import sys
+from collections.abc import Sequence
+from importlib import metadata
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from holdfast.worker.housekeeping.sync_declarations import hooked
+from holdfast.worker.running.slots import Lane
+
+if TYPE_CHECKING:
+    from holdfast.worker.worker import Worker
+
+_VERSION = metadata.version("holdfast")
+_SOME = 20  # jobs that are named
+
+
+def portrait(worker: "Worker", lanes: Sequence[Lane]) -> str:
+    """As JSON text."""
+    settings = worker.app.settings
+    running = worker.executions()
+    return json.dumps(
+        {
+            "host": socket.gethostname(),
+            "pid": os.getpid(),
+            "version": _VERSION,
+            "app_version": settings.app_version,
+            "queues": sorted({lane.queue for lane in lanes}),
+            "heartbeat": settings.heartbeat,
+            "slots": sum(lane.size for lane in lanes),
+            "tasks": sorted(worker.app.tasks),
+            "hooks": hooked(worker.app),
+            "running": len(running),
+            "draining": worker.draining,
+            "cannot_write_for": round(worker.cannot_write_for, 1),
+            "supervised": worker.supervised,
+            "level": worker.isolation.level,
+            "full": worker.isolation.full,
+            "memory": memory(),
+            "unreadable": worker.unreadable.info(),
+            "jobs": [
+                {"id": x.job.id, "type": x.job.type, "stuck": x.stuck} for x in running[:_SOME]
+            ],
+        }
+    )
+
+
+def memory() -> int:
+    """Bytes that this process has in memory now; where that is not told, the most it ever had."""
+    try:
+        pages = int(Path("/proc/self/statm").read_text().split()[1])
+        return pages * resource.getpagesize()
+    except (OSError, ValueError, IndexError):
+        most = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+        return most if sys.platform == "darwin" else most * 1024

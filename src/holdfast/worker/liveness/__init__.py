@@ -1,0 +1,1 @@
+"""Heartbeats, deaths and deadlines. Start with `heartbeat.py`."""

@@ -1,0 +1,87 @@
+"""A worker's life in the database: its id, when it was last heard, and its next life when it was taken
+for dead."""
+
+import logging
+import os
+import secrets
+import socket
+import threading
+import time
+from collections.abc import Callable
+
+from holdfast.engine.protocol import Engine
+from holdfast.errors import AppClosed, HoldfastError
+from holdfast.worker.liveness.heartbeat import boottime
+
+logger = logging.getLogger("holdfast.worker")
+
+_LONGEST_PAUSE = 5.0
+
+
+def new_worker_id() -> str:
+    """host-pid-random: a pid comes back after a reboot, this never does."""
+    return f"{socket.gethostname()}-{os.getpid()}-{secrets.token_hex(4)}"
+
+
+class Registration:
+    def __init__(
+        self,
+        engine: Engine,
+        info: Callable[[], str],
+        began: Callable[[str], None],
+        died: Callable[[], None],
+    ) -> None:
+        """`began`: told each new id; `died`: told when the last one was declared dead."""
+        self.id: str | None = None
+        self._engine = engine
+        self._info = info
+        self._began = began
+        self._died = died
+        self._confirmed = boottime()
+        self._over = False
+
+    def begin(self) -> None:
+        """Take a new id; the first beat makes its row."""
+        id = new_worker_id()
+        before = boottime()
+        self._engine.beat(id, self._info())
+        self._confirmed = before
+        self.id = id
+        self._began(id)
+
+    def confirmed(self, moment: float) -> None:
+        """A beat of ours was written, begun at this moment (boottime)."""
+        self._confirmed = moment
+
+    def silence(self) -> float:
+        """Seconds since the last beat that was written."""
+        return boottime() - self._confirmed
+
+    def declared_dead(self) -> None:
+        """Stop everything, and begin again under a new name."""
+        logger.error("worker %s was declared dead", self.id)
+        self.id = None
+        self._died()
+        self._confirmed = boottime()
+        begin = threading.Thread(
+            target=self.until_reached, args=(self.begin,), name="holdfast-rebirth", daemon=True
+        )
+        begin.start()
+
+    def until_reached(self, work: Callable[[], None]) -> bool:
+        """Do it, as soon as the database can be reached; False: it was over before."""
+        pause = 0.1
+        while not self._over:
+            try:
+                work()
+                return True
+            except AppClosed:
+                break  # the application went while we were starting
+            except HoldfastError as problem:
+                logger.warning("the worker waits for the database: %s", problem)
+                time.sleep(pause)
+                pause = min(2 * pause, _LONGEST_PAUSE)
+        return False
+
+    def end(self) -> None:
+        self._over = True

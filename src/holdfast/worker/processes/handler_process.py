@@ -1,0 +1,157 @@
+"""The process of `process=True` handlers: runs one job after the other, as its worker says.
+
+SIGTERM raises in the handler, so that its `finally` blocks run. When the worker is gone, this process
+and all that it has started end at once.
+"""
+
+import asyncio
+import importlib
+import os
+import signal
+import socket
+import sys
+import threading
+from contextlib import suppress
+from pathlib import Path
+from queue import SimpleQueue
+from typing import Any
+
+from holdfast.app import Holdfast
+from holdfast.errors import HoldfastError
+from holdfast.jobs.outcome import Ended, Finish, Raised, Returned, judge
+from holdfast.tasks.task import Task
+from holdfast.worker.processes.pool import CANNOT_ANSWER, find_task
+from holdfast.worker.processes.wire import Wire, pack_ended, unpack_job
+from holdfast.worker.running.execution import Execution
+from holdfast.worker.running.runners import run_here, run_on_loop
+from holdfast.worker.running.slots import Lane
+
+
+class Terminated(BaseException):
+    """The run shall end."""
+
+
+class OwnWire(Wire):
+    """Sends only while its descriptor is the connection that it was made for: a handler may close all
+    descriptors, and open files or sockets that get the same numbers."""
+
+    def __init__(self, connection: socket.socket) -> None:
+        super().__init__(connection)
+        self._number = connection.fileno()
+        self._file = _file_of(self._number)
+
+    def send(self, message: dict[str, Any]) -> bool:
+        return _file_of(self._number) == self._file and super().send(message)
+
+
+def _file_of(number: int) -> tuple[int, int] | None:
+    try:
+        found = os.fstat(number)
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino
+
+
+class RemoteExecution(Execution):
+    """A run whose worker is another process: progress and lines of its log go there."""
+
+    __slots__ = ("_wire",)
+
+    def tell(self, wire: Wire) -> None:
+        self._wire = wire
+
+    def progress(self, percent: float, message: str | None) -> None:
+        self._wire.send({"progress": [percent, message]})
+
+    def log(self, level: str, text: str) -> None:
+        self._wire.send({"log": [level, text]})
+
+    def wrote(self, finish: Finish) -> None:
+        self._wire.send(
+            {"wrote": pack_ended(Returned(finish.result, finish.enqueue, self.context.next_at))}
+        )
+
+
+class HandlerProcess:
+    def __init__(self, wire: Wire) -> None:
+        self._wire = wire
+        self._jobs: SimpleQueue[dict[str, Any]] = SimpleQueue()
+        self._current: Execution | None = None
+
+    def run(self) -> None:
+        signal.signal(signal.SIGTERM, self._terminate)
+        threading.Thread(target=self._listen, daemon=True).start()
+        while True:
+            message = self._jobs.get()
+            with suppress(Terminated):
+                self._perform(message)
+
+    def _listen(self) -> None:
+        for message in self._wire:
+            self._jobs.put(message)
+        # The worker is gone. Only we lead our group, so this reaches what the handler started.
+        if os.getpgrp() == os.getpid():
+            os.killpg(os.getpid(), signal.SIGKILL)
+        os._exit(1)
+
+    def _terminate(self, number: int, frame: object) -> None:
+        execution = self._current
+        if execution is not None and not execution.ended:
+            execution.context.stop()
+            execution.context.saw_stop = True
+            raise Terminated("SIGTERM")
+
+    def _perform(self, message: dict[str, Any]) -> None:
+        try:
+            task, app = _load(message["module"], message["task"])
+        except BaseException as problem:
+            text = f"{type(problem).__name__}: {problem}"
+            self._answer(Raised(f"its process cannot run it: {text}", None))
+            return
+        job = unpack_job(message["job"])
+        execution = RemoteExecution(
+            job, task, Lane(job.queue, ["process"], 1), app.runner, app.settings.workdir
+        )
+        execution.tell(self._wire)
+        self._wire.send({"begun": True})
+        self._current = execution
+        ended: Ended
+        try:
+            _, ended = _run(execution, app)
+        except Terminated as error:
+            ended = judge(error, task.policy)
+        execution.ended = True
+        self._current = None
+        if execution.has_context:
+            execution.context.clean()
+        self._answer(ended, saw_stop=execution.has_context and execution.context.saw_stop)
+
+    def _answer(self, ended: Ended, *, saw_stop: bool = False) -> None:
+        if not self._wire.send({**pack_ended(ended), "saw_stop": saw_stop}):
+            # The worker waits for an answer that cannot be sent. Our end is what it notices; `_listen`
+            # does not, while it reads from a connection that this process has closed elsewhere.
+            os._exit(CANNOT_ANSWER)
+
+
+def _run(execution: Execution, app: Holdfast) -> tuple[Any, Ended]:
+    """Also an `async def` handler, on a loop of its own: jobs with deaths on record (decision 0021)."""
+    if execution.task.conduct.kind == "async":
+        return asyncio.run(run_on_loop(execution, app.middleware))
+    return run_here(execution, app.middleware)
+
+
+def _load(module: str, name: str) -> tuple[Task[Any, Any], Holdfast]:
+    task = find_task(importlib.import_module(module), name)
+    if task is None or not isinstance(task.host, Holdfast):
+        raise HoldfastError(f"module {module!r} has no task {name!r}")
+    return task, task.host
+
+
+def main() -> None:
+    sys.path.insert(0, str(Path.cwd()))
+    connection = socket.socket(fileno=int(sys.argv[1]))
+    HandlerProcess(OwnWire(connection)).run()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,247 @@
+"""`process=True` handlers: in warm child processes, started by exec, each with a process group of its
+own, so that a timeout ends it with everything it has started."""
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Sequence
+from contextlib import suppress
+from functools import partial
+from types import ModuleType
+from typing import Any
+
+from holdfast.app import Holdfast
+from holdfast.errors import InvalidInput
+from holdfast.jobs.outcome import Died, Ended, Raised, Returned, decide
+from holdfast.tasks.task import Task
+from holdfast.worker.processes.exit_cause import how, oom_kills, own_making
+from holdfast.worker.processes.wire import Wire, pack_job, unpack_ended
+from holdfast.worker.running.execution import Execution
+from holdfast.worker.running.hooks import python_value
+from holdfast.worker.running.runners import Report, decided_early
+from holdfast.worker.running.threads import Threads
+
+TERM_TO_KILL = 5.0  # seconds between the request to end and the end
+_KILL_TO_LEAVE = 2.0  # seconds after that, until a process that cannot be killed is left alone
+_TRIES = 3  # processes that may die before the handler has begun
+CANNOT_ANSWER = 78  # the exit code of one whose handler closed its connection
+
+
+def find_task(module: ModuleType, name: str) -> Task[Any, Any] | None:
+    """A task among a module's names, by the name that it is registered under."""
+    for value in vars(module).values():
+        if isinstance(value, Task) and value.name == name:
+            return value
+        if isinstance(value, Holdfast) and name in value.tasks:
+            return value.tasks[name]
+    return None
+
+
+def is_importable(task: Task[Any, Any]) -> bool:
+    """Whether another process can find the task: at the top of a module that can be imported."""
+    module = task.handler.__module__
+    found = sys.modules.get(module)  # None where the code was pasted or run by exec
+    return module != "__main__" and found is not None and find_task(found, task.name) is task
+
+
+class ProcessRunner:
+    def __init__(self, ended: Report, threads: Threads) -> None:
+        self._ended = ended
+        self._threads = threads
+        self._lock = threading.Lock()
+        self._idle: list[HandlerProcess] = []
+        self._all: set[HandlerProcess] = set()
+        self._closed = False
+
+    @staticmethod
+    def check(app: Holdfast) -> None:
+        """Refuse tasks that a child process could not find."""
+        for task in app.tasks.values():
+            module = task.handler.__module__
+            if task.conduct.kind == "process" and not is_importable(task):
+                raise InvalidInput(
+                    f"task {task.name!r} (process=True) cannot be found by another process: define "
+                    f"it at the top of a module that can be imported; it is in {module!r}"
+                )
+
+    def start(self, executions: Sequence[Execution]) -> None:
+        for execution in executions:
+            self._threads.submit(partial(self._run, execution))
+
+    def _run(self, execution: Execution) -> None:
+        value: Any = None
+        ended: Ended | None = decided_early(execution)
+        if ended is None:
+            execution.enter()
+            try:
+                ended = self._perform(execution)
+            except Exception as problem:  # no more processes, files or memory
+                name = type(problem).__name__
+                ended = Raised(f"{name}: no process could run the handler: {problem}", None)
+        execution.ended = True
+        if isinstance(ended, Died):
+            execution.clean()  # it could not do so itself
+        if isinstance(ended, Died) and execution.why is not None:
+            ended = Raised(ended.how, None)  # it died because we made it
+        ended = execution.concluded(ended)
+        if isinstance(ended, Returned):
+            value = python_value(ended.result)
+        self._ended(execution, ended, value)
+
+    def _perform(self, execution: Execution) -> Ended:
+        """In a warm process. One that was killed before the handler began is replaced, since the job is
+        not to blame for that."""
+        for _ in range(_TRIES):
+            handler = self._take()
+            ended = handler.perform(execution)
+            self._give(handler)
+            stopping = execution.why is not None or self._closed
+            if handler.begun or not isinstance(ended, Died) or stopping:
+                break
+        return ended
+
+    def _take(self) -> "HandlerProcess":
+        while True:
+            with self._lock:
+                handler = self._idle.pop() if self._idle else None
+            if handler is None:
+                break
+            if handler.lives():
+                return handler
+            handler.sound = False
+            self._give(handler)
+        handler = HandlerProcess()
+        with self._lock:
+            self._all.add(handler)
+        return handler
+
+    def _give(self, handler: "HandlerProcess") -> None:
+        with self._lock:
+            if handler.sound and not self._closed:
+                self._idle.append(handler)
+                return
+            self._all.discard(handler)
+        handler.kill()
+
+    def pids(self) -> list[int]:
+        with self._lock:
+            return [handler.pid for handler in self._all]
+
+    def close(self) -> None:
+        with self._lock:
+            self._closed = True
+            handlers = list(self._all)
+        for handler in handlers:
+            handler.kill()
+
+
+class HandlerProcess:
+    """One handler process."""
+
+    def __init__(self) -> None:
+        ours, theirs = socket.socketpair()
+        with theirs:
+            self._process = subprocess.Popen(  # noqa: S603
+                [
+                    sys.executable,
+                    "-m",
+                    "holdfast.worker.processes.handler_process",
+                    str(theirs.fileno()),
+                ],
+                pass_fds=[theirs.fileno()],
+                stdin=subprocess.DEVNULL,
+                start_new_session=True,
+                env={
+                    **os.environ,
+                    "PYTHONPATH": os.pathsep.join(path for path in sys.path if path),
+                },
+            )
+        self._wire = Wire(ours)
+        self._told_to_end = 0.0
+        self._oom_kills: int | None = None  #: before the run
+        self.pid = self._process.pid
+        self.sound = True
+        self.begun = False  #: the handler of its last job has begun
+
+    def lives(self) -> bool:
+        return self._process.poll() is None
+
+    def perform(self, execution: Execution) -> Ended:
+        """Run one job; blocks."""
+        self._told_to_end = 0.0
+        self.begun = False
+        self._oom_kills = oom_kills()
+        execution.halt = self._end
+        if execution.why is not None:
+            self._end()
+        task = execution.task
+        sent = self._wire.send(
+            {"module": task.handler.__module__, "task": task.name, "job": pack_job(execution.job)}
+        )
+        ended: Ended | None = None
+        if sent:
+            for message in self._wire.messages(self.lives):
+                if "begun" in message:
+                    self.begun = True
+                elif "progress" in message:
+                    execution.progress(*message["progress"])
+                elif "log" in message:
+                    execution.log(*message["log"])
+                elif "wrote" in message:
+                    wrote = unpack_ended(message["wrote"])
+                    execution.context.completion = decide(
+                        execution.job, wrote, task.policy, execution.now()
+                    )
+                else:
+                    ended = unpack_ended(message)
+                    if message["saw_stop"]:
+                        execution.context.saw_stop = True
+                    break
+        execution.halt = None
+        if ended is None:
+            self.sound = False
+            return self._died()
+        if self._told_to_end:
+            self.sound = False  # it may have left things behind
+        return ended
+
+    def _died(self) -> Died:
+        # One that we gave up on was killed before, and cannot die now: it is not waited for again.
+        patience = _KILL_TO_LEAVE if self._wire.is_shut else TERM_TO_KILL
+        try:
+            code = self._process.wait(patience)
+        except subprocess.TimeoutExpired:
+            return Died("it closed its connection to the worker")
+        if code == CANNOT_ANSWER:
+            return Died(
+                "it could not answer: the handler closed the connection to the worker, a file "
+                "descriptor that it had not opened"
+            )
+        after = oom_kills()
+        return Died(how(code, self._oom_kills, after), own_making(code, self._oom_kills, after))
+
+    def _end(self) -> None:
+        """SIGTERM at first, to it and all that it started; SIGKILL when it takes too long. One that
+        even the kernel cannot end now (it waits for a disk) is not waited for."""
+        now = time.monotonic()
+        self._told_to_end = self._told_to_end or now
+        late = now - self._told_to_end
+        self._signal(signal.SIGKILL if late >= TERM_TO_KILL else signal.SIGTERM)
+        if late >= TERM_TO_KILL + _KILL_TO_LEAVE:
+            self._wire.shut()
+
+    def _signal(self, number: signal.Signals) -> None:
+        with suppress(ProcessLookupError, PermissionError):
+            os.killpg(self.pid, number)
+
+    def kill(self) -> None:
+        """At once, with all that it has started."""
+        self.sound = False
+        self._signal(signal.SIGKILL)
+        with suppress(subprocess.TimeoutExpired):
+            self._process.wait(0.1 if self._wire.is_shut else 5.0)
+        self._wire.close()

@@ -1,0 +1,302 @@
+"""`holdfast worker`: a supervisor and its worker processes.
+
+It starts them by exec, beats for those that live, gives back at once what a dead one held, starts it
+anew, and replaces one that cannot stop a handler past its deadline. Jobs whose process died under
+them are run by extra processes (`isolation.py`). Its main thread watches processes and never touches
+the database; the heart's thread does.
+"""
+
+import json
+import logging
+import os
+import selectors
+import signal
+import socket
+import subprocess
+import time
+from collections import Counter
+from collections.abc import Mapping
+from contextlib import suppress
+from typing import Any
+
+from holdfast.app import Holdfast
+from holdfast.engine.records import Suspects
+from holdfast.worker.liveness.heartbeat import Heartbeat, Member
+from holdfast.worker.processes.exit_cause import Judgement
+from holdfast.worker.processes.isolation import LevelProcess, plan
+from holdfast.worker.processes.watchdog import PAST_DEADLINE, Watchdog, timeout_of
+from holdfast.worker.processes.worker_process import WorkerProcess
+from holdfast.worker.running.slots import make_lanes
+
+logger = logging.getLogger("holdfast.worker")
+
+_TICK = 0.2
+_SLOWEST_RESTART = 10.0
+_SHORT_LIFE = 5.0
+
+
+class Restarts:
+    """When processes may be started again: one that dies young several times in a row has to wait."""
+
+    def __init__(self) -> None:
+        self._failures = self._not_started = 0
+        self._at = 0.0
+
+    def allowed(self, now: float) -> bool:
+        return now >= self._at
+
+    def failed(self, now: float) -> float:
+        """No process could be started; the seconds until the next attempt."""
+        pause = min(2.0**self._not_started, _SLOWEST_RESTART)
+        self._not_started += 1
+        self._at = now + pause
+        return pause
+
+    def started(self) -> None:
+        self._not_started = 0
+
+    def ended(self, code: int | None, started: float, now: float) -> None:
+        self._failures = self._failures + 1 if code and now - started < _SHORT_LIFE else 0
+        if self._failures > 2:
+            self._at = now + min(0.1 * 2.0**self._failures, _SLOWEST_RESTART)
+
+
+class Supervisor:
+    def __init__(
+        self, app: Holdfast, config: Mapping[str, Any], *, processes: int, grace: float
+    ) -> None:
+        self._app = app
+        self._config = config
+        self._processes = processes
+        self._grace = grace
+        self._children: dict[int, WorkerProcess] = {}
+        self._selector = selectors.DefaultSelector()
+        self._heartbeats = Heartbeat(
+            app.engine, app.settings.heartbeat, looked=self._look_for_suspects
+        )
+        self._watchdog = Watchdog(app.engine.lock_holders, grace)
+        self._suspects: list[Suspects] = []  #: what waits for a process of its level
+        self._planned: Counter[int] = Counter()  #: processes still to be started, by level
+        self._lanes = make_lanes(config["queues"], config["concurrency"])
+        self._signals = 0
+        self._stop_by: float | None = None
+        # Apart: those that a job kills one after the other must not delay the ordinary ones.
+        self._restarts = {False: Restarts(), True: Restarts()}
+
+    # signals
+
+    def install(self) -> None:
+        reader, writer = socket.socketpair()
+        for end in (reader, writer):
+            end.setblocking(False)
+        signal.set_wakeup_fd(writer.fileno())
+        self._wakeup = (reader, writer)
+        self._selector.register(reader, selectors.EVENT_READ)
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, self._asked_to_stop)
+        signal.signal(signal.SIGCHLD, lambda number, frame: None)
+        signal.signal(signal.SIGUSR1, self._asked_for_stacks)
+
+    def _asked_to_stop(self, number: int, frame: object) -> None:
+        self._signals += 1
+
+    def _asked_for_stacks(self, number: int, frame: object) -> None:
+        for child in list(self._children.values()):
+            child.signal(signal.SIGUSR1)
+
+    # the loop
+
+    def run(self) -> int:
+        self._heartbeats.start()
+        steps = (self._spawn, self._listen, self._reap, self._judge, self._obey)
+        while self._stop_by is None or self._children:
+            for step in steps:
+                try:
+                    step()
+                except Exception:  # as out of memory: the children need somebody who goes on
+                    logger.exception("the supervisor could not do a step; it goes on")
+                    time.sleep(_TICK)
+        self._heartbeats.close(2.0)
+        return 0
+
+    def _spawn(self) -> None:
+        now = time.monotonic()
+        if self._stop_by is not None:
+            return
+        if self._restarts[False].allowed(now):
+            normal = [c for c in self._children.values() if not c.level and not c.replaced]
+            for _ in range(self._processes - len(normal)):
+                self._start(0)
+        if self._suspects and self._restarts[True].allowed(now):
+            waiting, self._suspects = self._suspects, []  # the heart looks again soon
+            self._planned = Counter(plan(waiting, self._lanes, self._company(now)))
+        while (levels := sorted(self._planned.elements())) and self._may_start_another(now):
+            self._planned[levels[0]] -= 1
+            self._start(levels[0])
+
+    def _may_start_another(self, now: float) -> bool:
+        """Whether a process for isolated jobs may be started. More starts than cores would delay the
+        replacement of an ordinary process, and none of them would be ready sooner."""
+        if not self._restarts[True].allowed(now):
+            return False
+        starting = [
+            child
+            for child in self._children.values()
+            if child.id is None and now - child.started < _SHORT_LIFE
+        ]
+        return len(starting) < max(2, os.cpu_count() or 1)
+
+    def _company(self, now: float) -> dict[int, list[LevelProcess]]:
+        """The processes for jobs with deaths on record, by level."""
+        found: dict[int, list[LevelProcess]] = {}
+        for child in self._children.values():
+            if child.level and not child.replaced:
+                # One that is frozen takes nothing, whatever it said before.
+                frozen = child.stopped or child.is_silent(now)
+                full = frozen or bool(json.loads(child.info).get("full"))
+                found.setdefault(child.level, []).append(LevelProcess(now - child.started, full))
+        return found
+
+    def _start(self, level: int) -> None:
+        restarts = self._restarts[level > 0]
+        try:
+            child = WorkerProcess(self._config, level=level)
+        except (OSError, MemoryError, subprocess.SubprocessError) as problem:
+            pause = restarts.failed(time.monotonic())
+            logger.error("no process could be started (%s); next attempt in %g s", problem, pause)
+            return
+        restarts.started()
+        self._children[child.pid] = child
+        self._selector.register(child.socket, selectors.EVENT_READ, child)
+        purpose = f", for jobs whose process died (level {level})" if level else ""
+        logger.info("process %d started%s", child.pid, purpose)
+
+    def _listen(self) -> None:
+        for key, _ in self._selector.select(_TICK):
+            if key.data is None:
+                with suppress(BlockingIOError):
+                    self._wakeup[0].recv(4096)
+                continue
+            child: WorkerProcess = key.data
+            messages = child.receive()
+            if messages is None:
+                self._selector.unregister(child.socket)
+                continue
+            for message in messages:
+                self._heard(child, message)
+
+    def _heard(self, child: WorkerProcess, message: Mapping[str, Any]) -> None:
+        if "status" in message:
+            child.update(message["status"])
+        if "leaving" in message:
+            child.leaving = True
+        if "hello" in message:
+            child.id = message["hello"]
+            self._heartbeats.add(
+                Member(
+                    message["hello"],
+                    child.told,
+                    child.confirm,
+                    child.tell_dead,
+                    lambda: child.stopped,
+                    child.ask_stacks,
+                )
+            )
+
+    def _reap(self) -> None:
+        for child in list(self._children.values()):
+            try:
+                pid, status = os.waitpid(child.pid, os.WNOHANG | os.WUNTRACED | os.WCONTINUED)
+            except ChildProcessError:  # somebody else has waited for it
+                self._buried(child, None)
+                continue
+            if not pid:
+                continue
+            if os.WIFSTOPPED(status) or os.WIFCONTINUED(status):
+                child.stopped = os.WIFSTOPPED(status)
+                continue
+            self._buried(child, os.waitstatus_to_exitcode(status))
+
+    def _buried(self, child: WorkerProcess, code: int | None) -> None:
+        """A child is gone: what it started goes too, and what it held is given back. `code`: its exit
+        code; None: unknown."""
+        child.process.returncode = code
+        for message in child.last_words():  # its id may be among them
+            self._heard(child, message)
+        if child.id is not None:  # first: while the heart knows it, it beats for it
+            judgement = child.judge(code)
+            verdicts = [(run.claim, timeout_of(run)) for run in child.condemned]
+            ended = {claim for claim, _ in verdicts}
+            begun = [run.claim for run in child.begun() if run.claim not in ended]
+            self._heartbeats.died(
+                child.id, begun=begun, verdicts=verdicts, judgement=judgement, code=code
+            )
+        del self._children[child.pid]
+        with suppress(KeyError):
+            self._selector.unregister(child.socket)
+        child.wire.close()
+        child.kill()
+        if code != 0:
+            logger.error("process %d ended with %s", child.pid, _how(code))
+        self._restarts[child.level > 0].ended(code, child.started, time.monotonic())
+
+    def _judge(self) -> None:
+        now = time.monotonic()
+        for child in self._children.values():
+            if child.draining and not child.replaced:
+                logger.warning("process %d drains: a handler is stuck in it", child.pid)
+                child.replaced = True
+            self._watchdog.look(child, now)
+        if self._stop_by is not None and now > self._stop_by:
+            for child in self._children.values():
+                if not child.killed:
+                    child.condemned = child.overdue(now, PAST_DEADLINE)
+                child.kill(Judgement.GIVEN_BACK)
+
+    def _obey(self) -> None:
+        """A signal asks to stop, a second one to stop at once."""
+        if self._signals and self._stop_by is None:
+            logger.info("stopping: %d s for what runs", self._grace)
+            self._stop_by = time.monotonic() + self._grace + 0.9
+            for child in self._children.values():
+                child.wire.send_now({"stop": self._grace})
+        if self._signals > 1:
+            self._stop_by = 0.0
+
+    def _look_for_suspects(self) -> None:
+        """In the heart's thread."""
+        for lane in self._lanes:
+            lane.update(self._app.tasks)
+        self._suspects = self._app.engine.suspects()
+        if self._suspects:
+            with suppress(OSError):
+                self._wakeup[1].send(b"!")
+
+
+def _how(code: int | None) -> str:
+    if code is None:
+        return "an unknown exit code"
+    return signal.Signals(-code).name if code < 0 else f"exit code {code}"
+
+
+def supervise(
+    location: str,
+    app: Holdfast,
+    *,
+    queues: str | None = None,
+    concurrency: int | None = None,
+    processes: int = 1,
+    grace: float = 30.0,
+    log: Mapping[str, Any] | None = None,
+) -> int:
+    """Run worker processes until told to stop; the exit code."""
+    config = {
+        "location": location,
+        "queues": queues,
+        "concurrency": concurrency,
+        "grace": grace,
+        "log": dict(log or {}),
+    }
+    supervisor = Supervisor(app, config, processes=processes, grace=grace)
+    supervisor.install()
+    return supervisor.run()

@@ -1,0 +1,1 @@
+"""A job in a worker, from its claim to its finish. Start with `dispatcher.py`, then `runners.py`."""

@@ -1,0 +1,202 @@
+"""Workflows, as an application writes them: jobs that wait for other jobs, inserted in one go.
+
+with app.workflow() as flow:
+    scan = flow.add(scan_source, model="hrrr")
+    flow.add(build_tile.using(after=[scan]), region="ne")
+"""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
+from types import TracebackType
+from typing import Any, NamedTuple, Protocol, get_args
+
+from holdfast.core import validation
+from holdfast.core.ids import new_id, parse_id
+from holdfast.errors import InvalidInput
+from holdfast.jobs.job import CALLBACK, Edge, Job, NewJob, OnParentFailure
+from holdfast.tasks.options import Options
+from holdfast.tasks.task import Call, Task, Using
+from holdfast.workflows import rules as workflow_rules
+
+AnyTask = Task[Any, Any] | Using[Any]
+
+
+class Node(NamedTuple):
+    """A job of a workflow: what `after=` takes."""
+
+    id: str
+    name: str
+    workflow_id: str
+
+
+class Host(Protocol):
+    """What a workflow needs of its application."""
+
+    def start(self, flow: "Workflow", jobs: Sequence[NewJob]) -> list[Job]: ...
+
+    async def astart(self, flow: "Workflow", jobs: Sequence[NewJob]) -> list[Job]: ...
+
+
+class Workflow:
+    """A workflow that is being written down: nothing exists before the end of its `with`."""
+
+    def __init__(
+        self, host: Host, name: str = "workflow", *, tx: Any = None, notify: bool = True
+    ) -> None:
+        self.id = new_id()  #: by which `app.workflows` finds it
+        self.name = validation.name(name, "workflow")  #: as it was given
+        self.tx = tx
+        self.notify = notify
+        self._host = host
+        self._jobs: list[NewJob] = []
+
+    def __repr__(self) -> str:
+        return f"<Workflow {self.name} {self.id}: {len(self._jobs)} jobs>"
+
+    def add(self, task: AnyTask, /, *args: Any, **kwargs: Any) -> Node:
+        """A job of this workflow. `task.using(after=[node, ...])`: it waits for others."""
+        return self._put(make_node(self.id, task, args, kwargs))
+
+    def add_many(self, task: AnyTask, /, calls: Iterable[Mapping[str, Any]]) -> list[Node]:
+        """One for each mapping of arguments."""
+        return [self._put(make_node(self.id, task, (), call)) for call in calls]
+
+    def on_completed(self, task: AnyTask, /, *args: Any, **kwargs: Any) -> Node:
+        """A job for the moment when all have completed."""
+        return self._callback(workflow_rules.ON_COMPLETED, task, args, kwargs)
+
+    def on_failed(self, task: AnyTask, /, *args: Any, **kwargs: Any) -> Node:
+        """A job for the moment when the first has failed for good."""
+        return self._callback(workflow_rules.ON_FAILED, task, args, kwargs)
+
+    def on_finished(self, task: AnyTask, /, *args: Any, **kwargs: Any) -> Node:
+        """A job for the moment when none is left, whatever has become of them."""
+        return self._callback(workflow_rules.ON_FINISHED, task, args, kwargs)
+
+    def _callback(
+        self, name: str, task: AnyTask, args: tuple[Any, ...], kwargs: Mapping[str, Any]
+    ) -> Node:
+        job = make_node(self.id, task, args, kwargs)
+        if job.after:
+            raise InvalidInput(f"{name[1:]}: a callback takes no after=: it waits for all")
+        return self._put(replace(job, node=name))
+
+    def _put(self, job: NewJob) -> Node:
+        known = {other.id for other in self._jobs}
+        for edge in job.after:
+            if edge.parent not in known:
+                raise InvalidInput(
+                    f"after={edge.parent!r}: no job of this workflow; add that one first"
+                )
+        self._jobs.append(job)
+        return Node(job.id, job.node or job.type, self.id)
+
+    # inserted when the `with` ends well
+
+    def __enter__(self) -> "Workflow":
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if error is None:
+            self._host.start(self, self._checked())
+
+    async def __aenter__(self) -> "Workflow":
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if error is None:
+            await self._host.astart(self, self._checked())
+
+    def _checked(self) -> list[NewJob]:
+        if all((job.node or "").startswith(CALLBACK) for job in self._jobs):
+            raise InvalidInput(f"the workflow {self.name!r} has no jobs: add some")
+        return self._jobs
+
+    # short forms
+
+    def chain(self, calls: Sequence[Call]) -> "Workflow":
+        """Each after the one before."""
+        before: list[Node] = []
+        for call in calls:
+            before = [self.add(call.task.using(after=before), *call.args, **call.kwargs)]
+        return self
+
+    def batch(self, calls: Sequence[Call], **callbacks: Call | None) -> "Workflow":
+        """All at once; `on_completed`, `on_failed`, `on_finished`: what follows."""
+        for call in calls:
+            self.add(call.task, *call.args, **call.kwargs)
+        for name, follow in callbacks.items():
+            if follow is not None:
+                place: Callable[..., Node] = getattr(self, name)
+                place(follow.task, *follow.args, **follow.kwargs)
+        return self
+
+
+class Running:
+    """`ctx.workflow`: the workflow of a job that runs."""
+
+    def __init__(self, job: Job, put: Callable[[NewJob], None]) -> None:
+        self.id = str(job.workflow_id)
+        self._job = job
+        self._put = put
+
+    def add(self, task: AnyTask, /, *args: Any, **kwargs: Any) -> Node:
+        """One more job, added together with this one's completion, or not at all. `after=` may name
+        jobs of this workflow, also the one that runs."""
+        job = make_node(self.id, task, args, kwargs, next_task_of=self._job)
+        self._put(job)
+        return Node(job.id, job.node or job.type, self.id)
+
+
+def make_node(
+    workflow: str,
+    task: AnyTask,
+    args: tuple[Any, ...],
+    kwargs: Mapping[str, Any],
+    next_task_of: Job | None = None,
+) -> NewJob:
+    """A job of a workflow, checked."""
+    if not isinstance(task, Task | Using):
+        raise InvalidInput(f"a workflow was given {task!r}: give a task, or task.using(...)")
+    using = task.using() if isinstance(task, Task) else task
+    options = using.options
+    unique = options.key is not None or options.idempotency_key is not None
+    if unique or options.tx is not None:
+        raise InvalidInput(
+            "a job of a workflow takes no key=, no idempotency_key= and no tx=: it is always a new "
+            "one, and the whole workflow is inserted at once: app.workflow(tx=...)"
+        )
+    plain = using.using(**{name: getattr(_PLAIN, name) for name in FLOW})
+    job = plain.new_job(args, kwargs, next_task_of=next_task_of)
+    node = validation.name(options.node or using.task.name, "node")
+    after = tuple(_edge(one, options.on_parent_failure, workflow) for one in options.after or ())
+    if len({edge.parent for edge in after}) < len(after):
+        raise InvalidInput("after= names a job twice")
+    return replace(job, workflow_id=workflow, node=node, after=after)
+
+
+FLOW = ("after", "on_parent_failure", "node")
+_PLAIN = Options()
+
+
+def _edge(given: Any, policy: OnParentFailure, workflow: str) -> Edge:
+    if type(given) is tuple and len(given) == 2:
+        given, policy = given
+    if policy not in get_args(OnParentFailure):
+        raise InvalidInput(
+            f"on_parent_failure={policy!r}: choose one of {', '.join(get_args(OnParentFailure))}"
+        )
+    home = getattr(given, "workflow_id", workflow)
+    if isinstance(given, Node | Job) and home != workflow:
+        raise InvalidInput(f"after={given.id!r}: that is no job of this workflow")
+    return Edge(given.id if isinstance(given, Node | Job) else parse_id(given), policy)

@@ -1,0 +1,242 @@
+"""Workflows in the database, as scripts.
+
+The end of a job is written without a thought of who waits for it. Its consequences are drawn in a
+transaction of their own, which holds the workflow's row: whoever comes second sees all that the
+first has done, so that of two parents that end at once one frees their child. What was not drawn,
+because a process died in between, is found by the next look: a job whose `seen` is not its status.
+"""
+
+import json
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from holdfast.engine.dialect import MICRO, Dialect, wake
+from holdfast.engine.records import Parent, WorkflowInfo
+from holdfast.engine.script import Row, Run, Script
+from holdfast.events.outbox import emit
+from holdfast.jobs.commands import cancel, insert
+from holdfast.jobs.job import CALLBACK, FINISHED, UNFINISHED, EventKind, Job, NewJob, Status
+from holdfast.jobs.outcome import WEEK
+from holdfast.jobs.read import FIRST_ID
+from holdfast.jobs.rows import columns_to_job
+from holdfast.workflows import rules as workflow_rules
+from holdfast.workflows.rules import Settled, Verdict, WorkflowState
+
+LOOK = 1000  # jobs looked at, at a time
+CAP = 100_000  # jobs counted for a page of workflows, at the most
+_ENDED, _ADDED = frozenset({"ended"}), frozenset({"added"})
+
+
+class Advanced(NamedTuple):
+    freed: int = 0
+    dropped: int = 0
+
+
+def start(
+    dialect: Dialect, id: str, name: str, jobs: Sequence[NewJob], *, hint: Iterable[str] = ()
+) -> Script[list[Job]]:
+    """A workflow with its jobs."""
+    yield Run("insert_workflow", {"now": dialect.now(), "id": id, "name": name})
+    return (yield from insert(dialect, jobs, hint=hint))
+
+
+def advance(dialect: Dialect, workflows: Collection[str]) -> Script[Advanced]:
+    """Draw the consequences of all that has ended, or was added, in some workflows."""
+    if not workflows:
+        return Advanced()
+    wanted = {"workflows": json.dumps(sorted(workflows))}
+    held = [row[0] for row in (yield Run("lock_workflows", wanted)).rows]
+    params = {"workflows": json.dumps(held), "limit": LOOK}
+    queues: list[str] = []
+    dropped = 0
+    while rows := (yield Run("unseen", params)).rows:
+        freed, failed = yield from _follow(dialect, rows)
+        queues += freed
+        dropped += failed
+    queues += yield from _conclude(dialect, held)
+    yield from wake(queues)
+    return Advanced(len(queues), dropped)
+
+
+def _follow(dialect: Dialect, rows: Sequence[Row]) -> Script[tuple[list[str], int]]:
+    """What follows from some jobs: the queues of those that may run now, and how many were
+    cancelled. (What follows from these, the next look finds.)"""
+    now = dialect.now()
+    ended = [id for id, _, status, _ in rows if status in FINISHED]
+    added = [id for id, _, status, node in rows if status == Status.BLOCKED and node[0] != CALLBACK]
+    settled = yield from _settle(ended, _ENDED)
+    settled += yield from _settle(added, _ADDED)
+    doomed = workflow_rules.doomed(settled, {id: node for id, _, _, node in rows})
+    if doomed:
+        yield from _drop(dialect, doomed)
+    touched = ({edge.child for edge in settled} | set(added)) - doomed.keys()
+    freed: list[Row] = []
+    if touched:
+        freed = (yield Run("free", {"now": now, "ids": json.dumps(sorted(touched))})).rows
+        yield from emit(dialect, EventKind.ENQUEUED, [id for id, _ in freed])
+    yield Run("see", {}, [{"id": id, "status": status} for id, _, status, _ in rows])
+    return [queue for _, queue in freed], len(doomed)
+
+
+def _settle(ids: Sequence[str], which: frozenset[str]) -> Script[list[Settled]]:
+    if not ids:
+        return []
+    reply = yield Run("settle", {"ids": json.dumps(sorted(ids))}, options=which)
+    return [Settled(*row) for row in reply.rows]
+
+
+def _drop(dialect: Dialect, reasons: Mapping[str, str]) -> Script[None]:
+    now, keep = dialect.now(), round(WEEK * MICRO)
+    rows = [{"now": now, "id": id, "error": reasons[id], "keep": keep} for id in sorted(reasons)]
+    dropped = (yield Run("drop", {"now": now}, rows, tell="id")).rows
+    yield from emit(dialect, EventKind.CANCELLED, [row[0] for row in dropped])
+
+
+def _conclude(dialect: Dialect, workflows: Sequence[str]) -> Script[list[str]]:
+    """What workflows have come to, and the callbacks for which that is the moment; their queues."""
+    params = {"workflows": json.dumps(list(workflows))}
+    now = dialect.now()
+    standings: dict[str, WorkflowState] = {}
+    marks: list[dict[str, Any]] = []
+    for id, before, *flags in (yield Run("state", params)).rows:
+        state = standings[id] = WorkflowState(*(bool(flag) for flag in flags))
+        if state.status != before and (state.unfinished or before == Status.RUNNING):
+            finished = not state.unfinished
+            marks.append({"now": now, "id": id, "status": state.status, "finished": finished})
+    if marks:
+        yield Run("mark_workflow", {"now": now}, marks)
+    verdicts: dict[Verdict, list[str]] = {verdict: [] for verdict in Verdict}
+    for id, workflow, name in (yield Run("callbacks", params)).rows:
+        verdicts[workflow_rules.callback(name, standings[workflow])].append(id)
+    if verdicts[Verdict.DROP]:
+        reason = "Cancelled: its workflow did not come to that"
+        yield from _drop(dialect, dict.fromkeys(verdicts[Verdict.DROP], reason))
+        seen = [{"id": id, "status": Status.CANCELLED} for id in verdicts[Verdict.DROP]]
+        yield Run("see", {}, seen)
+    if not verdicts[Verdict.RUN]:
+        return []
+    ids = json.dumps(sorted(verdicts[Verdict.RUN]))
+    freed = (yield Run("free", {"now": now, "ids": ids})).rows
+    yield from emit(dialect, EventKind.ENQUEUED, [id for id, _ in freed])
+    return [queue for _, queue in freed]
+
+
+def changed_workflows(limit: int) -> Script[list[str]]:
+    """Workflows that somebody has to look at."""
+    return [row[0] for row in (yield Run("changed_workflows", {"limit": limit})).rows]
+
+
+def orphans(after: str, limit: int) -> Script[str]:
+    """Jobs that wait for one that is gone (deleted with its entity, behind our back) are looked at
+    again: a bounded search; where to go on."""
+    edge, seen, found = (yield Run("orphans", {"after": after, "limit": limit})).rows[0]
+    ids = found if isinstance(found, list) else json.loads(found or "[]")
+    if ids:
+        yield Run("look_again", {"ids": json.dumps(sorted(set(ids)))})
+    return edge if seen == limit else FIRST_ID
+
+
+def abandoned(dialect: Dialect, after: str, limit: int) -> Script[str]:
+    """Workflows whose last job was deleted come to their end: a bounded search; where to go on."""
+    edge, seen, found = (yield Run("abandoned", {"after": after, "limit": limit})).rows[0]
+    ids = found if isinstance(found, list) else json.loads(found or "[]")
+    yield from advance(dialect, [str(id) for id in ids])
+    return edge if seen == limit else FIRST_ID
+
+
+# what applications and operators ask for
+
+
+def retry(dialect: Dialect, workflow: str) -> Script[int]:
+    """Do again what failed or was cancelled, and what waited for that; how many jobs."""
+    yield Run("lock_workflows", {"workflows": json.dumps([workflow])})
+    params = {"now": dialect.now(), "workflow": workflow}
+    reopened = (yield Run("reopen", params)).rows
+    if reopened:
+        yield Run("unsettle", {"ids": json.dumps([row[0] for row in reopened])})
+        yield from emit(dialect, EventKind.ENQUEUED, [row[0] for row in reopened])
+        yield from wake(queue for _, queue, status in reopened if status == Status.PENDING)
+    yield from advance(dialect, [workflow])
+    return len(reopened)
+
+
+def stop(dialect: Dialect, workflow: str, keep: float) -> Script[int]:
+    """Cancel what is not finished; how many jobs."""
+    yield Run("lock_workflows", {"workflows": json.dumps([workflow])})
+    jobs = yield from members(dialect, workflow)
+    ids = [job.id for job in jobs if job.status in UNFINISHED and job.node[0] != CALLBACK]  # type: ignore[index]
+    done = (yield from cancel(dialect, ids, keep)) if ids else []
+    yield from advance(dialect, [workflow])
+    return len(done)
+
+
+def release(dialect: Dialect, job: str, workflow: str) -> Script[bool]:
+    """Let a job run although one that it waits for has failed. False: it is not held."""
+    yield Run("lock_workflows", {"workflows": json.dumps([workflow])})
+    released = (yield Run("release_node", {"id": job})).rows
+    yield from advance(dialect, [workflow])
+    return bool(released)
+
+
+# reading
+
+
+def parents(id: str, *, results: bool = False) -> Script[list[Parent]]:
+    options = frozenset({"results" if results else "plain"})
+    reply = yield Run("parents", {"id": id}, options=options)
+    return [Parent(*row) for row in reply.rows]
+
+
+def listing(dialect: Dialect, before: str, limit: int) -> Script[list[WorkflowInfo]]:
+    params = {"before": before, "limit": limit}
+    return (yield from _infos(dialect, (yield Run("workflows", params, options=_PAGE)).rows))
+
+
+def find(dialect: Dialect, ids: Sequence[str]) -> Script[list[WorkflowInfo]]:
+    params = {"workflows": json.dumps(list(ids)), "limit": len(ids)}
+    return (yield from _infos(dialect, (yield Run("workflows", params, options=_SOME)).rows))
+
+
+_PAGE, _SOME = frozenset({"page"}), frozenset({"some"})
+
+
+def _infos(dialect: Dialect, rows: Sequence[Row]) -> Script[list[WorkflowInfo]]:
+    counts: dict[str, dict[Status, int]] = {row[0]: dict.fromkeys(Status, 0) for row in rows}
+    if rows:
+        wanted = {"workflows": json.dumps(list(counts)), "cap": CAP}
+        for id, status, number in (yield Run("workflow_counts", wanted)).rows:
+            counts[id][Status(status)] = number
+    return [
+        WorkflowInfo(
+            id=id,
+            name=name,
+            status=Status(status),
+            created_at=dialect.moment(created),
+            finished_at=None if finished is None else dialect.moment(finished),
+            counts=counts[id],
+        )
+        for id, name, status, created, finished in rows
+    ]
+
+
+def members(dialect: Dialect, workflow: str) -> Script[list[Job]]:
+    """Its jobs, in the order in which they were added."""
+    found: list[Job] = []
+    params = {"workflow": workflow, "status": "", "after": FIRST_ID, "limit": LOOK}
+    while True:
+        rows = (yield Run("members", params)).rows
+        found += [columns_to_job(dialect, row) for row in rows]
+        if len(rows) < LOOK:
+            return sorted(found, key=lambda job: job.id)
+        params |= {"status": found[-1].status.value, "after": found[-1].id}
+
+
+def edges(ids: Sequence[str]) -> Script[list[Settled]]:
+    """Whom these jobs wait for, or waited for; the outcome is "" while they do."""
+    reply = yield Run("edges", {"ids": json.dumps(list(ids))})
+    return [Settled(row[0], row[1], row[2], row[3] or "") for row in reply.rows]
+
+
+def prune(dialect: Dialect, limit: int) -> Script[int]:
+    params = {"now": dialect.now(), "keep": round(WEEK * MICRO), "limit": limit}
+    return len((yield Run("prune_workflows", params)).rows)

@@ -1,0 +1,134 @@
+"""Whose silence counts: the rule by which a worker, late with its beats, stops its runs or goes on."""
+
+from contextlib import suppress
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+
+import pytest
+
+from holdfast.engine.records import WorkerInfo
+from holdfast.errors import DatabaseUnavailable
+from holdfast.worker.liveness import self_fencing
+from holdfast.worker.liveness.heartbeat import Observer
+from holdfast.worker.liveness.self_fencing import SelfFencing
+
+BEAT = 5.0
+LIMIT = 2.4 * BEAT  # of silence, at which runs are stopped
+
+
+def info(id: str, beat_no: int, *, dead: bool = False) -> WorkerInfo:
+    moment = datetime.now(UTC)
+    return WorkerInfo(
+        id=id,
+        info="{}",
+        beat_no=beat_no,
+        started_at=moment,
+        beat_at=moment,
+        left_at=None,
+        died_at=moment if dead else None,
+    )
+
+
+@dataclass
+class Table:
+    """The workers, as an engine tells of them."""
+
+    numbers: dict[str, int] = field(default_factory=lambda: {"we": 1, "other": 1})
+    dead: set[str] = field(default_factory=set)
+    reachable: bool = True
+
+    def workers(self) -> list[WorkerInfo]:
+        if not self.reachable:
+            raise DatabaseUnavailable("gone")
+        return [info(id, no, dead=id in self.dead) for id, no in self.numbers.items()]
+
+
+class World:
+    """Our last beat was at 0; then the clock goes on, in steps as SelfFencing takes them."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.table = Table()
+        self.now = 0.0
+        self.beat_at = 0.0
+        monkeypatch.setattr(self_fencing, "boottime", lambda: self.now)
+        self.fencing = SelfFencing(self.table, BEAT, self)  # type: ignore[arg-type]
+        self.stopped_at: float | None = None
+
+    id = "we"
+
+    def silence(self) -> float:
+        return self.now - self.beat_at
+
+    def confirmed(self, moment: float) -> None:
+        self.beat_at = moment
+
+    def go(self, until: float, others_beat_every: float | None) -> None:
+        """Runs are stopped as soon as the silence that counts is over the limit."""
+        next_beat = self.now
+        while self.now < until:
+            self.now += 0.1 * BEAT
+            if others_beat_every is not None and self.now >= next_beat:
+                self.table.numbers["other"] += 1
+                next_beat += others_beat_every
+            with suppress(DatabaseUnavailable):
+                self.fencing.tick(self.now)
+            if self.stopped_at is None and self.fencing.silence() > LIMIT:
+                self.stopped_at = self.now
+
+
+@pytest.fixture
+def world(monkeypatch: pytest.MonkeyPatch) -> World:
+    return World(monkeypatch)
+
+
+def test_a_silence_that_all_share_stops_nothing(world: World) -> None:
+    world.go(0.9 * BEAT, others_beat_every=BEAT)
+    world.go(20 * BEAT, others_beat_every=None)
+    assert world.stopped_at is None
+
+
+@pytest.mark.parametrize("every", [0.4 * BEAT, BEAT, 1.2 * BEAT, 1.45 * BEAT])
+def test_a_silence_of_ours_alone_stops_runs_before_others_take_them(
+    world: World, every: float
+) -> None:
+    world.go(4 * BEAT, others_beat_every=every)
+    assert world.stopped_at is not None
+    assert world.stopped_at <= 2.9 * BEAT
+
+
+def test_others_that_are_heard_again_end_the_excuse(world: World) -> None:
+    """A lock that others get past and we do not."""
+    world.go(10 * BEAT, others_beat_every=None)
+    confirmed = world.beat_at
+    assert confirmed > 9 * BEAT
+    world.go(14 * BEAT, others_beat_every=BEAT)
+    assert world.stopped_at is not None
+    assert world.stopped_at - confirmed <= 2.9 * BEAT
+
+
+def test_a_database_that_cannot_be_read_is_no_excuse(world: World) -> None:
+    world.table.reachable = False
+    world.go(4 * BEAT, others_beat_every=None)
+    assert world.stopped_at is not None
+    assert world.stopped_at <= 2.5 * BEAT
+
+
+def test_one_that_was_declared_dead_is_not_confirmed(world: World) -> None:
+    world.table.dead.add("we")
+    world.go(4 * BEAT, others_beat_every=None)
+    assert world.beat_at == 0.0
+
+
+def test_whoever_pauses_for_as_long_as_we_listened_begins_anew_with_us() -> None:
+    """The other side of the bargain: an observer whose beats stopped that long forgets."""
+    observer = Observer(BEAT)
+    seen = [info("we", 1)]
+    for step in range(13):  # up to 2.4 heartbeats of silence are held against us
+        if step % 5 == 0:
+            observer.beat(step)
+        assert observer.look(float(step), seen, frozenset()) == []
+    later = 12.0 + 1.6 * BEAT
+    observer.beat(later)
+    assert observer.look(later, seen, frozenset()) == []
+    observer.beat(later + BEAT)
+    assert observer.look(later + BEAT, seen, frozenset()) == []

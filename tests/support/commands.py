@@ -1,0 +1,46 @@
+"""The scripts that `app.jobs` and `app.queues` run, on an engine alone."""
+
+from collections.abc import Sequence
+
+from holdfast.engine.protocol import Engine
+from holdfast.errors import KeyConflict
+from holdfast.jobs import commands, log_lines
+from holdfast.jobs import read as read_scripts
+from holdfast.jobs.job import Attempt, LogLine
+
+
+def cancel(engine: Engine, ids: Sequence[str], *, keep: float) -> list[str]:
+    return engine.run(lambda: commands.cancel(engine.dialect, ids, keep), write=True)
+
+
+def retry(engine: Engine, ids: Sequence[str]) -> list[str]:
+    """One by one where the index refuses all of them: an enqueue of the same key raced."""
+    try:
+        return engine.run(lambda: commands.retry(engine.dialect, ids), write=True)
+    except KeyConflict:
+        if len(ids) == 1:
+            return []
+        return [done for id in ids for done in retry(engine, [id])]
+
+
+def delete(engine: Engine, ids: Sequence[str]) -> list[str]:
+    return engine.run(lambda: commands.delete(engine.dialect, ids), write=True)
+
+
+def pause(engine: Engine, queue: str, paused: bool) -> None:
+    engine.run(lambda: commands.pause(engine.dialect, queue, paused), write=True)
+
+
+def attempts(engine: Engine, id: str) -> list[Attempt]:
+    return engine.run(lambda: read_scripts.attempts(engine.dialect, id), write=False)
+
+
+def logs(
+    engine: Engine,
+    id: str,
+    *,
+    after: log_lines.Place | None = None,
+    limit: int = 1000,
+    newest: bool = False,
+) -> list[LogLine]:
+    return engine.run(lambda: log_lines.logs(engine.dialect, id, after, limit, newest), write=False)
