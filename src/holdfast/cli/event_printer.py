@@ -1,4 +1,4 @@
-"""A line for each thing that happens to a job, for those who develop. What goes wrong is in the log."""
+"""Prints a line for each event of a job, for developers. Failures are in the log."""
 
 import sys
 import threading

@@ -1,6 +1,5 @@
-"""What handlers log (`ctx.log`), and what the command's processes log: lines of text for people, or of
-JSON for machines. Both forms show what a job's own logger adds to a record.
-"""
+"""Formats of log lines: text for people, or JSON for machines. Used by handlers (`ctx.log`) and by
+the processes of the command; both show the fields that a job's own logger adds to a record."""
 
 import json
 import logging

@@ -1,4 +1,4 @@
-"""What names may look like. They go into statements as parameters, into URLs and onto pages."""
+"""Checks of the names, keys, entities, numbers and times that callers give."""
 
 import json
 import re

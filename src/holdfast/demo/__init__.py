@@ -1,1 +1,1 @@
-"""The demonstration: an application with jobs of every kind, and somebody who enqueues them."""
+"""The demonstration: an application with jobs of every kind, and a thread that enqueues them."""

@@ -1,4 +1,4 @@
-"""Whoever enqueues the demonstration's jobs: one after the other, at a gentle rate."""
+"""Enqueues the demonstration's jobs: one after the other, at a gentle rate."""
 
 import random
 import threading

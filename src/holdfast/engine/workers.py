@@ -1,4 +1,5 @@
-"""The verbs by which workers tell that they live, and give back what the dead ones held; as scripts."""
+"""Scripts of workers: heartbeats, declaring workers dead, and giving back the jobs that dead ones
+held."""
 
 import json
 from collections import Counter

@@ -1,6 +1,6 @@
 """`app.events(...)`: follow what happens to jobs, in any process, from a position on.
 
-A feed reads the outbox (engine/outbox.py) and lets it be written by being subscribed: to everything, or
+A feed reads the outbox (outbox.py) and lets it be written by being subscribed: to everything, or
 to some jobs. It wakes when the database hints at news, and looks every second without that.
 """
 

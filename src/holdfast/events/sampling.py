@@ -1,5 +1,5 @@
-"""A glance at everything: of each kind of event a few a second, for pages that fetch what they show.
-Telling all of it would cost a busy queue much of its speed, and nobody reads that fast."""
+"""Samples of all events: a few of each kind a second, for pages that then fetch what they show.
+Writing every event would cost a busy queue much of its speed, and nobody reads that fast."""
 
 from collections.abc import Callable
 

@@ -1,5 +1,5 @@
-"""What an operator's verbs did, in words: to one job, and to all that match a filter. Pure: it looks at
-jobs as they were before and after."""
+"""What an operator's command did, in words: to one job, and to all that match a filter. Pure: it
+compares jobs as they were before and after."""
 
 import json
 from collections import Counter

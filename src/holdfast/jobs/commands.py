@@ -1,4 +1,5 @@
-"""The verbs that change jobs, as scripts. One logic for both engines: they differ in their SQL."""
+"""Scripts that change jobs: insert, promote, cancel, retry, delete, edit. One logic for both dialects
+of SQL."""
 
 import dataclasses
 import json

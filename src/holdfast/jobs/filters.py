@@ -1,5 +1,5 @@
-"""Which jobs: a filter from what callers give, checked. Nothing that a caller writes has a meaning in
-SQL: texts are searched for as they are, whatever signs they hold."""
+"""Filters of jobs, checked. No text of a caller has a meaning in SQL: it is searched for as it is,
+whatever signs it holds."""
 
 import json
 import re

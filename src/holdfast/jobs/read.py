@@ -1,4 +1,4 @@
-"""The verbs that read, as scripts: bounded walks of an index, never a scan of the table."""
+"""Scripts that read jobs, queues and workers: bounded walks of an index, never a scan of the table."""
 
 import json
 from collections.abc import Iterable, Sequence

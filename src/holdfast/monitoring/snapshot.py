@@ -1,5 +1,5 @@
-"""What there is at a moment: read when it is asked for, and once. Figures and health tell of the same,
-and whoever tells both reads it only here."""
+"""A snapshot of jobs, queues and workers: each part is read once, when it is asked for. Stats and
+health share one, so that they agree and read nothing twice."""
 
 from datetime import datetime
 from functools import cached_property

@@ -1,4 +1,4 @@
-"""The workers, as they tell of themselves."""
+"""The status of each worker, from its row: what it last reported, and how long ago."""
 
 import json
 from collections.abc import Mapping

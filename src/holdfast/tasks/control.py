@@ -1,4 +1,4 @@
-"""What a handler may raise to say what shall follow."""
+"""Exceptions that a handler raises to decide what follows: Discard, Retry, Snooze."""
 
 from holdfast.core.duration import Duration, seconds
 

@@ -1,8 +1,8 @@
-"""What follows in a workflow from what has ended: decisions only.
+"""What follows in a workflow when jobs have ended: decisions only.
 
-A job waits for others, its parents. Each edge has a policy for the case that the parent fails, or is
-cancelled: `cancel` the one who waits, `continue` as if it had completed, or `hold` until somebody
-retries the parent or releases the one who waits.
+A job waits for other jobs, its parents. Each edge has a policy for the case that the parent fails, or
+is cancelled: `cancel` the waiting job, `continue` as if the parent had completed, or `hold` until
+somebody retries the parent or releases the waiting job.
 """
 
 from collections.abc import Iterable, Mapping

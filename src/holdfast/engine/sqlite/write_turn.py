@@ -1,9 +1,9 @@
-"""Turns between processes: who writes next.
+"""Turns between processes that write: a lock on a file beside the database.
 
 SQLite's own busy handler sleeps and tries again, ever longer, so a process that writes all the time
-starves one that writes now and then (a heartbeat waited 8 s behind four writers). Ours first take a
-turn: a lock on a file beside the database. Who finds it taken says so with a second lock, and who
-gives a turn back while somebody waits stands aside before taking the next (decision 0004).
+starves one that writes now and then (a heartbeat waited 8 s behind four writers). Our processes first
+take a turn. A process that finds it taken says so with a second lock, and a process that gives a turn
+back while another one waits pauses before it takes the next (decision 0004).
 """
 
 import fcntl

@@ -1,4 +1,4 @@
-"""What routes take: who asks, ids, names, filters, pages."""
+"""What routes take: the caller, ids, names, filters, pages."""
 
 import time
 from collections.abc import Iterator, Mapping

@@ -1,6 +1,6 @@
 """Limits on open connections: how many there may be, and how long a client may keep the server waiting.
 
-`ConnectionTable` decides; `listening.py` accepts sockets and asks it, `serving.py` lets it look at all
+`ConnectionTable` decides; `listener.py` accepts sockets and asks it, `serving.py` lets it look at all
 open connections twice a second. It knows no sockets, only what `Tracked` tells.
 """
 

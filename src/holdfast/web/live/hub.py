@@ -1,9 +1,9 @@
-"""The hub: one feed of the outbox for all who follow through this server.
+"""The hub: one feed of the outbox for all subscribers of this server.
 
-A thread reads the feed and encodes; the event loop hands out, a batch at a time. A follower has a short
-line of its own: whoever does not keep up loses the place, and may come back to where it was. The feed
-begins with the first follower and ends a little after the last; and while all of them follow jobs of
-their own, it follows these: so that nothing is written for nobody.
+A thread reads the feed and encodes; the event loop distributes, a batch at a time. Each subscriber
+has a short queue: one that does not keep up is disconnected, and may come back to its position. The
+feed starts with the first subscriber and ends a little after the last. While all of them follow
+single jobs, it follows only those, so that no event is written that nobody reads.
 """
 
 import asyncio

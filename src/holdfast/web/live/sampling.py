@@ -1,4 +1,4 @@
-"""Those who glance: told a few events of each kind, about once a second, and when to look again."""
+"""Subscribers to a sample: a few events of each kind about once a second, and when to fetch again."""
 
 import asyncio
 import time

@@ -1,4 +1,5 @@
-"""What one follower is sent, whatever carries it: where it begins, what comes, and when it is over."""
+"""What one subscriber is sent, over SSE or a WebSocket: where it starts, what follows, and when it
+ends."""
 
 import asyncio
 import time

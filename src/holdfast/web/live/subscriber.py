@@ -1,4 +1,4 @@
-"""One who follows: a line of what it wants, where it is, and why it ends."""
+"""A subscriber to live events: its queue, its position, and why it ends."""
 
 import asyncio
 from collections import deque

@@ -1,4 +1,4 @@
-"""Who asks? By a bearer token, by the host application's own word, or by the cookie of a login."""
+"""Authentication: by a bearer token, by the host application, or by the cookie of a login."""
 
 import inspect
 import time

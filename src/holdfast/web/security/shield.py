@@ -1,5 +1,5 @@
-"""What every request passes before anything looks at it: is it meant for us, does it come from our own
-pages, is it of a size and kind that we take. And what every answer says to browsers."""
+"""Checks of every request, before any route sees it: its host, its origin, its size and its type. And
+the security headers of every response."""
 
 import secrets
 from collections.abc import Mapping

@@ -1,4 +1,4 @@
-"""So many in a time, for each of many: one number each, in memory."""
+"""A rate limit for each of many callers, in memory: one number each."""
 
 import time
 from collections.abc import Callable

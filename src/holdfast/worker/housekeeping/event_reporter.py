@@ -1,4 +1,4 @@
-"""Tells what happened to jobs: to the log, to the tally, and to the listeners of this process."""
+"""Reports what happened to jobs: to the log, to the figures, and to the listeners of this process."""
 
 import logging
 from collections import Counter

@@ -1,4 +1,4 @@
-"""A worker, as it tells of itself with every beat: what the workers' table shows."""
+"""What a worker reports with every heartbeat, and `holdfast workers` shows."""
 
 import json
 import os

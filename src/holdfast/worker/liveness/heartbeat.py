@@ -1,4 +1,5 @@
-"""Signs of life, and the watch over others'. In a thread of its own, outside of any event loop.
+"""Heartbeats of this worker, and the detection of dead ones. In a thread of its own, outside of any
+event loop.
 
 A worker is declared dead when its beat stood still for as long as three beats *of the watcher's own
 successful ones*: while the watcher cannot write either (an outage, a held lock, a suspended machine),

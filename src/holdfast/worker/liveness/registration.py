@@ -1,5 +1,5 @@
-"""A worker's life in the database: its id, when it was last heard, and its next life when it was taken
-for dead."""
+"""A worker's registration in the database: its id, its last heartbeat, and a new id after it was
+declared dead."""
 
 import logging
 import os

@@ -1,4 +1,4 @@
-"""What runs, and where it stands: for SIGUSR1, and for who asks from elsewhere."""
+"""The stacks of running handlers: for SIGUSR1, and for the dashboard."""
 
 import asyncio
 import io
