@@ -40,16 +40,19 @@ LimitOption = Annotated[int | None, typer.Option("--limit", min=0, help="At most
 
 @dataclass(frozen=True, kw_only=True)
 class Filters:
-    """What was asked for, as texts."""
+    """The options that say which jobs, as texts."""
 
-    status: list[str] | None = None
-    type: str | None = None
-    queue: str | None = None
-    entity: str | None = None
-    key: str | None = None
-    since: str | None = None
-    until: str | None = None
-    query: str | None = None
+    status: StatusOption = None
+    type: TypeOption = None
+    queue: QueueOption = None
+    entity: EntityOption = None
+    key: KeyOption = None
+    since: SinceOption = None
+    until: UntilOption = None
+
+    def asked(self) -> dict[str, Any]:
+        """What a query adds to the options."""
+        return {}
 
     def wanted(self) -> dict[str, Any]:
         """What `app.jobs` takes; empty if nothing was given."""
@@ -65,12 +68,22 @@ class Filters:
             "until": None if self.until is None else moment(self.until, "--until"),
         }
         given = {name: value for name, value in found.items() if value not in (None, [])}
-        asked = parse(self.query or "")
+        asked = self.asked()
         if twice := set(asked) & set(given):
             raise InvalidInput(
                 f"--query and another option both tell {', '.join(sorted(twice))}: give it once"
             )
         return given | asked
+
+
+@dataclass(frozen=True, kw_only=True)
+class QueryFilters(Filters):
+    """The same, with a query in the search language."""
+
+    query: QueryOption = None
+
+    def asked(self) -> dict[str, Any]:
+        return parse(self.query or "")
 
 
 def entity(text: str) -> tuple[str, int | str]:

@@ -28,6 +28,7 @@ from holdfast.cli.commands import (
     workers,
     workflows,
 )
+from holdfast.cli.options import Commands
 from holdfast.cli.output import clean
 from holdfast.errors import (
     DatabaseUnavailable,
@@ -67,7 +68,7 @@ def exit_code(problem: HoldfastError) -> int:
     return next((code for kind, code in EXIT_CODES.items() if isinstance(problem, kind)), 1)
 
 
-cli = typer.Typer(
+cli = Commands(
     name="holdfast",
     cls=Command,
     no_args_is_help=True,

@@ -6,7 +6,8 @@ given means the file that an application makes by default, if it is in the curre
 
 import os
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
@@ -36,6 +37,21 @@ JsonOption = Annotated[
     bool, typer.Option("--json", envvar="HOLDFAST_JSON", help="Print JSON, for programs.")
 ]
 SCHEMA = "holdfast"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Target:
+    """The options that name an application or a database."""
+
+    app: AppOption = None
+    url: UrlOption = None
+    schema: SchemaOption = SCHEMA
+
+    def opened(self, argument: str | None = None) -> AbstractContextManager[Holdfast]:
+        return opened(self.app, self.url, self.schema, argument=argument)
+
+    def choose(self, argument: str | None = None, *, make: bool = False) -> Holdfast:
+        return choose(self.app, self.url, self.schema, argument=argument, make=make)
 
 
 @contextmanager

@@ -15,13 +15,9 @@ from rich.text import Text
 
 from holdfast.cli.output import clean, console, print_json
 from holdfast.cli.target import (
-    SCHEMA,
     AppArgument,
-    AppOption,
     JsonOption,
-    SchemaOption,
-    UrlOption,
-    choose,
+    Target,
 )
 from holdfast.engine.records import Finding
 
@@ -32,16 +28,14 @@ _LITTLE_ROOM = 256 * 1024 * 1024
 
 def doctor(
     application: AppArgument = None,
-    app: AppOption = None,
-    url: UrlOption = None,
-    schema: SchemaOption = SCHEMA,
+    target: Target = Target(),
     as_json: JsonOption = False,
 ) -> None:
     """Examine this machine and the database: each line is ok, warn or fail, with the remedy.
 
     The exit code is 1 if something fails.
     """
-    with choose(app, url, schema, argument=application) as holdfast:
+    with target.choose(application) as holdfast:
         findings = [*examine(holdfast.settings.workdir), *holdfast.engine.diagnose()]
     if as_json:
         print_json([finding._asdict() for finding in findings])

@@ -10,13 +10,9 @@ from holdfast.cli.filters import duration
 from holdfast.cli.filters import entity as parse_entity
 from holdfast.cli.output import clean, job_fields, print_json
 from holdfast.cli.target import (
-    SCHEMA,
-    AppOption,
     JsonOption,
-    SchemaOption,
-    UrlOption,
+    Target,
     location_of,
-    opened,
 )
 from holdfast.errors import InvalidInput
 from holdfast.jobs.job import Job
@@ -54,9 +50,7 @@ def enqueue(
         str | None, typer.Option(metavar="TYPE:ID", help="What it is about: movie:7")
     ] = None,
     max_attempts: Annotated[int | None, typer.Option(help="Runs in all.")] = None,
-    app: AppOption = None,
-    url: UrlOption = None,
-    schema: SchemaOption = SCHEMA,
+    target: Target = Target(),
     as_json: JsonOption = False,
 ) -> None:
     """Add a job, and print its id.
@@ -75,8 +69,8 @@ def enqueue(
         "max_attempts": max_attempts,
     }
     given = {name: value for name, value in options.items() if value is not None}
-    with opened(app, url, schema, argument=application) as holdfast:
-        if location_of(app, url, application) is not None:
+    with target.opened(application) as holdfast:
+        if location_of(target.app, target.url, application) is not None:
             holdfast.find_task(task)  # by a URL alone nobody can tell which tasks there are
         values = _payload(holdfast, task, payload, arguments)
         job = holdfast.enqueue(task, values, on_conflict=on_conflict, **given)

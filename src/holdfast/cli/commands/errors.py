@@ -6,7 +6,10 @@ import typer
 from rich.text import Text
 
 from holdfast.cli.output import Column, clean, console, iso, print_json, print_table, when
-from holdfast.cli.target import SCHEMA, AppOption, JsonOption, SchemaOption, UrlOption, opened
+from holdfast.cli.target import (
+    JsonOption,
+    Target,
+)
 from holdfast.errors import InvalidInput
 from holdfast.jobs.error_groups import BROKEN, ErrorGroup, ErrorGroups
 
@@ -25,9 +28,7 @@ def errors(
     status: Annotated[
         list[str] | None, typer.Option("--status", help="failed or retrying; without: both.")
     ] = None,
-    app: AppOption = None,
-    url: UrlOption = None,
-    schema: SchemaOption = SCHEMA,
+    target: Target = Target(),
     as_json: JsonOption = False,
 ) -> None:
     """What goes wrong: the newest failures by exception, message and place, the most frequent first.
@@ -36,7 +37,7 @@ def errors(
     """
     if wrong := set(status or ()) - set(BROKEN):
         raise InvalidInput(f"--status {sorted(wrong)[0]!r}: give failed or retrying")
-    with opened(app, url, schema) as holdfast:
+    with target.opened() as holdfast:
         found = holdfast.jobs.errors(status=status or BROKEN, type=type)
         now = holdfast.engine.now()
     if as_json:

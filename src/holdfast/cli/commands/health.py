@@ -9,13 +9,9 @@ from rich.text import Text
 from holdfast.cli.filters import duration
 from holdfast.cli.output import age, clean, console, print_json
 from holdfast.cli.target import (
-    SCHEMA,
     AppArgument,
-    AppOption,
     JsonOption,
-    SchemaOption,
-    UrlOption,
-    choose,
+    Target,
     refuse_absent,
 )
 from holdfast.errors import DatabaseUnavailable
@@ -43,9 +39,7 @@ def health(
         float | None,
         typer.Option(help="Of an equal share, what each worker of a queue should do; 0.25."),
     ] = None,
-    app: AppOption = None,
-    url: UrlOption = None,
-    schema: SchemaOption = SCHEMA,
+    target: Target = Target(),
     as_json: JsonOption = False,
 ) -> None:
     """Is work being done? Exit code 0: yes. 1: no, and what to do about it is printed.
@@ -61,7 +55,7 @@ def health(
         expected_workers=expected_workers,
         spread=spread,
     )
-    with choose(app, url, schema, argument=application) as holdfast:
+    with target.choose(application) as holdfast:
         try:
             refuse_absent(holdfast)
             found = holdfast.health(**limits)

@@ -11,21 +11,15 @@ from rich.text import Text
 from holdfast.app import Holdfast
 from holdfast.cli.commands.logs import SHOWN
 from holdfast.cli.filters import (
-    EntityOption,
     Filters,
-    KeyOption,
     LimitOption,
-    QueryOption,
-    QueueOption,
-    SinceOption,
-    StatusOption,
-    TypeOption,
-    UntilOption,
+    QueryFilters,
     duration,
     instant,
 )
 from holdfast.cli.job_actions import CANCEL, DELETE, RETRY, AllOption, Call, Ids, YesOption, change
 from holdfast.cli.job_detail import print_job
+from holdfast.cli.options import Commands
 from holdfast.cli.output import (
     Column,
     attempt_fields,
@@ -40,12 +34,15 @@ from holdfast.cli.output import (
     status_text,
     when,
 )
-from holdfast.cli.target import SCHEMA, AppOption, JsonOption, SchemaOption, UrlOption, opened
+from holdfast.cli.target import (
+    JsonOption,
+    Target,
+)
 from holdfast.errors import InvalidInput
 from holdfast.jobs.job import Job
 from holdfast.monitoring.health import why_it_waits
 
-commands = typer.Typer(
+commands = Commands(
     help="Jobs: list, show, edit, retry, cancel, delete and watch them, read their logs."
 )
 
@@ -55,32 +52,13 @@ PAGE = 100
 
 @commands.command("list")
 def show_all(
-    status: StatusOption = None,
-    type: TypeOption = None,
-    queue: QueueOption = None,
-    entity: EntityOption = None,
-    key: KeyOption = None,
-    since: SinceOption = None,
-    until: UntilOption = None,
-    query: QueryOption = None,
+    filters: QueryFilters = QueryFilters(),
     limit: LimitOption = LIMIT,
-    app: AppOption = None,
-    url: UrlOption = None,
-    schema: SchemaOption = SCHEMA,
+    target: Target = Target(),
     as_json: JsonOption = False,
 ) -> None:
     """The jobs that match, newest first."""
-    filters = Filters(
-        status=status,
-        type=type,
-        queue=queue,
-        entity=entity,
-        key=key,
-        since=since,
-        until=until,
-        query=query,
-    )
-    with opened(app, url, schema) as holdfast:
+    with target.opened() as holdfast:
         wanted = filters.wanted()
         if as_json:
             found = holdfast.jobs.search(limit=limit, **wanted)
@@ -147,13 +125,11 @@ def _note(job: Job) -> str:
 @commands.command()
 def show(
     id: Annotated[str, typer.Argument(metavar="ID", help="Of the job.")],
-    app: AppOption = None,
-    url: UrlOption = None,
-    schema: SchemaOption = SCHEMA,
+    target: Target = Target(),
     as_json: JsonOption = False,
 ) -> None:
     """All of one job: its fields, why it waits, its failed runs with tracebacks, its last lines."""
-    with opened(app, url, schema) as holdfast:
+    with target.opened() as holdfast:
         show_job(holdfast, id, as_json)
 
 
@@ -176,18 +152,10 @@ def show_job(holdfast: Holdfast, id: str, as_json: bool) -> None:
 def retry(
     ids: Ids = None,
     every: AllOption = False,
-    status: StatusOption = None,
-    type: TypeOption = None,
-    queue: QueueOption = None,
-    entity: EntityOption = None,
-    key: KeyOption = None,
-    since: SinceOption = None,
-    until: UntilOption = None,
+    filters: Filters = Filters(),
     limit: LimitOption = None,
     yes: YesOption = False,
-    app: AppOption = None,
-    url: UrlOption = None,
-    schema: SchemaOption = SCHEMA,
+    target: Target = Target(),
     as_json: JsonOption = False,
 ) -> None:
     """Run jobs again from the beginning: these, or the failed ones that match a filter.
@@ -195,10 +163,7 @@ def retry(
     Another --status retries others. Skipped: what runs, is blocked or recurs, and jobs whose key is
     live again.
     """
-    filters = Filters(
-        status=status, type=type, queue=queue, entity=entity, key=key, since=since, until=until
-    )
-    with opened(app, url, schema) as holdfast:
+    with target.opened() as holdfast:
         change(holdfast, RETRY, Call(ids or [], every, filters, limit, yes, as_json))
 
 
@@ -206,28 +171,17 @@ def retry(
 def cancel(
     ids: Ids = None,
     every: AllOption = False,
-    status: StatusOption = None,
-    type: TypeOption = None,
-    queue: QueueOption = None,
-    entity: EntityOption = None,
-    key: KeyOption = None,
-    since: SinceOption = None,
-    until: UntilOption = None,
+    filters: Filters = Filters(),
     limit: LimitOption = None,
     yes: YesOption = False,
-    app: AppOption = None,
-    url: UrlOption = None,
-    schema: SchemaOption = SCHEMA,
+    target: Target = Target(),
     as_json: JsonOption = False,
 ) -> None:
     """Cancel jobs: these, or the unfinished ones that match a filter.
 
     Running ones are asked to stop, and are cancelled when they have.
     """
-    filters = Filters(
-        status=status, type=type, queue=queue, entity=entity, key=key, since=since, until=until
-    )
-    with opened(app, url, schema) as holdfast:
+    with target.opened() as holdfast:
         change(holdfast, CANCEL, Call(ids or [], every, filters, limit, yes, as_json))
 
 
@@ -235,28 +189,17 @@ def cancel(
 def delete(
     ids: Ids = None,
     every: AllOption = False,
-    status: StatusOption = None,
-    type: TypeOption = None,
-    queue: QueueOption = None,
-    entity: EntityOption = None,
-    key: KeyOption = None,
-    since: SinceOption = None,
-    until: UntilOption = None,
+    filters: Filters = Filters(),
     limit: LimitOption = None,
     yes: YesOption = False,
-    app: AppOption = None,
-    url: UrlOption = None,
-    schema: SchemaOption = SCHEMA,
+    target: Target = Target(),
     as_json: JsonOption = False,
 ) -> None:
     """Remove jobs for good, whatever they are doing: these, or all that match a filter.
 
     Recurring ones are spared, unless --key or --entity names them.
     """
-    filters = Filters(
-        status=status, type=type, queue=queue, entity=entity, key=key, since=since, until=until
-    )
-    with opened(app, url, schema) as holdfast:
+    with target.opened() as holdfast:
         change(holdfast, DELETE, Call(ids or [], every, filters, limit, yes, as_json))
 
 
@@ -273,9 +216,7 @@ def edit(
         str | None, typer.Option("--at", help="At this moment: 2030-01-31T12:00, UTC.")
     ] = None,
     queue: Annotated[str | None, typer.Option("--queue", help="Move it to this queue.")] = None,
-    app: AppOption = None,
-    url: UrlOption = None,
-    schema: SchemaOption = SCHEMA,
+    target: Target = Target(),
     as_json: JsonOption = False,
 ) -> None:
     """Give a job that waits another priority, time or queue."""
@@ -285,7 +226,7 @@ def edit(
         raise InvalidInput("nothing to edit: give --priority, --in, --at or --queue")
     delay = None if after is None else duration(after, "--in")
     moment = None if at is None else instant(at, "--at", "--in")
-    with opened(app, url, schema) as holdfast:
+    with target.opened() as holdfast:
         job = holdfast.jobs.edit(id, priority=priority, delay=delay, run_at=moment, queue=queue)
         now = holdfast.engine.now()
     if as_json:

@@ -7,14 +7,18 @@ import typer
 from rich.text import Text
 
 from holdfast.app import Holdfast
+from holdfast.cli.options import Commands
 from holdfast.cli.output import Column, clean, console, count, print_json, print_table
-from holdfast.cli.target import SCHEMA, AppOption, JsonOption, SchemaOption, UrlOption, opened
+from holdfast.cli.target import (
+    JsonOption,
+    Target,
+)
 from holdfast.engine.records import LimitInfo
 from holdfast.errors import InvalidInput, UnknownLimit
 from holdfast.jobs.queues import CAP
 from holdfast.limits.limit import QUEUE
 
-commands = typer.Typer(help="The limits of tasks and queues: what they allow, and what waits.")
+commands = Commands(help="The limits of tasks and queues: what they allow, and what waits.")
 
 Name = Annotated[
     str, typer.Argument(metavar="NAME", help="As the list has it; 'queue:media' is a queue's.")
@@ -40,16 +44,14 @@ _COLUMNS = [
 
 @commands.command("list")
 def show(
-    app: AppOption = None,
-    url: UrlOption = None,
-    schema: SchemaOption = SCHEMA,
+    target: Target = Target(),
     as_json: JsonOption = False,
 ) -> None:
     """Every limit, with what runs under it and what waits for one of its keys.
 
     What waits for a limit without keys stays pending, and is counted there.
     """
-    with opened(app, url, schema) as holdfast:
+    with target.opened() as holdfast:
         found = holdfast.limits.list()
     if as_json:
         print_json([asdict(limit) for limit in found])
@@ -80,9 +82,7 @@ def change(
     name: Name,
     concurrency: Concurrency = None,
     rate: RateOption = None,
-    app: AppOption = None,
-    url: UrlOption = None,
-    schema: SchemaOption = SCHEMA,
+    target: Target = Target(),
     as_json: JsonOption = False,
 ) -> None:
     """Use these numbers from the next claim on; what runs goes on.
@@ -94,7 +94,7 @@ def change(
             f"what shall {name!r} be? Give a concurrency, --rate, or both; 'holdfast limits reset "
             f"{name}' goes back to the code's"
         )
-    with opened(app, url, schema) as holdfast:
+    with target.opened() as holdfast:
         holdfast.limits.set(name, concurrency, rate=rate)
         found = find(holdfast, name)
     report(found, name, as_json)
@@ -103,13 +103,11 @@ def change(
 @commands.command()
 def reset(
     name: Name,
-    app: AppOption = None,
-    url: UrlOption = None,
-    schema: SchemaOption = SCHEMA,
+    target: Target = Target(),
     as_json: JsonOption = False,
 ) -> None:
     """Use the code's numbers again. A queue has none: its limit is gone then."""
-    with opened(app, url, schema) as holdfast:
+    with target.opened() as holdfast:
         if name.startswith(QUEUE) and find(holdfast, name) is None:
             raise UnknownLimit(f"there is no limit named {name!r}: 'holdfast limits list' has them")
         holdfast.limits.reset(name)

@@ -11,7 +11,10 @@ from rich.text import Text
 
 from holdfast.app import Holdfast
 from holdfast.cli.output import clean, console, iso, plain, print_json_line
-from holdfast.cli.target import SCHEMA, AppOption, JsonOption, SchemaOption, UrlOption, opened
+from holdfast.cli.target import (
+    JsonOption,
+    Target,
+)
 from holdfast.jobs.job import FINISHED, Job, LogLine
 
 PAGE = 1000
@@ -29,13 +32,11 @@ def logs(
     interval: Annotated[
         float, typer.Option(min=0.01, help="Seconds between two looks, with --follow.")
     ] = 1.0,
-    app: AppOption = None,
-    url: UrlOption = None,
-    schema: SchemaOption = SCHEMA,
+    target: Target = Target(),
     as_json: JsonOption = False,
 ) -> None:
     """The lines that a job's runs wrote with ctx.log, in order. With --json each is an object."""
-    with opened(app, url, schema) as holdfast:
+    with target.opened() as holdfast:
         out = console()
         try:
             for lines in _pages(holdfast, id, follow, interval):

@@ -6,13 +6,9 @@ import typer
 
 from holdfast.cli.output import print_json
 from holdfast.cli.target import (
-    SCHEMA,
     AppArgument,
-    AppOption,
     JsonOption,
-    SchemaOption,
-    UrlOption,
-    choose,
+    Target,
 )
 
 
@@ -21,15 +17,13 @@ def migrate(
     sql: Annotated[
         bool, typer.Option("--sql", help="Print the SQL instead, for your own migrations.")
     ] = False,
-    app: AppOption = None,
-    url: UrlOption = None,
-    schema: SchemaOption = SCHEMA,
+    target: Target = Target(),
     as_json: JsonOption = False,
 ) -> None:
     """Create the tables, or upgrade them to this release. Workers may run meanwhile.
 
     Safe to repeat, to interrupt, and to run from many machines together."""
-    with choose(app, url, schema, argument=application, make=True) as holdfast:
+    with target.choose(application, make=True) as holdfast:
         if sql:
             typer.echo(holdfast.engine.migrations_sql())
             return

@@ -13,13 +13,9 @@ from holdfast.cli.filters import duration
 from holdfast.cli.job_actions import YesOption, confirm
 from holdfast.cli.output import print_json
 from holdfast.cli.target import (
-    SCHEMA,
     AppArgument,
-    AppOption,
     JsonOption,
-    SchemaOption,
-    UrlOption,
-    opened,
+    Target,
 )
 from holdfast.engine.records import Retention
 
@@ -38,9 +34,7 @@ def prune(
     ] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only tell what would go.")] = False,
     yes: YesOption = False,
-    app: AppOption = None,
-    url: UrlOption = None,
-    schema: SchemaOption = SCHEMA,
+    target: Target = Target(),
     as_json: JsonOption = False,
 ) -> None:
     """Delete finished jobs whose time is over, in batches. Workers do so by themselves.
@@ -52,7 +46,7 @@ def prune(
 
     age = None if older_than is None else duration(older_than, "--older-than")
     with (
-        opened(app, url, schema, argument=application) as holdfast,
+        target.opened(application) as holdfast,
         pruner_of(holdfast, declare=not dry_run) as pruner,
     ):
         wanted = pruner.wanted(age, everywhere=True)

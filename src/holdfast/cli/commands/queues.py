@@ -10,15 +10,19 @@ from holdfast.app import Holdfast
 from holdfast.cli.commands.limits import Concurrency, RateOption, find, report
 from holdfast.cli.filters import duration, instant
 from holdfast.cli.job_actions import YesOption, confirm
+from holdfast.cli.options import Commands
 from holdfast.cli.output import Column, both, count, iso, print_json, print_table
-from holdfast.cli.target import SCHEMA, AppOption, JsonOption, SchemaOption, UrlOption, opened
+from holdfast.cli.target import (
+    JsonOption,
+    Target,
+)
 from holdfast.engine.records import QueueInfo
 from holdfast.errors import InvalidInput
 from holdfast.jobs.job import WAITING
 from holdfast.jobs.queues import CAP
 from holdfast.limits.limit import QUEUE
 
-commands = typer.Typer(help="The queues: how full they are, pausing, limiting and emptying them.")
+commands = Commands(help="The queues: how full they are, pausing, limiting and emptying them.")
 
 Names = Annotated[list[str], typer.Argument(metavar="NAME...", help="Queues.")]
 Name = Annotated[str, typer.Argument(metavar="NAME", help="A queue.")]
@@ -26,13 +30,11 @@ Name = Annotated[str, typer.Argument(metavar="NAME", help="A queue.")]
 
 @commands.command("list")
 def show(
-    app: AppOption = None,
-    url: UrlOption = None,
-    schema: SchemaOption = SCHEMA,
+    target: Target = Target(),
     as_json: JsonOption = False,
 ) -> None:
     """The queues that hold pending jobs or were ever paused."""
-    with opened(app, url, schema) as holdfast:
+    with target.opened() as holdfast:
         found = holdfast.queues.list()
     if as_json:
         print_json([queue_fields(queue) for queue in found])
@@ -49,9 +51,7 @@ def pause(
     until: Annotated[
         str | None, typer.Option("--until", help="Or at this moment: 2030-01-31T12:00, UTC.")
     ] = None,
-    app: AppOption = None,
-    url: UrlOption = None,
-    schema: SchemaOption = SCHEMA,
+    target: Target = Target(),
     as_json: JsonOption = False,
 ) -> None:
     """Let nothing of these queues be claimed until they are resumed. What runs goes on."""
@@ -59,7 +59,7 @@ def pause(
         raise InvalidInput("--for and --until were both given: give one of them")
     seconds = None if during is None else duration(during, "--for")
     moment = None if until is None else instant(until, "--until", "--for")
-    with opened(app, url, schema) as holdfast:
+    with target.opened() as holdfast:
         if moment is not None and moment <= holdfast.engine.now():
             raise InvalidInput(f"--until {until}: this is past; give a moment to come (UTC)")
         for name in names:
@@ -77,13 +77,11 @@ def pause(
 @commands.command()
 def resume(
     names: Names,
-    app: AppOption = None,
-    url: UrlOption = None,
-    schema: SchemaOption = SCHEMA,
+    target: Target = Target(),
     as_json: JsonOption = False,
 ) -> None:
     """Let these queues go on."""
-    with opened(app, url, schema) as holdfast:
+    with target.opened() as holdfast:
         for name in names:
             holdfast.queues.resume(name)
         found = _named(holdfast, names)
@@ -105,16 +103,14 @@ def limit(
     name: Name,
     concurrency: Concurrency = None,
     rate: RateOption = None,
-    app: AppOption = None,
-    url: UrlOption = None,
-    schema: SchemaOption = SCHEMA,
+    target: Target = Target(),
     as_json: JsonOption = False,
 ) -> None:
     """Bound what runs of a queue at once, and starts in a time, over all workers.
 
     With neither, its limit is removed. 'holdfast limits list' shows it as queue:NAME.
     """
-    with opened(app, url, schema) as holdfast:
+    with target.opened() as holdfast:
         holdfast.queues.limit(name, concurrency, rate=rate)
         found = find(holdfast, QUEUE + name)
     report(found, QUEUE + name, as_json)
@@ -124,13 +120,11 @@ def limit(
 def purge(
     name: Name,
     yes: YesOption = False,
-    app: AppOption = None,
-    url: UrlOption = None,
-    schema: SchemaOption = SCHEMA,
+    target: Target = Target(),
     as_json: JsonOption = False,
 ) -> None:
     """Delete every job of a queue that waits. What runs goes on, and what recurs stays."""
-    with opened(app, url, schema) as holdfast:
+    with target.opened() as holdfast:
         number = _waiting(holdfast, name)
         told = f"{count(number, CAP)} jobs wait in queue {name!r}"
         if not yes:

@@ -13,6 +13,7 @@ from holdfast.cli.commands.jobs import LIMIT, show_job, whole
 from holdfast.cli.filters import LimitOption, TypeOption, duration, instant
 from holdfast.cli.job_actions import YesOption, confirm
 from holdfast.cli.job_detail import enabled, words
+from holdfast.cli.options import Commands
 from holdfast.cli.output import (
     Column,
     clean,
@@ -24,12 +25,15 @@ from holdfast.cli.output import (
     print_table,
     when,
 )
-from holdfast.cli.target import SCHEMA, AppOption, JsonOption, SchemaOption, UrlOption, opened
+from holdfast.cli.target import (
+    JsonOption,
+    Target,
+)
 from holdfast.errors import InvalidInput, JobNotFound
 from holdfast.jobs.job import Job, Status
 from holdfast.schedules.next_run import CODE
 
-commands = typer.Typer(help="Recurring jobs: list, show, enable, disable, move and delete them.")
+commands = Commands(help="Recurring jobs: list, show, enable, disable, move and delete them.")
 
 NO_KEY = "-"  # how lists show, and commands take, the schedule that is written at a task
 Type = Annotated[str, typer.Argument(metavar="TASK", help="The task's name.")]
@@ -56,9 +60,7 @@ def show_all(
     failing: Annotated[bool, typer.Option("--failing", help="Whose last run failed.")] = False,
     disabled: Annotated[bool, typer.Option("--disabled", help="That are disabled.")] = False,
     limit: LimitOption = LIMIT,
-    app: AppOption = None,
-    url: UrlOption = None,
-    schema: SchemaOption = SCHEMA,
+    target: Target = Target(),
     as_json: JsonOption = False,
 ) -> None:
     """Recurring jobs, by task and key; a key '-' is the schedule that is written at the task.
@@ -66,7 +68,7 @@ def show_all(
     NEXT and AT say when it runs next, and of a disabled one when it would; FAILED counts the failures
     in a row.
     """
-    with opened(app, url, schema) as holdfast:
+    with target.opened() as holdfast:
         found = (
             job
             for job in holdfast.schedules.list()
@@ -135,13 +137,11 @@ def _next(job: Job, now: datetime) -> str:
 def show(
     task: Type,
     key: Key = CODE,
-    app: AppOption = None,
-    url: UrlOption = None,
-    schema: SchemaOption = SCHEMA,
+    target: Target = Target(),
     as_json: JsonOption = False,
 ) -> None:
     """All of one recurring job, with its last runs."""
-    with opened(app, url, schema) as holdfast:
+    with target.opened() as holdfast:
         show_job(holdfast, _find(holdfast, task, key).id, as_json)
 
 
@@ -149,13 +149,11 @@ def show(
 def enable(
     task: Type,
     key: Key = CODE,
-    app: AppOption = None,
-    url: UrlOption = None,
-    schema: SchemaOption = SCHEMA,
+    target: Target = Target(),
     as_json: JsonOption = False,
 ) -> None:
     """Let it run again; an overdue one does so at once."""
-    with opened(app, url, schema) as holdfast:
+    with target.opened() as holdfast:
         _change(holdfast, holdfast.schedules.enable, task, key, "enabled", as_json)
 
 
@@ -163,13 +161,11 @@ def enable(
 def disable(
     task: Type,
     key: Key = CODE,
-    app: AppOption = None,
-    url: UrlOption = None,
-    schema: SchemaOption = SCHEMA,
+    target: Target = Target(),
     as_json: JsonOption = False,
 ) -> None:
     """Keep it from running; its next run is remembered. A run that has begun ends as it would."""
-    with opened(app, url, schema) as holdfast:
+    with target.opened() as holdfast:
         _change(holdfast, holdfast.schedules.disable, task, key, "disabled", as_json)
 
 
@@ -177,13 +173,11 @@ def disable(
 def run_now(
     task: Type,
     key: Key = CODE,
-    app: AppOption = None,
-    url: UrlOption = None,
-    schema: SchemaOption = SCHEMA,
+    target: Target = Target(),
     as_json: JsonOption = False,
 ) -> None:
     """Run it once, now, also if it is disabled; if it runs already, again after that."""
-    with opened(app, url, schema) as holdfast:
+    with target.opened() as holdfast:
         _change(holdfast, holdfast.schedules.run_now, task, key, "asked for a run of", as_json)
 
 
@@ -193,9 +187,7 @@ def reschedule(
     key: Key = CODE,
     at: Annotated[str | None, typer.Option("--at", help="A moment: 2030-01-31T12:00, UTC.")] = None,
     after: Annotated[str | None, typer.Option("--after", help="A time from now: '10m'.")] = None,
-    app: AppOption = None,
-    url: UrlOption = None,
-    schema: SchemaOption = SCHEMA,
+    target: Target = Target(),
     as_json: JsonOption = False,
 ) -> None:
     """Choose its next run; those after it are counted from there. Of one that runs, the next."""
@@ -207,7 +199,7 @@ def reschedule(
     def move(task: str, key: str) -> Job:
         return holdfast.schedules.reschedule(task, key, at=moment, after=delay)
 
-    with opened(app, url, schema) as holdfast:
+    with target.opened() as holdfast:
         _change(holdfast, move, task, key, "moved", as_json)
 
 
@@ -216,13 +208,11 @@ def delete(
     task: Type,
     key: Key = CODE,
     yes: YesOption = False,
-    app: AppOption = None,
-    url: UrlOption = None,
-    schema: SchemaOption = SCHEMA,
+    target: Target = Target(),
     as_json: JsonOption = False,
 ) -> None:
     """Remove it for good. What is written at a task is made again by the next worker that starts."""
-    with opened(app, url, schema) as holdfast:
+    with target.opened() as holdfast:
         row = _find(holdfast, task, key)
         job = holdfast.jobs.get(row.id)
         if not yes:

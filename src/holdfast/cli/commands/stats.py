@@ -19,13 +19,9 @@ from holdfast.cli.output import (
     status_text,
 )
 from holdfast.cli.target import (
-    SCHEMA,
     AppArgument,
-    AppOption,
     JsonOption,
-    SchemaOption,
-    UrlOption,
-    opened,
+    Target,
 )
 from holdfast.monitoring.metrics import Figures, Times
 from holdfast.monitoring.stats import Stats
@@ -48,9 +44,7 @@ def stats(
     window: Annotated[
         str, typer.Option(help="How far the figures go back: '15m', at most '24h'.")
     ] = "1h",
-    app: AppOption = None,
-    url: UrlOption = None,
-    schema: SchemaOption = SCHEMA,
+    target: Target = Target(),
     as_json: JsonOption = False,
 ) -> None:
     """Jobs by status, queues, live workers; and what was done lately, by task and queue.
@@ -59,7 +53,7 @@ def stats(
     hour (--window): how many jobs ended, how long they waited and ran. RATE is failed of finished.
     """
     length = duration(window, "--window")
-    with opened(app, url, schema, argument=application) as holdfast:
+    with target.opened(application) as holdfast:
         found = holdfast.stats(window=length)
     if as_json:
         print_json(stats_fields(found))

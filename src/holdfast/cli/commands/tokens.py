@@ -7,10 +7,14 @@ import typer
 from rich.text import Text
 
 from holdfast.access import ROLES, Access, TokenInfo
+from holdfast.cli.options import Commands
 from holdfast.cli.output import Column, both, clean, console, iso, print_json, print_table, when
-from holdfast.cli.target import SCHEMA, AppOption, JsonOption, SchemaOption, UrlOption, opened
+from holdfast.cli.target import (
+    JsonOption,
+    Target,
+)
 
-commands = typer.Typer(help="Tokens of the web interface: make, list and revoke them.")
+commands = Commands(help="Tokens of the web interface: make, list and revoke them.")
 
 _FIELDS = ("id", "name", "role", "tasks", "queues", "created_by")
 _TIMES = ("created_at", "expires_at", "revoked_at", "last_used_at")
@@ -40,13 +44,11 @@ def create(
     expires: Annotated[
         str | None, typer.Option("--expires", help="After so long: '30d'. Without: never.")
     ] = None,
-    app: AppOption = None,
-    url: UrlOption = None,
-    schema: SchemaOption = SCHEMA,
+    target: Target = Target(),
     as_json: JsonOption = False,
 ) -> None:
     """Make a token. It is printed once: only its hash is kept."""
-    with opened(app, url, schema) as holdfast:
+    with target.opened() as holdfast:
         made, secret = Access(holdfast).create(
             name, role, tasks=task or (), queues=queue or (), expires=expires, by="the command"
         )
@@ -64,13 +66,11 @@ def create(
 
 @commands.command("list")
 def show(
-    app: AppOption = None,
-    url: UrlOption = None,
-    schema: SchemaOption = SCHEMA,
+    target: Target = Target(),
     as_json: JsonOption = False,
 ) -> None:
     """Every token, the newest first; not what it says, which is known to its owner only."""
-    with opened(app, url, schema) as holdfast:
+    with target.opened() as holdfast:
         found = Access(holdfast).list()
         now = holdfast.engine.now()
     if as_json:
@@ -82,13 +82,11 @@ def show(
 @commands.command()
 def revoke(
     ids: Annotated[list[str], typer.Argument(metavar="ID...", help="As `list` shows them.")],
-    app: AppOption = None,
-    url: UrlOption = None,
-    schema: SchemaOption = SCHEMA,
+    target: Target = Target(),
     as_json: JsonOption = False,
 ) -> None:
     """Let tokens count no more, from now on; who is logged in by one is logged out."""
-    with opened(app, url, schema) as holdfast:
+    with target.opened() as holdfast:
         revoked = [Access(holdfast).revoke(id) for id in ids]
     if as_json:
         print_json([token_fields(token) for token in revoked])

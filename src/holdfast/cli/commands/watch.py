@@ -15,7 +15,10 @@ from holdfast.app import Holdfast
 from holdfast.cli.job_actions import Ids
 from holdfast.cli.output import clean, console, iso, job_fields, print_json_line
 from holdfast.cli.progress_bars import bars, counts_line
-from holdfast.cli.target import SCHEMA, AppOption, JsonOption, SchemaOption, UrlOption, opened
+from holdfast.cli.target import (
+    JsonOption,
+    Target,
+)
 from holdfast.core.ids import parse_id
 from holdfast.events.feed import Feed
 from holdfast.jobs.job import FINISHED, Job, Status
@@ -29,9 +32,7 @@ def watch(
     interval: Annotated[
         float, typer.Option(min=0.01, help="Seconds between two looks, at the most.")
     ] = 0.25,
-    app: AppOption = None,
-    url: UrlOption = None,
-    schema: SchemaOption = SCHEMA,
+    target: Target = Target(),
     as_json: JsonOption = False,
 ) -> None:
     """Show jobs as they go: these until all have ended, or whatever runs until Ctrl-C.
@@ -39,7 +40,7 @@ def watch(
     The exit code is 1 if one of them did not complete. Where there is no terminal, and with --json,
     each change is a line.
     """
-    with opened(app, url, schema) as holdfast:
+    with target.opened() as holdfast:
         watched = Watched(holdfast, [parse_id(id) for id in ids or []])
         out = console()
         try:

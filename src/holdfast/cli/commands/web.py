@@ -16,12 +16,8 @@ from holdfast.cli.commands.worker import LogFormat, LogLevel
 from holdfast.cli.dashboard import Site, installed, refuse_open
 from holdfast.cli.database_wait import patiently
 from holdfast.cli.target import (
-    SCHEMA,
     AppArgument,
-    AppOption,
-    SchemaOption,
-    UrlOption,
-    choose,
+    Target,
     location_of,
     refuse_absent,
 )
@@ -102,9 +98,7 @@ def web(
     log_level: LogLevel = "info",
     log_format: LogFormat = "text",
     lifeline: Lifeline = None,
-    app: AppOption = None,
-    url: UrlOption = None,
-    schema: SchemaOption = SCHEMA,
+    target: Target = Target(),
 ) -> None:
     """Serve the dashboard and the API until SIGTERM or Ctrl-C.
 
@@ -127,10 +121,10 @@ def web(
         "title": title,
     }
     options.make_options(**made)  # refused here, before anything is opened
-    with choose(app, url, schema, argument=application) as holdfast:
-        if location_of(app, url, application) is None:
+    with target.choose(application) as holdfast:
+        if location_of(target.app, target.url, application) is None:
             refuse_absent(holdfast)
-        address, location = (host, port, allow_host or ()), application or app
+        address, location = (host, port, allow_host or ()), application or target.app
         _serve(holdfast, made, how, address, location, open_browser, tied)
 
 

@@ -8,13 +8,9 @@ from rich.text import Text
 
 from holdfast.cli.output import Column, age, clean, plain, print_json, print_table
 from holdfast.cli.target import (
-    SCHEMA,
     AppArgument,
-    AppOption,
     JsonOption,
-    SchemaOption,
-    UrlOption,
-    opened,
+    Target,
 )
 from holdfast.monitoring.worker_status import WorkerView, read_workers
 
@@ -40,13 +36,11 @@ _COLUMNS = [
 def workers(
     application: AppArgument = None,
     everyone: Annotated[bool, typer.Option("--all", help="Also those that are gone.")] = False,
-    app: AppOption = None,
-    url: UrlOption = None,
-    schema: SchemaOption = SCHEMA,
+    target: Target = Target(),
     as_json: JsonOption = False,
 ) -> None:
     """The workers: where they are, what they run, and when they were last heard of."""
-    with opened(app, url, schema, argument=application) as holdfast:
+    with target.opened(application) as holdfast:
         found = [
             worker
             for worker in read_workers(holdfast.engine)

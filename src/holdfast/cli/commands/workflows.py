@@ -11,6 +11,7 @@ from holdfast.app import Holdfast
 from holdfast.cli.commands.jobs import LIMIT
 from holdfast.cli.filters import LimitOption
 from holdfast.cli.job_actions import YesOption, confirm
+from holdfast.cli.options import Commands
 from holdfast.cli.output import (
     Column,
     both,
@@ -24,12 +25,15 @@ from holdfast.cli.output import (
     status_text,
     when,
 )
-from holdfast.cli.target import SCHEMA, AppOption, JsonOption, SchemaOption, UrlOption, opened
+from holdfast.cli.target import (
+    JsonOption,
+    Target,
+)
 from holdfast.engine.records import WorkflowInfo
 from holdfast.jobs.job import Job, Status
 from holdfast.workflows.rules import Settled
 
-commands = typer.Typer(help="Workflows: list and show them, cancel and retry them.")
+commands = Commands(help="Workflows: list and show them, cancel and retry them.")
 
 Id = Annotated[str, typer.Argument(metavar="ID", help="Of a workflow, as the list has it.")]
 JobId = Annotated[str, typer.Argument(metavar="JOB", help="The id of a job that is held.")]
@@ -55,13 +59,11 @@ _JOBS = [
 @commands.command("list")
 def show_all(
     limit: LimitOption = LIMIT,
-    app: AppOption = None,
-    url: UrlOption = None,
-    schema: SchemaOption = SCHEMA,
+    target: Target = Target(),
     as_json: JsonOption = False,
 ) -> None:
     """Workflows, the newest first."""
-    with opened(app, url, schema) as holdfast:
+    with target.opened() as holdfast:
         found = holdfast.workflows.list(limit=LIMIT if limit is None else limit)
         now = holdfast.engine.now()
     if as_json:
@@ -94,13 +96,11 @@ def _row(info: WorkflowInfo, now: datetime) -> list[str | Text]:
 @commands.command()
 def show(
     id: Id,
-    app: AppOption = None,
-    url: UrlOption = None,
-    schema: SchemaOption = SCHEMA,
+    target: Target = Target(),
     as_json: JsonOption = False,
 ) -> None:
     """One workflow with its jobs, and whom each waits for."""
-    with opened(app, url, schema) as holdfast:
+    with target.opened() as holdfast:
         info, jobs = holdfast.workflows.get(id), holdfast.workflows.jobs(id)
         edges = holdfast.workflows.edges(id)
         now = holdfast.engine.now()
@@ -154,13 +154,11 @@ def _held(job: Job, edges: Iterable[Settled], by_id: Mapping[str, Job]) -> str |
 def cancel(
     id: Id,
     yes: YesOption = False,
-    app: AppOption = None,
-    url: UrlOption = None,
-    schema: SchemaOption = SCHEMA,
+    target: Target = Target(),
     as_json: JsonOption = False,
 ) -> None:
     """Cancel all of its jobs that are not finished; those that run are asked to stop."""
-    with opened(app, url, schema) as holdfast:
+    with target.opened() as holdfast:
         info = holdfast.workflows.get(id)
         if not yes:
             name = clean(info.name)
@@ -172,13 +170,11 @@ def cancel(
 @commands.command()
 def retry(
     id: Id,
-    app: AppOption = None,
-    url: UrlOption = None,
-    schema: SchemaOption = SCHEMA,
+    target: Target = Target(),
     as_json: JsonOption = False,
 ) -> None:
     """Do again what failed or was cancelled, and what waited for that."""
-    with opened(app, url, schema) as holdfast:
+    with target.opened() as holdfast:
         number = holdfast.workflows.retry(id)
         _report(holdfast, id, f"{number} jobs to be done again", as_json)
 
@@ -186,13 +182,11 @@ def retry(
 @commands.command()
 def release(
     job: JobId,
-    app: AppOption = None,
-    url: UrlOption = None,
-    schema: SchemaOption = SCHEMA,
+    target: Target = Target(),
     as_json: JsonOption = False,
 ) -> None:
     """Let a job run that is held because one that it waits for has failed."""
-    with opened(app, url, schema) as holdfast:
+    with target.opened() as holdfast:
         holdfast.workflows.release(job)
         found = holdfast.jobs.get(job)
     if as_json:
