@@ -13,11 +13,11 @@ from bench.measure import Pace, Row, Slice, at_least, compare
 from bench.ours import Ours
 from bench.store import Place
 from holdfast import Holdfast, Task
-from holdfast.engine import workers as worker_scripts
 from holdfast.engine.base import BaseEngine
 from holdfast.jobs import claim as claim_scripts
 from holdfast.jobs import commands
 from holdfast.jobs import finish as finish_scripts
+from holdfast.jobs import rescue as worker_scripts
 
 JOBS = 5000
 

@@ -94,7 +94,7 @@ def test_filters(command: Command, app: Holdfast):
 
 
 def test_more_than_a_page(command: Command, app: Holdfast, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr("holdfast.schedules.PAGE", 7)
+    monkeypatch.setattr("holdfast.schedules.client.PAGE", 7)
     for number in range(20):
         app.tasks["fetch"].using(key=f"many:{number:02}", every=60).schedule(feed=number)
     assert len(listed(command)) == 23

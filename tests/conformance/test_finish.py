@@ -195,7 +195,7 @@ def test_completions_of_a_batch_that_need_more_than_the_common_end(engine: Engin
     plain, stale, replaced, judged, gone = claim(engine, 5)
     engine.finish([outcome.released(stale)])
     insert(engine, key="k", payload='{"n":2}', on_conflict="replace")
-    engine.sentence(judged.claim, "E: late")
+    engine.record_verdict(judged.claim, "E: late")
     verbs.delete(engine, [gone.id])
     jobs = [plain, stale, replaced, judged, gone, plain]
     answers = engine.finish([outcome.completed(job, "1", keep=60.0) for job in jobs])

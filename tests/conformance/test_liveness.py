@@ -84,7 +84,7 @@ def test_a_run_whose_worker_was_lost_is_kept_with_its_job(engine: Engine, clock:
 def test_a_run_with_a_verdict_is_told_of_once(engine: Engine) -> None:
     """By whoever draws it."""
     job = running(engine)
-    engine.sentence(job.claim, "TimeoutError: 5 s")
+    engine.record_verdict(job.claim, "TimeoutError: 5 s")
     engine.sweep([Seen(WORKER, None)], limit=10)
     assert verbs.attempts(engine, job.id) == []
 

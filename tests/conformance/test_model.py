@@ -204,10 +204,10 @@ class Lockstep(RuleBasedStateMachine):
         )
         self.claims += taken[0]
 
-    def sentence(self, number: int, pick: Random) -> None:
+    def record_verdict(self, number: int, pick: Random) -> None:
         if (job := self.recent(number)) is not None:
             for engine in self.engines:
-                engine.sentence(job.claim, f"E: {number}")
+                engine.record_verdict(job.claim, f"E: {number}")
             if (row := self.model.held(*job.claim)) is not None:
                 row.verdict = f"E: {number}"
 

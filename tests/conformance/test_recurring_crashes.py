@@ -117,7 +117,7 @@ def test_a_recorded_timeout_counts_although_its_record_is_late(
     """A supervisor left word of it; the next claim, which records it, comes too late to run."""
     feed = Feed(app, missed="skip")
     job = feed.claim("w")
-    app.engine.sentence(job.claim, "TimeoutError: timed out after 1 s")
+    app.engine.record_verdict(job.claim, "TimeoutError: timed out after 1 s")
     app.engine.leave("w")
     app.engine.sweep([Seen("w", None)], limit=10)
     clock.advance(600)
@@ -136,7 +136,7 @@ def test_a_recorded_timeout_of_a_job_that_began_in_time_is_no_expiry(
     job = once.using(expires="10s").enqueue()
     app.engine.beat("w", "{}")
     [held] = app.engine.claim("default", 1, worker="w", types=["once"])
-    app.engine.sentence(held.claim, "TimeoutError: timed out after 1 s")
+    app.engine.record_verdict(held.claim, "TimeoutError: timed out after 1 s")
     app.engine.leave("w")
     app.engine.sweep([Seen("w", None)], limit=10)
     clock.advance(600)

@@ -28,7 +28,7 @@ from holdfast.worker.housekeeping.services import Housekeeping
 from holdfast.worker.housekeeping.sync_declarations import declare, declare_hooks
 from holdfast.worker.housekeeping.workdir import make_workdir
 from holdfast.worker.running.runners import LoopThread
-from holdfast.worker.running.threads import Threads
+from holdfast.worker.running.thread_pool import Threads
 from tests.conftest import Database
 from tests.support.jobs import execute
 from tests.worker.moments import until

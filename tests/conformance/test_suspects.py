@@ -533,7 +533,7 @@ def test_a_job_asked_to_stop_is_cancelled_when_it_crashes(engine: Engine) -> Non
 def test_a_verdict_is_there_for_whoever_claims_next(engine: Engine) -> None:
     job = running(engine)
     assert job.verdict is None
-    engine.sentence(job.claim, "TimeoutError: 5 s")
+    engine.record_verdict(job.claim, "TimeoutError: 5 s")
     engine.leave(WORKER)
     bury(engine)
     [again] = claim(engine, worker="w")
@@ -546,7 +546,7 @@ def test_a_verdict_is_there_for_whoever_claims_next(engine: Engine) -> None:
 
 def test_a_suspect_keeps_its_verdict(engine: Engine) -> None:
     job = running(engine)
-    engine.sentence(job.claim, "E: late")
+    engine.record_verdict(job.claim, "E: late")
     bury(engine)
     assert [again.verdict for again in claim_suspect(engine, worker="w")] == ["E: late"]
 
@@ -554,7 +554,7 @@ def test_a_suspect_keeps_its_verdict(engine: Engine) -> None:
 @pytest.mark.parametrize("kind", sorted(FINISHES))
 def test_any_end_clears_the_verdict(engine: Engine, kind: str) -> None:
     job = running(engine)
-    engine.sentence(job.claim, "E: late")
+    engine.record_verdict(job.claim, "E: late")
     engine.finish([FINISHES[kind](job)])
     assert engine.get([job.id])[0].verdict is None
 
@@ -563,21 +563,21 @@ def test_a_verdict_for_a_claim_that_holds_no_more_changes_nothing(engine: Engine
     stale = running(engine)
     engine.leave(WORKER)
     bury(engine)
-    engine.sentence(stale.claim, "E: stale")
+    engine.record_verdict(stale.claim, "E: stale")
     [again] = claim(engine, worker="w")
-    engine.sentence(stale.claim, "E: stale")
+    engine.record_verdict(stale.claim, "E: stale")
     assert engine.get([stale.id])[0] == again
     engine.finish([outcome.completed(again, "1", keep=60.0)])
-    engine.sentence(again.claim, "E: stale")
+    engine.record_verdict(again.claim, "E: stale")
     assert engine.get([stale.id])[0].verdict is None
     verbs.delete(engine, [stale.id])
-    engine.sentence(again.claim, "E: stale")
+    engine.record_verdict(again.claim, "E: stale")
 
 
 def test_a_newer_request_is_not_judged_by_the_run_before_it(engine: Engine) -> None:
     """It came while the old one ran and was given up: the new payload must run."""
     job = running(engine, key="k")
-    engine.sentence(job.claim, "E: late")
+    engine.record_verdict(job.claim, "E: late")
     insert(engine, key="k", payload='{"n":2}', on_conflict="replace")
     engine.leave(WORKER)
     bury(engine)
@@ -587,7 +587,7 @@ def test_a_newer_request_is_not_judged_by_the_run_before_it(engine: Engine) -> N
 
 def test_a_newer_request_for_a_waiting_job_takes_the_verdict_off(engine: Engine) -> None:
     job = running(engine, key="k")
-    engine.sentence(job.claim, "E: late")
+    engine.record_verdict(job.claim, "E: late")
     engine.leave(WORKER)
     bury(engine)
     insert(engine, key="k", payload='{"n":2}', on_conflict="replace")

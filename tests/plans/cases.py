@@ -453,7 +453,7 @@ def _leave(engine: Engine, world: World) -> None:
 
 @case("record_verdict", rows=10, needs="id")
 def _sentence(engine: Engine, world: World) -> None:
-    engine.sentence(Claim(world.ids("running", 1)[0], 1), "E: no")
+    engine.record_verdict(Claim(world.ids("running", 1)[0], 1), "E: no")
 
 
 @case("report", needs="id")

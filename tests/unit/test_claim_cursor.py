@@ -3,7 +3,7 @@
 import dataclasses
 
 from holdfast.core.clock import FakeClock
-from holdfast.engine.postgres.claim_cursor import Bounds
+from holdfast.engine.postgres.claim_cursor import ClaimCursor
 from holdfast.engine.postgres.dialect import PostgresDialect
 from holdfast.jobs.job import Job
 from holdfast.jobs.read import FIRST_ID
@@ -19,12 +19,12 @@ def claimed(priority: int = 0) -> Job:
     )
 
 
-def begins_anew(bounds: Bounds) -> bool:
+def begins_anew(bounds: ClaimCursor) -> bool:
     return bounds.looked_at_everything(bounds.start("default", ["send"]))
 
 
-def ready(clock: FakeClock, cost: float = 0.001) -> Bounds:
-    bounds = Bounds(clock.monotonic)
+def ready(clock: FakeClock, cost: float = 0.001) -> ClaimCursor:
+    bounds = ClaimCursor(clock.monotonic)
     bounds.start("default", ["send"])
     bounds.took(cost)
     return bounds

@@ -4,7 +4,7 @@ import threading
 
 import pytest
 
-from holdfast.worker.running.threads import Threads
+from holdfast.worker.running.thread_pool import Threads
 
 PATIENCE = 30.0
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from holdfast import Context, Discard, Holdfast, Job
-from holdfast.worker.liveness import watch
+from holdfast.worker.liveness import claim_watch
 from tests.conftest import Database
 from tests.support.web import Caller, Site
 from tests.worker.moments import finished
@@ -35,7 +35,7 @@ def gate() -> Iterator[Gate]:
 def app(
     database: Database, tmp_path: Path, gate: Gate, monkeypatch: pytest.MonkeyPatch
 ) -> Holdfast:
-    monkeypatch.setattr(watch, "LOOK", watch.LOOK / 5)
+    monkeypatch.setattr(claim_watch, "LOOK", claim_watch.LOOK / 5)
     app = database.app(backoff=0.05, poll_interval=0.2, workdir=tmp_path / "work")
     define(app, gate)
     return app

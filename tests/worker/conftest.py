@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from holdfast import Holdfast
-from holdfast.worker.liveness import watch
+from holdfast.worker.liveness import claim_watch
 from tests.conftest import Database
 
 
@@ -23,13 +23,13 @@ def quick(database: Database, folder: Path, **options: Any) -> Holdfast:
     )
 
 
-LOOK = watch.LOOK  # as shipped
+LOOK = claim_watch.LOOK  # as shipped
 
 
 @pytest.fixture(autouse=True)
 def quick_watch(monkeypatch: pytest.MonkeyPatch) -> None:
     """The watch looks five times as often as it would: less to wait for."""
-    monkeypatch.setattr(watch, "LOOK", LOOK / 5)
+    monkeypatch.setattr(claim_watch, "LOOK", LOOK / 5)
 
 
 @pytest.fixture(autouse=True)

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from holdfast import Context, Holdfast, JobNotFound
-from holdfast.worker.liveness import watch
+from holdfast.worker.liveness import claim_watch
 from tests.worker.conftest import LOOK
 from tests.worker.moments import PATIENCE, finished, lives, pids_in, until
 
@@ -81,7 +81,7 @@ def sleeper(
 def test_a_running_job_that_is_cancelled_stops_within_a_second(
     sleeper: Sleeper, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(watch, "LOOK", LOOK)
+    monkeypatch.setattr(claim_watch, "LOOK", LOOK)
     app = sleeper.app
     told: list[str] = []
     app.on("cancelled", "failed", "retrying", "completed")(lambda event: told.append(event.kind))

@@ -178,7 +178,7 @@ def test_a_run_whose_claim_is_gone_is_told_so(
 ) -> None:
     """The row is deleted before it completes: its rows must not be committed. The watch, which would
     stop the run, does not look."""
-    monkeypatch.setattr("holdfast.worker.liveness.watch.LOOK", 60.0)
+    monkeypatch.setattr("holdfast.worker.liveness.claim_watch.LOOK", 60.0)
     problems: list[BaseException] = []
 
     async def body(ctx: Context) -> None:

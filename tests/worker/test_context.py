@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from holdfast import Context, Event, Holdfast, InvalidInput, JobNotFound
-from holdfast.worker.liveness.watch import LOOK
+from holdfast.worker.liveness.claim_watch import LOOK
 from tests.worker.moments import finished, reaches, until
 
 

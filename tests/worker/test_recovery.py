@@ -12,7 +12,7 @@ import pytest
 
 from holdfast import Context, Holdfast, Job
 from holdfast.engine.records import Seen
-from holdfast.worker.liveness import watch
+from holdfast.worker.liveness import claim_watch
 from holdfast.worker.processes import isolation
 from tests.conftest import Database
 from tests.support.jobs import insert
@@ -31,10 +31,10 @@ def test_a_claim_whose_reply_was_lost_is_given_back(
 ) -> None:
     """The database says that the worker holds it, and the worker knows nothing of it. (Within 15 s;
     here with shorter waits.)"""
-    assert watch._ORPHAN <= watch._IDLE_LOOK  # the second look gives it back
-    assert 2 * (watch._IDLE_LOOK + LOOK) < 15
-    monkeypatch.setattr(watch, "_IDLE_LOOK", 0.2)
-    monkeypatch.setattr(watch, "_ORPHAN", 0.5)
+    assert claim_watch._ORPHAN <= claim_watch._IDLE_LOOK  # the second look gives it back
+    assert 2 * (claim_watch._IDLE_LOOK + LOOK) < 15
+    monkeypatch.setattr(claim_watch, "_IDLE_LOOK", 0.2)
+    monkeypatch.setattr(claim_watch, "_ORPHAN", 0.5)
     app.migrate()
     with app.worker() as worker:
         name = until(lambda: worker.id)
@@ -316,7 +316,7 @@ def test_a_verdict_is_recorded_by_the_next_claim_without_a_run(app: Holdfast) ->
     job = works.enqueue()
     app.engine.beat("w", "{}")
     [claimed] = app.engine.claim("default", 1, worker="w", types=["works"])
-    app.engine.sentence(claimed.claim, "TimeoutError: its thread never returned")
+    app.engine.record_verdict(claimed.claim, "TimeoutError: its thread never returned")
     app.engine.sweep([Seen("w", None)], limit=10)
     with app.worker():
         done = finished(app, job)
@@ -336,7 +336,7 @@ def test_a_verdict_on_the_last_attempt_is_final(app: Holdfast) -> None:
     job = works.enqueue()
     app.engine.beat("w", "{}")
     [claimed] = app.engine.claim("default", 1, worker="w", types=["works"])
-    app.engine.sentence(claimed.claim, "TimeoutError: never returned")
+    app.engine.record_verdict(claimed.claim, "TimeoutError: never returned")
     app.engine.sweep([Seen("w", None)], limit=10)
     with app.worker():
         done = finished(app, job)

@@ -13,8 +13,7 @@ from functools import partial
 from holdfast.core.clock import Clock
 from holdfast.core.ids import floor_id
 from holdfast.engine import access
-from holdfast.engine import workers as worker_scripts
-from holdfast.engine.claiming import Fetching
+from holdfast.engine.claiming import Claiming
 from holdfast.engine.fork_guard import ForkGuard
 from holdfast.engine.records import (
     Beat,
@@ -50,6 +49,7 @@ from holdfast.events import outbox
 from holdfast.jobs import commands, log_lines, retention
 from holdfast.jobs import finish as finish_scripts
 from holdfast.jobs import read as read_scripts
+from holdfast.jobs import rescue as worker_scripts
 from holdfast.jobs.job import FINISHED, Claim, EventKind, Job, LogLine, NewJob, Status
 from holdfast.jobs.outcome import WEEK, Applied, Finish, Outcome
 from holdfast.limits import scripts as limit_scripts
@@ -68,7 +68,7 @@ DEAD_WORKERS_KEPT = 86400.0
 _REFUSALS = (InvalidInput, KeyConflict, Refused)
 
 
-class BaseEngine(Fetching):
+class BaseEngine(Claiming):
     """The verbs. See `Engine` for what each promises."""
 
     def __init__(self, clock: Clock, timeout: float = TIMEOUT) -> None:
@@ -249,8 +249,8 @@ class BaseEngine(Fetching):
     def leave(self, worker: str) -> None:
         self.run(lambda: worker_scripts.leave(self.dialect, worker), write=True)
 
-    def sentence(self, claim: Claim, verdict: str) -> None:
-        self.run(lambda: worker_scripts.sentence(claim, verdict), write=True)
+    def record_verdict(self, claim: Claim, verdict: str) -> None:
+        self.run(lambda: worker_scripts.record_verdict(claim, verdict), write=True)
 
     def report(self, reports: Sequence[Report]) -> None:
         if reports:

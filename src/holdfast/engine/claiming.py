@@ -18,17 +18,17 @@ from holdfast.limits.keys import LimitKeys
 from holdfast.limits.limit import QUEUE, Rule
 
 SCAN = 1000  # jobs that a claim under limits looks at, at the most
-_CROWDS = 2.0  # seconds between two looks whether a queue has got a limit
+_LOOK_FOR_LIMITS = 2.0  # seconds between two looks whether a queue has got a limit
 
 
-class Fetching(Engine):
+class Claiming(Engine):
     """The part of an engine that takes jobs."""
 
     dialect: Dialect
 
     def __init__(self) -> None:
-        self._crowded: set[str] = set()  # queues with limits of their own
-        self._crowds_at = 0.0
+        self._limited_queues: set[str] = set()  # queues with limits of their own
+        self._limits_looked_at = 0.0
         self._flowing: set[str] = set()  # queues whose last claim took jobs under limits
         self._scan: dict[str, int] = {}
         self._beginning: dict[str, Any] = {}
@@ -59,14 +59,14 @@ class Fetching(Engine):
         rules: Mapping[str, Rule] = NO_RULES,
     ) -> Fetched:
         mine = {type: rules[type] for type in types if type in rules}
-        has_queue_limit = queue in self._crowded
+        has_queue_limit = queue in self._limited_queues
         found = Fetched([], False)
         if not has_queue_limit:
             if mine:
                 found = self._fetch_mixed(queue, limit, worker, types, mine)
             else:
                 found = self._fetch(queue, limit, worker, types)
-            has_queue_limit = not found.jobs and not found.more and self._is_crowded(queue)
+            has_queue_limit = not found.jobs and not found.more and self._has_queue_limit(queue)
         if has_queue_limit:
             found = self._fetch_limited(queue, limit, worker, types, mine, has_queue_limit=True)
         return found
@@ -135,7 +135,9 @@ class Fetching(Engine):
             return self._fetch_others(queue, limit, worker, others)
         if limited.full and self.dialect.claims_in_one:
             self._look_again(limited.full)
-        (self._crowded.add if limited.has_queue_limit else self._crowded.discard)(queue)
+        (self._limited_queues.add if limited.has_queue_limit else self._limited_queues.discard)(
+            queue
+        )
         self._scan[queue] = min(SCAN, max(100, 4 * scan)) if limited.parked else scan // 2
         return Fetched(limited.jobs, limited.more or made, limited.due)
 
@@ -156,13 +158,13 @@ class Fetching(Engine):
         jobs = self.claim(queue, limit, worker=worker, types=types)
         return Fetched(jobs, more=len(jobs) >= limit)
 
-    def _is_crowded(self, queue: str) -> bool:
+    def _has_queue_limit(self, queue: str) -> bool:
         """A queue with a limit of its own gives nothing to who does not ask for it: looked at now and
         then, when a claim was in vain."""
         now = time.monotonic()
-        if now < self._crowds_at:
+        if now < self._limits_looked_at:
             return False
-        self._crowds_at = now + _CROWDS
+        self._limits_looked_at = now + _LOOK_FOR_LIMITS
         name = QUEUE + queue
         script = partial(limit_scripts.capacities, self.dialect, [name], "whole")
         return name in self.run(script, write=True)

@@ -1,7 +1,7 @@
 """The seam: what a job queue asks of a database, in verbs that take batches.
 
 No SQL and no driver's type leaves an engine. SQLite and PostgreSQL each have their own statements
-and connections; the verbs' logic is shared (the scripts of the rooms), and one conformance suite
+and connections; the scripts of jobs, limits, schedules and so on are shared, and one conformance suite
 proves that both behave alike. Every write is one transaction; a verb that raises changed nothing.
 """
 
@@ -239,7 +239,7 @@ class Engine(Inspector, Protocol):
     def leave(self, worker: str) -> None:
         """A worker goes in good order: what it still holds, when it is swept, did not kill it."""
 
-    def sentence(self, claim: Claim, verdict: str) -> None:
+    def record_verdict(self, claim: Claim, verdict: str) -> None:
         """Leave word how a run ended, for whoever claims the job next: its own worker cannot say."""
 
     def report(self, reports: Sequence[Report]) -> None:

@@ -37,7 +37,7 @@ FILES = (  #: beside the scripts that run them: jobs/claim.sqlite.sql and jobs/c
         "jobs/log_lines",
     ),
     *("schedules/scripts", "schedules/clock_steps", "limits/scripts", "workflows/scripts"),
-    *("events/outbox", "monitoring/rollups", "engine/workers", "engine/access"),
+    *("events/outbox", "monitoring/rollups", "jobs/rescue", "engine/access"),
 )
 # A job of a workflow that has ended, waits for others, or was retried, and was not looked at since. (An
 # index is found by the same words.)

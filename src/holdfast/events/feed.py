@@ -65,9 +65,9 @@ class Feed:
         self._lost_at: float | None = None
         self._stopped = False
         self._interrupted = False
-        self._tide: outbox.OutboxCursor | None = None
+        self._outbox_cursor: outbox.OutboxCursor | None = None
         if after is not None:
-            self._tide = outbox.OutboxCursor(validation.integer(after, "after", 0))
+            self._outbox_cursor = outbox.OutboxCursor(validation.integer(after, "after", 0))
         engine.open()
         self._wakeups = engine.wakeups(events=True)
         try:
@@ -79,7 +79,7 @@ class Feed:
     @property
     def position(self) -> int:
         """All up to here was told."""
-        return 0 if self._tide is None else self._tide.position
+        return 0 if self._outbox_cursor is None else self._outbox_cursor.position
 
     def take(self, patience: float) -> list[JobEvent]:
         """The next events; empty when none came for so many seconds, or it was stopped or interrupted.
@@ -114,7 +114,7 @@ class Feed:
         while not self._stopped:
             if time.monotonic() >= self._renew_at:
                 self._subscribe()
-            outbox_cursor = self._tide
+            outbox_cursor = self._outbox_cursor
             if outbox_cursor is None:
                 raise AssertionError("subscribed above")
             before = outbox_cursor.position
@@ -138,7 +138,7 @@ class Feed:
 
     def _rest(self, left: float) -> None:
         """Until a hint comes, or it is time for a look without one."""
-        pending = self._tide is not None and self._tide.pending
+        pending = self._outbox_cursor is not None and self._outbox_cursor.pending
         self._wakeups.wait(min(left, self._soon if pending else POLL))
         time.sleep(max(0.0, min(left, self._looked_at + self.apart - time.monotonic())))
 
@@ -150,9 +150,9 @@ class Feed:
             lambda: outbox.subscribe(engine.dialect, self._name, self._topics, life), write=True
         )
         self._renew_at = time.monotonic() + spare
-        if self._tide is None:
-            self._tide = outbox.OutboxCursor(told.newest)
-        position = self._tide.position
+        if self._outbox_cursor is None:
+            self._outbox_cursor = outbox.OutboxCursor(told.newest)
+        position = self._outbox_cursor.position
         if position > told.newest:
             raise InvalidInput(
                 f"after={position}: the newest event of this database is {told.newest}: is the "

@@ -99,12 +99,12 @@ class Reading(NamedTuple):
 
 
 def is_held(dialect: Dialect, name: str) -> Script[bool]:
-    """Is a subscription alive? If it is after something was read, it was then."""
+    """Return whether a subscription is alive. If it is after a read, it was during the read."""
     return bool((yield Run("is_held", {"now": dialect.now(), "name": name})).rows[0][0])
 
 
 def read(after: int, limit: int, *, mark: bool) -> Script[Reading]:
-    """The order of the statements matters: see `Tide`."""
+    """The order of the statements matters: see `OutboxCursor`."""
     newest, floor = yield from bounds()
     if newest <= after:
         return Reading(newest, None, 0, floor, [])

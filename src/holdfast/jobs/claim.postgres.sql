@@ -189,7 +189,7 @@ UPDATE {schema}.jobs
 RETURNING jobs.id::text, jobs.started_at;
 
 -- name: claimable_types
--- Of which of some types a queue holds pending jobs; and, by the way, the rooms of some limits without keys, as above.
+-- Of which of some types a queue holds pending jobs; and, by the way, the capacities of some limits without keys, as above.
 SELECT wanted.type, NULL::int, NULL::int, NULL::bigint, NULL::text, NULL::text, NULL::text, NULL::bigint, NULL::bigint, NULL::bigint
   FROM json_array_elements_text(:types::text::json) AS wanted (type)
  WHERE EXISTS (SELECT 1 FROM {schema}.jobs

@@ -90,8 +90,8 @@ def claim_limited(
     scan: int,
     has_queue_limit: bool,
 ) -> Script[Limited]:
-    """With limits. `scan`: how many jobs of a type whose limit has keys to look at. `crowded`: the
-    queue itself may have a limit; if it has, and this is False, nothing is found."""
+    """With limits. `scan`: how many jobs of a type whose limit has keys to look at. `has_queue_limit`:
+    the queue itself may have a limit; if it has, and this is False, no job is found."""
     whole = yield from _whole(dialect, [queue] if has_queue_limit else [], rules)
     queue_limit = whole.get(QUEUE + queue)
     allowed = []
@@ -159,9 +159,9 @@ def look_ahead(dialect: Dialect, queue: str, rules: Mapping[str, Rule]) -> Scrip
 def _whole(
     dialect: Dialect, queues: Sequence[str], rules: Mapping[str, Rule]
 ) -> Script[dict[str, Capacity]]:
-    """The rooms of limits without keys; one that nobody has declared yet is declared. A limit whose
-    keys take turns is locked too: a claim that skips the rows which another one looks at would let a
-    key start out of turn."""
+    """The capacities of limits without keys; a limit that is not in the table yet is added. A limit
+    whose keys take turns is locked too: a claim that skips rows which another claim has locked would
+    let a key start out of turn."""
     names = {name for rule in rules.values() for name in rule.whole}
     if dialect.claims_in_one:
         names |= {rule.keyed for rule in rules.values() if rule.fair and rule.keyed is not None}
@@ -224,8 +224,8 @@ def _candidates(
 def _keyed(
     dialect: Dialect, named: Mapping[str, str], rules: Mapping[str, Rule]
 ) -> Script[dict[str, Capacity]]:
-    """The rooms of keys, all of them locked in one go: those of two claims in two orders would wait
-    for each other."""
+    """The capacities of keys, all of them locked in one go: two claims that lock in two orders would
+    wait for each other."""
     keyed = yield from capacities(dialect, named, "keyed")
     if missing := named.keys() - keyed.keys():
         yield Run("add_keys", {}, [{"key": key, "name": named[key]} for key in sorted(missing)])

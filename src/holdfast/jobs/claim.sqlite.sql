@@ -85,7 +85,7 @@ UPDATE holdfast_jobs
  WHERE id IN (SELECT value FROM json_each(:ids));
 
 -- name: claimable_types
--- Of which of some types a queue holds pending jobs; and, by the way, the rooms of some limits without keys, as above.
+-- Of which of some types a queue holds pending jobs; and, by the way, the capacities of some limits without keys, as above.
 SELECT wanted.value, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL
   FROM json_each(:types) AS wanted
  WHERE EXISTS (SELECT 1 FROM holdfast_jobs INDEXED BY holdfast_jobs_claim

@@ -150,7 +150,7 @@ def admit(
                 if place is not None and _has_turn(capacity, place):
                     result.turns[capacity.key] = None
                 continue
-        capacities = _rooms(rule, whole, queue, capacity)
+        capacities = _capacities(rule, whole, queue, capacity)
         if len(result.take) >= free or capacities is None:
             if place is not None and capacity is not None and capacity.in_line is None:
                 result.turns[capacity.key] = place.id
@@ -178,7 +178,7 @@ def _may_go(turn: Place | None, place: Place) -> bool:
     return turn.queue != place.queue or place.priority > turn.priority
 
 
-def _rooms(
+def _capacities(
     rule: Rule | None, whole: Mapping[str, Capacity], queue: Capacity | None, keyed: Capacity | None
 ) -> list[Capacity] | None:
     """Those that a candidate takes a place of; None if one has none left, or nobody could look at it:

@@ -20,7 +20,6 @@ from holdfast.core.codec import clean
 from holdfast.core.duration import Duration
 from holdfast.core.ids import new_id
 from holdfast.core.log_format import RunLog
-from holdfast.engine import workers as worker_scripts
 from holdfast.engine.dialect import wake
 from holdfast.engine.records import Parent, Report
 from holdfast.engine.script import Script
@@ -28,6 +27,7 @@ from holdfast.engine.steps import Runner, Step, Steps
 from holdfast.errors import InvalidInput, LostClaim
 from holdfast.jobs import finish as finish_scripts
 from holdfast.jobs import outcome
+from holdfast.jobs import rescue as worker_scripts
 from holdfast.jobs.job import Job, NewJob, Status
 from holdfast.jobs.outcome import Applied, Finish
 from holdfast.schedules.client import next_run

@@ -24,7 +24,7 @@ from holdfast.worker.running.execution import Execution
 from holdfast.worker.running.hooks import Hooks, decided, hook_of
 from holdfast.worker.running.runners import run_here, run_on_loop
 from holdfast.worker.running.slots import Lane
-from holdfast.worker.running.threads import Threads
+from holdfast.worker.running.thread_pool import Threads
 from holdfast.worker.running.unreadable_payloads import UnreadablePayloads
 
 RUNS = 1000  #: of one drain, until it is taken to go on for ever

@@ -1,7 +1,8 @@
 """The worker: a process that claims jobs and runs them, or a part of one that does so inside.
 
-It owns the threads and wires them together: the dispatcher claims, runners run, `outcome.decide`
-says what follows, the finisher writes it, heartbeats are sent, and two watches look.
+It wires the threads together. The dispatcher's thread claims jobs and hands them to runners; a runner's
+thread (or event loop, or process) runs the handler, and `outcome.decide` says what follows; the
+finisher's thread writes it. Others send heartbeats, enforce deadlines and watch for cancel requests.
 """
 
 import asyncio
@@ -20,7 +21,7 @@ from holdfast.jobs.job import Job
 from holdfast.jobs.outcome import Applied, Ended, released
 from holdfast.limits import scripts as limit_scripts
 from holdfast.tasks.task import Kind
-from holdfast.worker.housekeeping.clock_watch import ClockWatch
+from holdfast.worker.housekeeping.clock_service import ClockWatch
 from holdfast.worker.housekeeping.event_reporter import EventReporter
 from holdfast.worker.housekeeping.log_writer import LogWriter
 from holdfast.worker.housekeeping.pruning import Pruner
@@ -28,14 +29,15 @@ from holdfast.worker.housekeeping.rollup_writer import RollupWriter
 from holdfast.worker.housekeeping.services import Housekeeping, Services
 from holdfast.worker.housekeeping.startup import look_around
 from holdfast.worker.housekeeping.worker_info import portrait
+from holdfast.worker.liveness.claim_watch import ClaimWatch
 from holdfast.worker.liveness.heartbeat import BEATS_MISSED, Heartbeat, Member
-from holdfast.worker.liveness.registration import Registration
+from holdfast.worker.liveness.identity import WorkerIdentity
 from holdfast.worker.liveness.self_fencing import SelfFencing
-from holdfast.worker.liveness.watch import ClaimWatch, DeadlineEnforcer
 from holdfast.worker.processes.isolation import make_isolation
 from holdfast.worker.processes.pool import ProcessRunner
 from holdfast.worker.processes.run_table import RunTable
 from holdfast.worker.processes.stacks import tell_stacks
+from holdfast.worker.running.deadlines import DeadlineEnforcer
 from holdfast.worker.running.dispatcher import Dispatcher
 from holdfast.worker.running.execution import Execution, Stop, until
 from holdfast.worker.running.executions import Executions
@@ -43,7 +45,7 @@ from holdfast.worker.running.finisher import Finisher, Item
 from holdfast.worker.running.hooks import Hooks, decided, hook_of
 from holdfast.worker.running.runners import AsyncRunner, JobRunner, LoopThread, ThreadRunner
 from holdfast.worker.running.slots import Lane, Queues, make_lanes
-from holdfast.worker.running.threads import Threads
+from holdfast.worker.running.thread_pool import Threads
 from holdfast.worker.running.unreadable_payloads import UnreadablePayloads
 
 if TYPE_CHECKING:
@@ -86,7 +88,7 @@ class Worker:
         self.supervised = registered is not None
         self._known_tasks = -1
         self.executions = Executions()
-        self.registration = Registration(self.engine, self.info, self._beats_for, self._died)
+        self.identity = WorkerIdentity(self.engine, self.info, self._beats_for, self._died)
         self._own_loop: LoopThread | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._started = self._stopped = self._left = False
@@ -97,7 +99,7 @@ class Worker:
     @property
     def id(self) -> str | None:
         """host-pid-random; None until the database was reached, and while it takes a new one."""
-        return self.registration.id
+        return self.identity.id
 
     # parts
 
@@ -120,7 +122,7 @@ class Worker:
         )
         self._deadlines = DeadlineEnforcer(
             self.executions,
-            SelfFencing(engine, heartbeat, self.registration),
+            SelfFencing(engine, heartbeat, self.identity),
             limit=(BEATS_MISSED - _MARGIN) * heartbeat,
             stuck=self._got_stuck,
         )
@@ -176,10 +178,10 @@ class Worker:
 
         def begin() -> None:
             if self.id is None:
-                self.registration.begin()
+                self.identity.begin()
             self._reporter.swept(look_around(self.app, self.id))
 
-        if self.registration.until_reached(begin):
+        if self.identity.until_reached(begin):
             self._pruner.start()  # not before it is known which jobs have hooks
             if self._beats_elsewhere is None:
                 self._heartbeats.start()
@@ -188,12 +190,10 @@ class Worker:
     def _beats_for(self, id: str) -> None:
         """A life began: who beats for it?"""
         if self._beats_elsewhere is None:
-            registration = self.registration
+            identity = self.identity
             tell = partial(tell_stacks, self)
             self._heartbeats.add(
-                Member(
-                    id, self.info, registration.confirmed, registration.declared_dead, asked=tell
-                )
+                Member(id, self.info, identity.confirmed, identity.declared_dead, asked=tell)
             )
         else:
             self._beats_elsewhere(self)
@@ -302,7 +302,7 @@ class Worker:
         if not self._started or self._stopped:
             return True
         self._stopped = True
-        self.registration.end()
+        self.identity.end()
         deadline = time.monotonic() + (self.grace if grace is None else grace)
         self._dispatcher.pause()
         # A claim under way may bring jobs. They must have begun before we look whether any run: jobs

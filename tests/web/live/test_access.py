@@ -308,7 +308,7 @@ def test_a_client_that_reads_nothing_is_dropped_and_others_go_on(
     site: Site, path: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("holdfast.web.live.subscriber.LINE", 50)
-    monkeypatch.setattr("holdfast.feed.BATCH", 20)
+    monkeypatch.setattr("holdfast.events.feed.BATCH", 20)
 
     @site.app.task(name="talks")
     def talks() -> str:

@@ -217,7 +217,7 @@ def test_what_is_gone_is_said_to_be(site: Site, monkeypatch: pytest.MonkeyPatch)
 def test_who_was_away_while_nobody_followed_is_told_so(
     app: Holdfast, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("holdfast.feed.UNNAMED", 0.5)
+    monkeypatch.setattr("holdfast.events.feed.UNNAMED", 0.5)
     with serving(app) as site, site.socket() as subscriber:
         subscriber.take()
         enqueue(app, 1)
@@ -233,7 +233,7 @@ def test_who_was_away_while_nobody_followed_is_told_so(
 def test_nothing_is_written_when_nobody_follows_any_more(
     app: Holdfast, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("holdfast.feed.UNNAMED", 3.0)
+    monkeypatch.setattr("holdfast.events.feed.UNNAMED", 3.0)
     monkeypatch.setattr("holdfast.web.live.hub.LINGER", 0.1)
     dialect = app.engine.dialect
     with serving(app) as site:

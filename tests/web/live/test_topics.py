@@ -45,7 +45,7 @@ def test_of_who_follow_a_job_each_only_these_are_written(site: Site) -> None:
 
 
 def test_a_board_may_come_and_go_beside_them(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("holdfast.feed.UNNAMED", 1.5)
+    monkeypatch.setattr("holdfast.events.feed.UNNAMED", 1.5)
     app = site.app
     one, two = held(app), held(app)
     with site.socket(f"?job={one.id}") as own:

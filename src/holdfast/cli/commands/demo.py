@@ -16,9 +16,9 @@ from rich.live import Live
 from rich.text import Text
 
 from holdfast.app import Holdfast
-from holdfast.cli.dashboard import dashboard
 from holdfast.cli.demo_view import Board, Record
 from holdfast.cli.output import Column, console, print_table
+from holdfast.cli.web_server import dashboard
 from holdfast.errors import HoldfastError, JobNotFound
 from holdfast.jobs.job import UNFINISHED, EventKind
 from holdfast.monitoring.stats import Stats

@@ -13,7 +13,6 @@ import typer
 
 from holdfast.app import Holdfast
 from holdfast.cli.commands.worker import LogFormat, LogLevel
-from holdfast.cli.dashboard import Site, installed, refuse_open
 from holdfast.cli.database_wait import patiently
 from holdfast.cli.target import (
     AppArgument,
@@ -21,6 +20,7 @@ from holdfast.cli.target import (
     location_of,
     refuse_absent,
 )
+from holdfast.cli.web_server import Site, installed, refuse_open
 from holdfast.core.log_format import configure
 from holdfast.locate import find
 

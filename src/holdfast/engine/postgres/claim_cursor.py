@@ -20,7 +20,7 @@ _SOONEST, _LATEST = 0.05, 10.0  # seconds between two looks at everything
 _CHEAP = 0.02  # seconds: a look that takes less is never put off
 
 
-class Bounds:
+class ClaimCursor:
     """Of one engine. Any thread may forget; whoever claims next starts from the beginning."""
 
     def __init__(self, monotonic: Callable[[], float] = time.monotonic) -> None:

@@ -19,7 +19,7 @@ from holdfast.engine.dialect import wake
 from holdfast.engine.group_commit import GroupCommit, Request
 from holdfast.engine.postgres import transaction
 from holdfast.engine.postgres.call_deadlines import CallDeadlines
-from holdfast.engine.postgres.claim_cursor import BEGINNING, Bounds
+from holdfast.engine.postgres.claim_cursor import BEGINNING, ClaimCursor
 from holdfast.engine.postgres.connection import Connection, perform, translate, where_is
 from holdfast.engine.postgres.connections import Connections
 from holdfast.engine.postgres.connector import Connector
@@ -104,7 +104,7 @@ class PostgresEngine(Examined):
         self._notifier = Notifier(self._tell)
         self._bell = Notifier(self._ring)
         self._subscribers: list[PostgresWakeups] = []
-        self._bounds = Bounds()
+        self._bounds = ClaimCursor()
         self._beginning = dict(zip(("rank", "run_at", "id"), BEGINNING, strict=True))
 
     # opening and closing

@@ -29,7 +29,7 @@ from holdfast.worker.housekeeping.archive import Archive
 from holdfast.worker.housekeeping.services import Services
 from holdfast.worker.housekeeping.sync_declarations import declare_hooks
 from holdfast.worker.running.runners import LoopThread
-from holdfast.worker.running.threads import Threads
+from holdfast.worker.running.thread_pool import Threads
 
 logger = logging.getLogger("holdfast.worker")
 

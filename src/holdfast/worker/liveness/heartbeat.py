@@ -223,7 +223,7 @@ class Heartbeat:
             if death.judgement is Judgement.GIVEN_BACK:
                 self._engine.leave(id)
             for claim, verdict in death.verdicts:
-                self._engine.sentence(claim, verdict)
+                self._engine.record_verdict(claim, verdict)
         dead = [
             Seen(id, None, tuple(death.begun), _crash(death, now)) for id, death in gone.items()
         ]

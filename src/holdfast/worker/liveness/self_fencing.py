@@ -6,7 +6,7 @@ import threading
 from holdfast.engine.protocol import Engine
 from holdfast.errors import HoldfastError
 from holdfast.worker.liveness.heartbeat import BEATS_MISSED, FRESH, boottime
-from holdfast.worker.liveness.registration import Registration
+from holdfast.worker.liveness.identity import WorkerIdentity
 
 logger = logging.getLogger("holdfast.worker")
 
@@ -21,10 +21,10 @@ class SelfFencing:
     either, our silence counts.
     """
 
-    def __init__(self, engine: Engine, heartbeat: float, registration: Registration) -> None:
+    def __init__(self, engine: Engine, heartbeat: float, identity: WorkerIdentity) -> None:
         self._engine = engine
         self._heartbeat = heartbeat
-        self._registration = registration
+        self._identity = identity
         self._numbers: dict[str, int] = {}
         self._heard_at = 0.0  #: when we last saw a new beat of another, or began to listen
         self._looked_at = 0.0
@@ -43,7 +43,7 @@ class SelfFencing:
     def silence(self) -> float:
         """Our silence as far as it counts. It does not yet, while we know that nobody else was heard
         for most of a heartbeat; by the last possible moment it does."""
-        silence, now = self._registration.silence(), boottime()
+        silence, now = self._identity.silence(), boottime()
         knows = now - self._looked_at <= 0.3 * self._heartbeat
         quiet = now - self._heard_at >= 0.8 * self._heartbeat
         last = silence >= (BEATS_MISSED - 0.15) * self._heartbeat
@@ -59,7 +59,7 @@ class SelfFencing:
                 logger.exception("the self-fencing check failed")
 
     def tick(self, now: float) -> None:
-        worker, silence = self._registration.id, self._registration.silence()
+        worker, silence = self._identity.id, self._identity.silence()
         excused = abs(now - silence - self._excused_at) < 0.05 * self._heartbeat
         if worker is None or (silence < 1.05 * self._heartbeat and not excused):
             self._numbers = {}
@@ -73,4 +73,4 @@ class SelfFencing:
         # Whoever beats next begins anew with us: as good as a beat of our own.
         if worker in living and now - self._heard_at > (FRESH + 0.1) * self._heartbeat:
             self._excused_at = now
-            self._registration.confirmed(now)
+            self._identity.confirmed(now)

@@ -75,9 +75,9 @@ class ChildProcess:
     def _listen(self) -> None:
         for message in self._wire:
             if "beat" in message:
-                self.worker.registration.confirmed(message["beat"])
+                self.worker.identity.confirmed(message["beat"])
             elif "dead" in message:
-                threading.Thread(target=self.worker.registration.declared_dead, daemon=True).start()
+                threading.Thread(target=self.worker.identity.declared_dead, daemon=True).start()
             elif "stacks" in message:
                 threading.Thread(target=tell_stacks, args=[self.worker], daemon=True).start()
             elif "stop" in message:
@@ -122,7 +122,7 @@ class ChildProcess:
         for execution in self.worker.executions():
             if execution.stuck:
                 try:
-                    self.worker.engine.sentence(execution.claim, execution.timed_out().error)
+                    self.worker.engine.record_verdict(execution.claim, execution.timed_out().error)
                 except HoldfastError as problem:
                     logger.warning("job %s: %s", execution.job.id, problem)
         self._stop_within = 0.0

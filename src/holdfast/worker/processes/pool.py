@@ -23,7 +23,7 @@ from holdfast.worker.processes.wire import Wire, pack_job, unpack_ended
 from holdfast.worker.running.execution import Execution
 from holdfast.worker.running.hooks import python_value
 from holdfast.worker.running.runners import Report, decided_early
-from holdfast.worker.running.threads import Threads
+from holdfast.worker.running.thread_pool import Threads
 
 TERM_TO_KILL = 5.0  # seconds between the request to end and the end
 _KILL_TO_LEAVE = 2.0  # seconds after that, until a process that cannot be killed is left alone

@@ -1,8 +1,8 @@
 """Decides when to look for work: at a hint, when a slot is free again, at the moment that the database
 says something is due, and every poll interval whatever happens.
 
-It claims exactly the free slots of each lane. A lane whose last look found less than it asked for is
-dry: it is left alone until a hint or the poll.
+It claims exactly the free slots of each lane. A lane whose last claim got fewer jobs than it asked for
+is exhausted: it is left alone until a hint or the poll.
 """
 
 import logging

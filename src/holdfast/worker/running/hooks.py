@@ -20,7 +20,7 @@ from holdfast.jobs.outcome import Ended, Finish, Outcome, Raised, Returned, deci
 from holdfast.tasks.context import RunEnd
 from holdfast.tasks.task import Hook
 from holdfast.worker.running.execution import Execution
-from holdfast.worker.running.threads import Threads
+from holdfast.worker.running.thread_pool import Threads
 
 logger = logging.getLogger("holdfast.worker")
 

@@ -25,7 +25,7 @@ from holdfast.jobs.outcome import (
 from holdfast.schedules.next_run import from_json, is_missed
 from holdfast.tasks.middleware import Middleware, wrap_arun, wrap_run
 from holdfast.worker.running.execution import Execution
-from holdfast.worker.running.threads import Threads
+from holdfast.worker.running.thread_pool import Threads
 
 logger = logging.getLogger("holdfast.worker")
 

@@ -92,7 +92,7 @@ def leave(dialect: Dialect, worker: str) -> Script[None]:
     yield Run("leave", {"now": dialect.now(), "id": worker})
 
 
-def sentence(claim: Claim, verdict: str) -> Script[None]:
+def record_verdict(claim: Claim, verdict: str) -> Script[None]:
     yield Run("record_verdict", {"id": claim.id, "claim_no": claim.claim_no, "verdict": verdict})
 
 

@@ -1,5 +1,5 @@
-"""Two watches over what runs. `Timer` keeps deadlines and never touches the database, so that nothing
-can delay it; `Watch` reads what the database says of our jobs, and writes their progress."""
+"""Reads what the database says of this worker's jobs (cancel requests, lost claims), and writes the
+progress of its runs."""
 
 import logging
 import threading
@@ -10,7 +10,6 @@ from holdfast.engine.protocol import Engine
 from holdfast.engine.records import Held, Report
 from holdfast.errors import HoldfastError
 from holdfast.jobs.job import Claim
-from holdfast.worker.liveness.self_fencing import SelfFencing
 from holdfast.worker.running.execution import REPORTING, Execution, Stop
 
 logger = logging.getLogger("holdfast.worker")
@@ -18,96 +17,8 @@ logger = logging.getLogger("holdfast.worker")
 LOOK = 0.5  # seconds: as soon a running job hears that it was cancelled
 _IDLE_LOOK = 5.0
 _ORPHAN = 5.0  # seconds between the two looks that find a claim without a run
-_TICK = 0.25
-_PATIENCE = 8.0  # seconds past its deadline, after which a thread is taken to be stuck for good
-_AGAIN = 1.0  # seconds until a run that was stopped, and goes on, is stopped once more
 
 Running = Callable[[], Sequence[Execution]]
-
-
-class DeadlineEnforcer:
-    """Stops what is past its deadline, and everything when we have been silent for too long."""
-
-    def __init__(
-        self,
-        running: Running,
-        fencing: SelfFencing,
-        *,
-        limit: float,
-        stuck: Callable[[Execution], None],
-    ) -> None:
-        self._running = running
-        self._fencing = fencing
-        self._limit = limit
-        self._stuck = stuck
-        self._wake = threading.Event()
-        self._closing = False
-        self._thread = threading.Thread(target=self._run, name="holdfast-timer", daemon=True)
-
-    def start(self) -> None:
-        self._fencing.start()
-        self._thread.start()
-
-    def close(self, timeout: float) -> None:
-        self._fencing.close(timeout)
-        self._closing = True
-        self._wake.set()
-        if self._thread.is_alive():
-            self._thread.join(timeout)
-
-    def wake(self) -> None:
-        """Something with a short deadline has begun."""
-        self._wake.set()
-
-    def _run(self) -> None:
-        while not self._closing:
-            wait = _TICK
-            try:
-                wait = self.tick(time.monotonic())
-            except Exception:
-                logger.exception("the timer stumbled")
-            self._wake.wait(wait)
-            self._wake.clear()
-
-    def tick(self, now: float) -> float:
-        """Look at everything once; the seconds until the next look."""
-        running = self._running()
-        silent = self._fencing.silence() > self._limit
-        nearest = now + (_TICK if running else 1.0)
-        for execution in running:
-            if execution.ended:
-                continue
-            if silent and execution.task.conduct.strict and execution.why is None:
-                logger.warning(
-                    "job %s is stopped: the database could not be reached for so long that others "
-                    "may take it",
-                    execution.job.id,
-                )
-                execution.stop(Stop.SILENT)
-            elif execution.deadline is not None and now >= execution.deadline:
-                self._expire(execution, now)
-            elif execution.deadline is not None:
-                nearest = min(nearest, execution.deadline)
-            if execution.why is not None and now - execution.halted_at >= _AGAIN:
-                execution.halted_at = now
-                execution.stop(execution.why)
-        return max(0.005, nearest - now)
-
-    def _expire(self, execution: Execution, now: float) -> None:
-        """A thread is stuck as soon as it does not return, a coroutine when its cancellation was of no
-        use: it swallowed it, or blocks its loop. (A process is killed.)"""
-        late = now - (execution.deadline or now)
-        kind = execution.kind
-        if execution.why is None:
-            execution.stop(Stop.TIMEOUT)
-        elif not execution.stuck and kind != "process" and (kind == "thread" or late > _PATIENCE):
-            execution.stuck = True
-            what = "thread" if kind == "thread" else "coroutine"
-            text = f"stuck: past its timeout, and its {what} has not returned"
-            execution.news = (execution.job.progress, text)
-            logger.error("job %s (%s) is %s", execution.job.id, execution.job.type, text)
-        if execution.stuck and late > _PATIENCE:
-            self._stuck(execution)
 
 
 class ClaimWatch:
@@ -161,7 +72,7 @@ class ClaimWatch:
         by_claim = {Claim(one.id, one.claim_no): one for one in held}
         for execution in running:
             self._compare(execution, by_claim.get(execution.claim))
-        self._adopt(held, now)
+        self._give_back_orphans(held, now)
         self._report(running)
 
     def _compare(self, execution: Execution, held: Held | None) -> None:
@@ -176,7 +87,7 @@ class ClaimWatch:
         elif held.cancel_requested:
             execution.stop(Stop.CANCELLED)
 
-    def _adopt(self, held: Sequence[Held], now: float) -> None:
+    def _give_back_orphans(self, held: Sequence[Held], now: float) -> None:
         """Claims by the database's word that nobody runs: their reply was lost. Given back."""
         known = {execution.claim for execution in self._running()}
         orphans: dict[Claim, float] = {}

@@ -23,7 +23,7 @@ def new_worker_id() -> str:
     return f"{socket.gethostname()}-{os.getpid()}-{secrets.token_hex(4)}"
 
 
-class Registration:
+class WorkerIdentity:
     def __init__(
         self,
         engine: Engine,
