@@ -325,7 +325,7 @@ def test_without_the_extra_it_says_what_to_install(small: Path):
     """As if uvicorn was not there: a module of that name that cannot be found."""
     code = (
         "import sys; sys.modules['uvicorn'] = None; sys.argv[1:] = ['web', 'shopfront:app'];"
-        "from holdfast.cli import main; main()"
+        "from holdfast.cli.root import main; main()"
     )
     done = subprocess.run(
         [sys.executable, "-c", code],

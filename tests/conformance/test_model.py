@@ -48,7 +48,7 @@ VERBS = [
     *["claim"] * 6,
     *["finish"] * 4,
     *["claim_suspect", "bury"] * 3,
-    *["promote", "time_passes", "cancel", "sentence", "report"] * 2,
+    *["promote", "time_passes", "cancel", "record_verdict", "report"] * 2,
     *["retry", "delete", "pause", "prune"],
     *["workflow", "retry_workflow"],
 ]

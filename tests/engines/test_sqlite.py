@@ -195,7 +195,7 @@ def test_a_turn_that_does_not_come_is_an_error(tmp_path: Path, database: Databas
 WRITER = """
 import sys, time
 from holdfast import Holdfast
-from holdfast.engine import open_engine
+from holdfast.engine.open import open_engine
 with Holdfast(sys.argv[1]) as app:
     app.enqueue("warm")
     print("ready", flush=True)

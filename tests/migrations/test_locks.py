@@ -27,7 +27,7 @@ from tests.support.upgrades import forget_upgrades, make_first_tables, shape
 
 MIGRATE = """
 import sys
-from holdfast.engine import open_engine
+from holdfast.engine.open import open_engine
 open_engine(sys.argv[1], schema=sys.argv[2]).migrate()
 """
 

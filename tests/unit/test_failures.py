@@ -70,7 +70,7 @@ def test_odd_messages_are_quick(long: str):
 APP = '  File "/srv/shop/orders/tasks.py", line 12, in send\n    post(to)\n'
 LIBRARY = '  File "/srv/.venv/lib/python3.11/site-packages/requests/api.py", line 59, in post\n'
 STANDARD = '  File "/usr/lib/python3.11/json/decoder.py", line 355, in raw_decode\n'
-OURS = f'  File "{Path(holdfast.__file__).parent}/worker/runner.py", line 9, in run\n'
+OURS = f'  File "{Path(holdfast.__file__).parent}/worker/running/runners.py", line 9, in run\n'
 DEMO = f'  File "{Path(holdfast.__file__).parent}/demo/tasks.py", line 9, in flaky\n'
 
 
@@ -82,7 +82,7 @@ DEMO = f'  File "{Path(holdfast.__file__).parent}/demo/tasks.py", line 9, in fla
         ("no frames here", None),
         (OURS + APP + LIBRARY + STANDARD, "orders/tasks.py in send"),
         (OURS + LIBRARY + STANDARD, "json/decoder.py in raw_decode"),
-        (OURS, "worker/runner.py in run"),
+        (OURS, "running/runners.py in run"),
         (OURS + DEMO, "demo/tasks.py in flaky"),
         (APP + '  File "<string>", line 1, in <module>\n', "orders/tasks.py in send"),
         (

@@ -57,8 +57,8 @@ def test_a_full_page_is_no_error(file: int) -> None:
 
 WRITER = """
 import sys, time
-from holdfast.job import Claim
-from holdfast.worker.run_table import RunTable
+from holdfast.jobs.job import Claim
+from holdfast.worker.processes.run_table import RunTable
 RunTable(int(sys.argv[1])).begin(Claim(sys.argv[2], 3), 1.0, 2.0)
 print("begun", flush=True)
 sys.stdin.read()
@@ -83,8 +83,8 @@ def test_it_outlives_the_process_that_wrote_it(file: int) -> None:
 
 BUSY_WRITER = """
 import sys
-from holdfast.job import Claim
-from holdfast.worker.run_table import RunTable
+from holdfast.jobs.job import Claim
+from holdfast.worker.processes.run_table import RunTable
 table = RunTable(int(sys.argv[1]))
 quick, lasting = Claim(sys.argv[2], 1), Claim(sys.argv[3], 2)
 first = table.begin(quick, 1.0, 2.0)

@@ -50,8 +50,8 @@ _FRAME = re.compile(r'^[ |+-]*File "([^"\n]+)", line \d+, in (.+)$', re.MULTILIN
 _FOREIGN = re.compile(
     r"[/\\](?:site|dist)-packages[/\\]|[/\\]lib(?:64)?[/\\]python\d[\d.]*[/\\]|^<", re.IGNORECASE
 )
-_OWN = str(Path(__file__).parent)
-_DEMO = str(Path(__file__).parent / "demo")  # whose tasks are an application's
+_OWN = str(Path(__file__).parents[1])  # the package
+_DEMO = str(Path(_OWN) / "demo")  # whose tasks are an application's
 
 
 def normalise(message: str) -> str:
