@@ -87,18 +87,18 @@ def beside(place: Place, pace: Pace) -> list[Row]:
         "keyed": {"concurrency": Limit(1, per="tenant")},
     }
     waiting = WAITING if pace.pairs > 5 else WAITING // 10
-    with crowds(place, {"free": {}}, limited) as (alone, has_queue_limit):
-        has_queue_limit.fill("full", [{}] * waiting)
-        has_queue_limit.fill("keyed", [{"tenant": 0}])
-        has_queue_limit.settle()  # now the limits are known, and one of each runs
-        has_queue_limit.app.limits.set("keyed/tenant", 0)
-        has_queue_limit.fill("keyed", [{"tenant": number} for number in range(waiting)])
-        has_queue_limit.settle()
+    with crowds(place, {"free": {}}, limited) as (alone, full):
+        full.fill("full", [{}] * waiting)
+        full.fill("keyed", [{"tenant": 0}])
+        full.settle()  # now the limits are known, and one of each runs
+        full.app.limits.set("keyed/tenant", 0)
+        full.fill("keyed", [{"tenant": number} for number in range(waiting)])
+        full.settle()
         title = f"claim and finish beside {2 * waiting:,} that may not run"
         row = compare(
-            title, alone.work("free"), has_queue_limit.work("free"), pace, GOALS["beside"]
+            title, alone.work("free"), full.work("free"), pace, GOALS["beside"]
         )
-        assert has_queue_limit.app.jobs.count(status="blocked") == waiting
+        assert full.app.jobs.count(status="blocked") == waiting
         return [row]
 
 
