@@ -95,9 +95,7 @@ def beside(place: Place, pace: Pace) -> list[Row]:
         full.fill("keyed", [{"tenant": number} for number in range(waiting)])
         full.settle()
         title = f"claim and finish beside {2 * waiting:,} that may not run"
-        row = compare(
-            title, alone.work("free"), full.work("free"), pace, GOALS["beside"]
-        )
+        row = compare(title, alone.work("free"), full.work("free"), pace, GOALS["beside"])
         assert full.app.jobs.count(status="blocked") == waiting
         return [row]
 
