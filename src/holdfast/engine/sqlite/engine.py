@@ -206,7 +206,7 @@ class SqliteEngine(Examined):
             self._readers.append(connection)
 
     def _write(self, group: Group) -> None:
-        writer = self._open()
+        writer = self._writer or self._open()
         writer.write(group)
         self._ring(writer)
         writer.checkpoint()

@@ -3,8 +3,8 @@
 import os
 import sqlite3
 import threading
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -113,8 +113,7 @@ class Writer:
             begun = True
             answers = self._answers(group)
             done = any(not isinstance(answer, Exception) for _, answer in answers)
-            with self._committing():
-                cursor.execute("COMMIT" if done else "ROLLBACK")
+            self._end("COMMIT" if done else "ROLLBACK")
         except BaseException as problem:
             # By SQLite itself, or by a trigger's RAISE(ROLLBACK).
             undone = begun and not self.connection.in_transaction
@@ -127,11 +126,10 @@ class Writer:
             raise translate(problem, self._path) from problem
         return answers
 
-    @contextmanager
-    def _committing(self) -> Iterator[None]:
+    def _end(self, command: str) -> None:
         """A commit that could not be synced may be found in the log after a crash, or may not."""
         try:
-            yield
+            self._cursor.execute(command)
         except sqlite3.Error as problem:
             if getattr(problem, "sqlite_errorcode", 0) & 0xFF != sqlite3.SQLITE_IOERR:
                 raise
