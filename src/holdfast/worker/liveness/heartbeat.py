@@ -85,7 +85,7 @@ class Observer:
 
 @dataclass
 class Member:
-    """A worker for whom this heart beats."""
+    """A worker whose heartbeats this thread sends."""
 
     id: str
     info: Callable[[], str]
@@ -189,7 +189,7 @@ class Heartbeat:
                 self._wake.wait(min(1.0, look))
                 continue
             except Exception:
-                logger.exception("the heart stumbled")
+                logger.exception("sending heartbeats failed; trying again")
             if self._failing:
                 self._failing = False
                 logger.info("signs of life are given again")

@@ -128,7 +128,7 @@ class Supervisor:
             for _ in range(self._processes - len(normal)):
                 self._start(0)
         if self._suspects and self._restarts[True].allowed(now):
-            waiting, self._suspects = self._suspects, []  # the heart looks again soon
+            waiting, self._suspects = self._suspects, []  # the heartbeat thread looks again soon
             self._planned = Counter(plan(waiting, self._lanes, self._company(now)))
         while (levels := sorted(self._planned.elements())) and self._may_start_another(now):
             self._planned[levels[0]] -= 1
@@ -223,7 +223,7 @@ class Supervisor:
         child.process.returncode = code
         for message in child.last_words():  # its id may be among them
             self._heard(child, message)
-        if child.id is not None:  # first: while the heart knows it, it beats for it
+        if child.id is not None:  # first: until then its heartbeats are sent
             judgement = child.judge(code)
             verdicts = [(run.claim, timeout_of(run)) for run in child.condemned]
             ended = {claim for claim, _ in verdicts}
