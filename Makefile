@@ -60,7 +60,7 @@ check: $(STAMP) ## Check style, types, layers and budgets
 	$(MAKE) --no-print-directory budgets
 
 budgets: $(STAMP) ## Check the size of files, functions and the public API
-	$(BIN)/python -m pytest -q tests/unit/test_budgets.py
+	$(BIN)/python -m pytest -q tests/project/test_budgets.py
 
 format: $(STAMP) ## Format the code and apply the safe fixes
 	$(BIN)/ruff check --fix .

@@ -63,7 +63,7 @@ def over(kinds: list[Kind]) -> Callable[[Any], Any]:
     )
 
 
-# One of each library and face. (How transactions are opened is tried with enqueues: tests/conformance.)
+# One of each library and face. (How transactions are opened: tests/engine/test_transactions.py.)
 NAMES = {
     "sqlite": [
         "sqlite3",

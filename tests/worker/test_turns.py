@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from holdfast import Holdfast, Limit
-from tests.conformance.test_turns import unfair
 from tests.conftest import Database
+from tests.limits.test_fair_keys import unfair
 from tests.worker.conftest import quick
 from tests.worker.moments import PATIENCE, until
 from tests.worker.turning import make

@@ -332,7 +332,7 @@ def _following(schedule: Schedule, due: datetime, after: datetime) -> datetime |
 # its walk over wall-clock time are used, though: with a time zone, CronSim 2.8 gives a moment before
 # the one asked about (when started in the second pass of a repeated hour), leaves moments out where
 # the clock moves by half an hour (Australia/Lord_Howe), and gives one that does not exist where a
-# midnight is left out (Africa/Cairo). tests/recurrence compares ours with an oracle in every zone.
+# midnight is left out (Africa/Cairo). tests/schedules compares ours with an oracle in every zone.
 
 
 def _cron_after(schedule: Schedule, after: datetime) -> datetime:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from holdfast.events.sampling import GLANCE, MOST
-from tests.conformance.test_events import stored
+from tests.events.test_events import stored
 from tests.web.live.test_access import link_of
 from tests.web.live.test_streams import enqueue, enqueue_many, ids, take
 from tests.web.live.test_topics import held, topics

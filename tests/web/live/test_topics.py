@@ -9,7 +9,7 @@ from starlette.concurrency import run_in_threadpool
 
 from holdfast import Holdfast, Job
 from holdfast.web.live.stream import Stream
-from tests.conformance.test_events import stored
+from tests.events.test_events import stored
 from tests.support.jobs import execute
 from tests.web.live.test_access import link_of
 from tests.web.live.test_streams import enqueue, ids, take

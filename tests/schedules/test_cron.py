@@ -1,12 +1,12 @@
-"""Cron around changes of the clock: a sample; `python -m tests.recurrence` looks at every zone."""
+"""Cron around changes of the clock: a sample; `python -m tests.schedules` looks at every zone."""
 
 from datetime import UTC, datetime
 from zoneinfo import ZoneInfo
 
 import pytest
 
-from tests.recurrence.comparison import EXPRESSIONS, QUIET, RollupWriter, compare, transitions
-from tests.recurrence.oracle import moments
+from tests.schedules.comparison import EXPRESSIONS, QUIET, RollupWriter, compare, transitions
+from tests.schedules.oracle import moments
 
 ZONES = {  # and how many changes they have in 2026
     "UTC": 0,

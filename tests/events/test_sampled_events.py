@@ -10,8 +10,8 @@ from holdfast.events.feed import Feed
 from holdfast.events.sampling import GLANCE, MOST
 from holdfast.jobs import outcome
 from holdfast.jobs.job import EventKind, Job
-from tests.conformance.test_events import Follower, stored
 from tests.conftest import Database
+from tests.events.test_events import Follower, stored
 from tests.support.jobs import claim, insert, new
 
 MANY = 4 * MOST

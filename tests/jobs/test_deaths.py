@@ -12,8 +12,8 @@ from holdfast.engine.protocol import Engine
 from holdfast.engine.records import Seen
 from holdfast.jobs import outcome
 from holdfast.jobs.job import Job
-from tests.conformance.test_limits import rule
 from tests.conftest import Database
+from tests.limits.test_limits import rule
 from tests.support import commands as verbs
 from tests.support.jobs import WORKER, claim, claim_suspect, execute, insert, new, running
 from tests.support.threads import in_threads

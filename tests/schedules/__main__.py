@@ -1,14 +1,14 @@
 """Compare cron in every time zone, around every change of its clock, with the oracle.
 
-python -m tests.recurrence                        all of it, in some minutes
-python -m tests.recurrence Europe/Paris UTC       these zones
+python -m tests.schedules                        all of it, in some minutes
+python -m tests.schedules Europe/Paris UTC       these zones
 """
 
 import sys
 import time
 from zoneinfo import ZoneInfo, available_timezones
 
-from tests.recurrence.comparison import (
+from tests.schedules.comparison import (
     EXPRESSIONS,
     QUIET,
     RollupWriter,

@@ -20,7 +20,7 @@ from holdfast.engine.postgres import migrator
 from holdfast.engine.postgres.engine import PostgresEngine
 from tests.conftest import Database
 from tests.crash.scene import until
-from tests.migrations.test_upgrades import UPGRADE
+from tests.engine.migrations.test_upgrades import UPGRADE
 from tests.support.pgbouncer import Pgbouncer
 from tests.support.server import PostgresServer
 from tests.support.upgrades import forget_upgrades, make_first_tables, shape

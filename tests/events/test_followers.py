@@ -16,8 +16,8 @@ from holdfast.events.event import JobEvent
 from holdfast.events.feed import Feed
 from holdfast.jobs import outcome
 from holdfast.jobs.job import Job
-from tests.conformance.test_events import Follower, life, stored
 from tests.conftest import Database
+from tests.events.test_events import Follower, life, stored
 from tests.support import commands as verbs
 from tests.support.jobs import claim, insert, new
 

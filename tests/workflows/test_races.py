@@ -10,8 +10,8 @@ from holdfast.engine.protocol import Engine
 from holdfast.jobs import outcome
 from holdfast.jobs.job import Edge, Job, Status
 from holdfast.workflows import scripts as workflow_scripts
-from tests.conformance.test_interleaved_limits import Other, interrupted
 from tests.conftest import Database
+from tests.limits.test_interleaving import Other, interrupted
 from tests.support import commands as verbs
 from tests.support.jobs import new
 

@@ -7,8 +7,8 @@ import pytest
 
 from holdfast.engine.records import Report
 from holdfast.jobs import outcome
-from tests.conformance.test_logs import kept, line, places
 from tests.conftest import Database
+from tests.jobs.test_log_lines import kept, line, places
 from tests.support import commands as verbs
 from tests.support.jobs import claim, running
 from tests.worker.moments import until

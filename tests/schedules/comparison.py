@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 from zoneinfo import ZoneInfo
 
 from holdfast.schedules.next_run import Schedule, make_schedule, regular
-from tests.recurrence.oracle import Minute, Oracle, walk
+from tests.schedules.oracle import Minute, Oracle, walk
 
 FIRST, LAST = 2025, 2030
 AROUND = timedelta(days=2)

@@ -24,9 +24,9 @@ from holdfast.jobs import commands, outcome
 from holdfast.jobs.job import Job
 from holdfast.jobs.outcome import Finish, Outcome, Recur
 from holdfast.testing import drain
-from tests.conformance.test_limits import fetch, rule
-from tests.conformance.test_transactions import over
 from tests.conftest import Database
+from tests.engine.test_transactions import over
+from tests.limits.test_limits import fetch, rule
 from tests.support import commands as verbs
 from tests.support.callers import KINDS, Kind
 from tests.support.jobs import WORKER, claim, claim_suspect, execute, insert, new, running
