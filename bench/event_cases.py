@@ -13,7 +13,7 @@ from bench.measure import Pace, Row, Slice, at_least, compare
 from bench.ours import Ours
 from bench.store import Place
 from holdfast import Holdfast, Task
-from holdfast.engine.base import BaseEngine
+from holdfast.engine.engine import Engine
 from holdfast.jobs import claim as claim_scripts
 from holdfast.jobs import commands
 from holdfast.jobs import finish as finish_scripts
@@ -82,7 +82,7 @@ def drained(
                 for module in (commands, claim_scripts, finish_scripts, worker_scripts):
                     stack.enter_context(patch.object(module, "emit", _silent))
                 stack.enter_context(patch.object(finish_scripts, "_tell", _silent))
-                stack.enter_context(patch.object(BaseEngine, "is_followed", lambda *_, **__: False))
+                stack.enter_context(patch.object(Engine, "is_followed", lambda *_, **__: False))
             app.queues.pause("default")
             begin = time.perf_counter()
             task.enqueue_many([{}] * jobs)

@@ -51,7 +51,7 @@ class Crowd:
 
     def step(self, free: int) -> int:
         begin = time.perf_counter()
-        found = self.app.engine.fetch(
+        found = self.app.engine.claimer.fetch(
             QUEUE, free, worker=WORKER, types=list(self.tasks), rules=self._rules
         )
         if self.waits is not None:
@@ -62,7 +62,7 @@ class Crowd:
     def settle(self) -> None:
         """Until everything that must wait has been put aside."""
         engine = self.app.engine
-        while engine.fetch(
+        while engine.claimer.fetch(
             QUEUE, 1000, worker=WORKER, types=list(self.tasks), rules=self._rules
         ).more:
             continue

@@ -36,7 +36,7 @@ class Ours:
         self._task.enqueue_many(items)
 
     def claim(self, limit: int) -> Sequence[Job]:
-        return self._engine.claim(QUEUE, limit, worker=WORKER, types=[TYPE])
+        return self._engine.claimer.fetch(QUEUE, limit, worker=WORKER, types=[TYPE]).jobs
 
     def finish(self, held: Sequence[Job]) -> None:
         self._engine.finish([outcome.completed(job, RESULT, keep=KEEP) for job in held])

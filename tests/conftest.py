@@ -15,8 +15,8 @@ import pytest
 
 from holdfast import Holdfast
 from holdfast.core.clock import Clock, FakeClock
+from holdfast.engine.engine import Engine
 from holdfast.engine.open import open_engine
-from holdfast.engine.protocol import Engine
 from tests.support import audit
 from tests.support.databases import Schemas, Template
 from tests.support.dealing import Dealing

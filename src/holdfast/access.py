@@ -22,7 +22,7 @@ from holdfast.core.duration import Duration, seconds
 from holdfast.core.ids import new_id
 from holdfast.engine import access as scripts
 from holdfast.engine.access import Entries, Entry, Kind, NewToken, TokenInfo
-from holdfast.engine.protocol import Engine
+from holdfast.engine.engine import Engine
 from holdfast.errors import DatabaseBusy, InvalidInput, UnknownToken
 
 __all__ = ["ROLES", "Access", "Entries", "Entry", "TokenInfo"]

@@ -23,8 +23,8 @@ from holdfast.core.clock import Clock
 from holdfast.core.codec import encode_json
 from holdfast.core.duration import Duration
 from holdfast.core.ids import new_id
+from holdfast.engine.engine import Engine
 from holdfast.engine.open import open_engine
-from holdfast.engine.protocol import Engine
 from holdfast.engine.script import Script
 from holdfast.engine.steps import Runner
 from holdfast.errors import InvalidArguments, InvalidInput, UnknownTask

@@ -17,7 +17,7 @@ from holdfast.core.clock import FakeClock
 from holdfast.core.ids import new_id
 from holdfast.engine import access as scripts
 from holdfast.engine.access import NewToken
-from holdfast.engine.protocol import Engine
+from holdfast.engine.engine import Engine
 from holdfast.errors import DatabaseBusy, UnknownToken
 from tests.conftest import Database
 from tests.support.jobs import execute

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.engine.protocol import Engine
+from holdfast.engine.engine import Engine
 from tests.cli.command import Command
 from tests.conftest import Database
 

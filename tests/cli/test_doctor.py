@@ -85,7 +85,7 @@ def examined(tmp_path: Path, query: str = "") -> list[Finding]:
     engine = open_engine(f"sqlite:///{tmp_path}/jobs.db{query}")
     try:
         engine.open()
-        return engine.diagnose()
+        return engine.doctor.diagnose()
     finally:
         engine.close()
 
@@ -113,7 +113,7 @@ def test_sqlite_that_everybody_may_read(tmp_path: Path):
 def test_sqlite_that_is_no_database(tmp_path: Path):
     (tmp_path / "jobs.db").mkdir()
     engine = open_engine(f"sqlite:///{tmp_path}/jobs.db")
-    assert levels(engine.diagnose())["database"] == "fail"
+    assert levels(engine.doctor.diagnose())["database"] == "fail"
     engine.close()
 
 
@@ -121,7 +121,7 @@ def test_sqlite_in_another_journal_mode(tmp_path: Path):
     with closing(sqlite3.connect(tmp_path / "jobs.db")) as connection:
         connection.execute("CREATE TABLE other (id)")
     engine = open_engine(f"sqlite:///{tmp_path}/jobs.db", auto_migrate=False)
-    found = levels(engine.diagnose())
+    found = levels(engine.doctor.diagnose())
     engine.close()
     assert (found["journal"], found["schema"]) == ("warn", "fail")
     with closing(sqlite3.connect(tmp_path / "jobs.db")) as connection:  # nothing was changed

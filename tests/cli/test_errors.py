@@ -1,6 +1,6 @@
 """`holdfast errors`."""
 
-from holdfast.engine.protocol import Engine
+from holdfast.engine.engine import Engine
 from holdfast.jobs.outcome import failed, retry_later
 from tests.cli.command import Command
 from tests.support.jobs import running

@@ -14,7 +14,7 @@ import pytest
 
 from holdfast import Holdfast, Limit
 from holdfast.core.log_format import JsonLines, Text, escaped
-from holdfast.engine.protocol import Engine
+from holdfast.engine.engine import Engine
 from holdfast.jobs.job import LogLine
 from holdfast.jobs.outcome import failed, retry_later
 from holdfast.limits.limit import make_rule
@@ -95,7 +95,7 @@ def test_the_limit_that_a_job_waits_for(command: Command, now: Engine) -> None:
     now.insert([new(payload=json.dumps({"n": TITLE})) for _ in range(2)])
     now.beat("w", "{}")
     options = {"worker": "w", "types": ["send"], "rules": {"send": rule}}
-    [_] = now.fetch("default", 5, **options).jobs
+    [_] = now.claimer.fetch("default", 5, **options).jobs
     [waiting] = [
         row[0]
         for row in execute(now, "SELECT CAST(id AS text) FROM {jobs} WHERE status = 'blocked'")

@@ -7,12 +7,11 @@ import pytest
 
 from holdfast import Holdfast, InvalidInput
 from holdfast.core.clock import FakeClock
-from holdfast.engine.protocol import Engine
+from holdfast.engine.engine import Engine
 from holdfast.monitoring.health import Health
-from holdfast.monitoring.pending_walk import steps
 from tests.cli.command import Command
 from tests.conftest import Database
-from tests.support.jobs import WORKER, execute, insert, new, running
+from tests.support.jobs import WORKER, execute, insert, running
 
 
 @pytest.fixture
@@ -178,26 +177,6 @@ def test_the_backlog_is_every_kind_with_its_longest_waiting(app: Holdfast, clock
     expected = [(queue, type, due) for (queue, type, _), due in made.items()]
     assert sorted(found) == sorted([*expected, ("a", "x", suspect.run_at)])
     assert app.engine.backlog(limit=5) == found[:5]
-
-
-def test_the_backlog_seeks(database: Database):
-    """Each step walks the claim index to its first match: no sort, no scan."""
-    engine = database.engine()
-    engine.insert([new() for _ in range(50)])
-    table = getattr(engine, "schema", None)
-    table = f"{table}.jobs" if table else "holdfast_jobs INDEXED BY holdfast_jobs_claim"
-    params = {"queue": "default", "type": "send", "suspect": False, "rank": 0}
-    for step in steps(table, at_once=database.kind == "postgres"):
-        if database.kind == "sqlite":
-            plan = execute(engine, f"EXPLAIN QUERY PLAN {step.sql}", **params)
-            assert [row[3].split(" (")[0] for row in plan] == [
-                "SEARCH holdfast_jobs USING INDEX holdfast_jobs_claim"
-            ]
-        else:
-            text = "\n".join(explain(database, step.pyformat, params))
-            assert "jobs_claim" in text
-            assert "Sort" not in text
-            assert "Filter:" not in text  # all of it is a condition of the index
 
 
 def explain(database: Database, sql: str, params: dict[str, object]) -> list[str]:

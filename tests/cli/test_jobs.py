@@ -8,7 +8,7 @@ import pytest
 
 from holdfast.core.clock import FakeClock
 from holdfast.core.ids import new_id
-from holdfast.engine.protocol import Engine
+from holdfast.engine.engine import Engine
 from holdfast.jobs.job import Status
 from holdfast.jobs.outcome import completed, failed, retry_later
 from tests.cli.command import Command

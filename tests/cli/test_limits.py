@@ -5,7 +5,7 @@ import json
 import pytest
 
 from holdfast import Holdfast, Limit
-from holdfast.engine.protocol import Engine
+from holdfast.engine.engine import Engine
 from tests.cli.command import Command
 from tests.support.jobs import new
 
@@ -34,7 +34,7 @@ def test_list(command: Command, app: Holdfast):
     rules = {name: task.rule for name, task in app.tasks.items() if task.rule}
     app.tasks["render"].enqueue_many([{"tenant": "a"}, {"tenant": "a"}])
     app.engine.beat("w", "{}")
-    app.engine.fetch("default", 5, worker="w", types=list(rules), rules=rules)
+    app.engine.claimer.fetch("default", 5, worker="w", types=list(rules), rules=rules)
     told = limits(command)
     assert told["send"] == {
         "name": "send",
@@ -87,7 +87,7 @@ def test_a_queues_limit_is_one_of_them(command: Command, now: Engine):
     now.insert([new() for _ in range(3)])
     assert command("limits", "set", "queue:default", "1").out == "queue:default: 1 at once\n"
     now.beat("w", "{}")
-    assert len(now.fetch("default", 3, worker="w", types=["send"], rules={}).jobs) == 1
+    assert len(now.claimer.fetch("default", 3, worker="w", types=["send"], rules={}).jobs) == 1
     assert limits(command)["queue:default"]["running"] == 1
     assert command("limits", "reset", "queue:default").out == "queue:default: no limit\n"
     assert limits(command) == {}

@@ -5,7 +5,7 @@ from datetime import timedelta
 from typing import Any
 
 from holdfast.core.ids import new_id
-from holdfast.engine.protocol import Engine
+from holdfast.engine.engine import Engine
 from holdfast.jobs.job import Job, LogLine
 from holdfast.jobs.job_json import iso
 from holdfast.jobs.outcome import completed

@@ -5,7 +5,7 @@ from textwrap import dedent
 
 import pytest
 
-from holdfast.engine.protocol import Engine
+from holdfast.engine.engine import Engine
 from holdfast.jobs import outcome
 from tests.cli.command import Command
 from tests.support.jobs import running
@@ -66,7 +66,7 @@ def test_with_an_application_its_hooks_are_called(
     (command.cwd / "shop.py").write_text(dedent(source))
     good = ended(now, 0, "hooked", payload='{"name":"good"}')
     bad = ended(now, 0, "hooked", payload='{"name":"bad"}')
-    now.declare_hooks(["hooked"])
+    now.maintenance.declare_hooks(["hooked"])
     stays = "their tasks have an on_prune that is not known here; give the application"
     assert command("prune").out == f"pruned 0 jobs\n2 stay: {stays}\n"
     done = command.process("prune", "shop:app", HOLDFAST_URL="")

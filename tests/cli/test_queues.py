@@ -5,7 +5,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from holdfast import Holdfast
-from holdfast.engine.protocol import Engine
+from holdfast.engine.engine import Engine
 from holdfast.jobs.job import Status
 from tests.cli.command import Command
 from tests.support.jobs import WORKER, claim, in_status, insert, new, running
@@ -55,7 +55,7 @@ def test_pauses_that_make_no_sense(command: Command, words: list[str], remedy: s
 def fetched(engine: Engine) -> int:
     """How many jobs a worker gets."""
     engine.beat(WORKER, "{}")
-    return len(engine.fetch("default", 3, worker=WORKER, types=["send"], rules={}).jobs)
+    return len(engine.claimer.fetch("default", 3, worker=WORKER, types=["send"], rules={}).jobs)
 
 
 def test_limit(command: Command, now: Engine):

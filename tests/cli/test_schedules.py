@@ -12,6 +12,7 @@ from holdfast.jobs.job_json import FIELDS, RECURRING
 from holdfast.schedules.next_run import CODE
 from holdfast.testing import drain
 from tests.cli.command import Command
+from tests.support.commands import claim_as
 
 LATER = datetime(2100, 1, 1, tzinfo=UTC)
 
@@ -175,7 +176,7 @@ def test_run_now(command: Command, app: Holdfast):
     assert done.out == "asked for a run of fetch feed:2 (due now)\n"
     assert row(app).status is Status.PENDING
     app.engine.beat("w", "{}")
-    app.engine.claim("default", 5, worker="w", types=["fetch"])
+    claim_as(app.engine, "default", 5, worker="w", types=["fetch"])
     again = command("schedules", "run-now", "fetch", "feed:2")
     assert again.out.endswith("(it is running; this is about the run after that)\n")
     assert [job.split()[6] for job in command("schedules", "list").out.splitlines()[1:3]] == [

@@ -5,7 +5,7 @@ import re
 import pytest
 
 from holdfast.access import Access
-from holdfast.engine.protocol import Engine
+from holdfast.engine.engine import Engine
 from tests.cli.command import Command
 
 

@@ -3,7 +3,7 @@
 import pytest
 
 from holdfast.core.ids import new_id
-from holdfast.engine.protocol import Engine
+from holdfast.engine.engine import Engine
 from holdfast.jobs.job import Status
 from tests.cli.command import Command
 from tests.support.jobs import in_status, insert

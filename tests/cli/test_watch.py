@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from holdfast.core.ids import new_id
-from holdfast.engine.protocol import Engine
+from holdfast.engine.engine import Engine
 from holdfast.engine.records import Report
 from holdfast.jobs.job import Status
 from holdfast.jobs.job_json import FIELDS

@@ -130,7 +130,7 @@ def prove(
             _strike(blow, scene, app, workers, register, chance)
             pause(chance.uniform(0.0, apart))
         slow = _await_all(app, patience=max(90, jobs // 50))
-        left = app.engine.repair(1000)
+        left = app.engine.maintenance.repair_limits(1000)
         held = [info for info in app.limits.list() if info.running or info.waiting]
         found = statuses(app)
     facts = scene.facts()

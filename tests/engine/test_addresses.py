@@ -234,4 +234,4 @@ def test_the_first_host_is_a_standby(primary: PostgresServer) -> None:
             assert app.enqueue("send", {}).created
         with Holdfast(f"{url}?target_session_attrs=any") as app:
             standby.catch_up()
-            assert "role" in {finding.subject for finding in app.engine.diagnose()}
+            assert "role" in {finding.subject for finding in app.engine.doctor.diagnose()}

@@ -7,13 +7,14 @@ import psycopg
 import pytest
 
 from holdfast import DatabaseBusy
-from holdfast.engine.protocol import Engine
+from holdfast.engine.engine import Engine
 from holdfast.engine.records import Seen
 from holdfast.engine.script import Script
 from holdfast.engine.sqlite import writer
 from holdfast.jobs import commands, outcome
 from holdfast.jobs import read as read_scripts
 from tests.conftest import Database
+from tests.support.commands import claim_as
 from tests.support.jobs import WORKER, claim, insert, new, running
 
 
@@ -60,7 +61,7 @@ def claims_past_a_locked_row(engine: Engine, database: Database) -> bool:
     with psycopg.connect(database.url) as holder:
         holder.execute(f"SELECT 1 FROM {database.schema}.jobs WHERE id = %s FOR UPDATE", [first.id])
         try:
-            taken = engine.claim("default", 1, worker=WORKER, types=["send"])
+            taken = claim_as(engine, "default", 1, worker=WORKER, types=["send"])
         except DatabaseBusy:
             return False
         finally:

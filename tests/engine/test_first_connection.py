@@ -103,9 +103,9 @@ def test_migrate_ends(bare_database: Database, proxy: Proxy, words: str) -> None
 @pytest.mark.parametrize("words", ["SHOW server_version", FIRST_LOOK, "SHOW autovacuum"])
 def test_the_doctor_ends(bare_database: Database, proxy: Proxy, words: str) -> None:
     bare_database.engine().open()
-    doctor = engine_of(bare_database, proxy)
+    engine = engine_of(bare_database, proxy)
     proxy.stall_at(asks(words))
-    [finding] = doctor.diagnose()
+    [finding] = engine.doctor.diagnose()
     assert (finding.level, finding.subject) == ("fail", "server")
     assert "did not answer within" in finding.text
 

@@ -2,15 +2,15 @@
 
 from datetime import timedelta
 
-from holdfast.engine.protocol import Engine
+from holdfast.engine.engine import Engine
 from tests.conftest import Database
 from tests.support.jobs import new
 
 
 def test_sizes(engine: Engine):
-    before = engine.measure().sizes
+    before = engine.doctor.measure().sizes
     engine.insert([new(payload='{"text":"' + 100 * "x" + '"}') for _ in range(1000)])
-    after = engine.measure().sizes
+    after = engine.doctor.measure().sizes
     assert after.database > 0
     grown = (after.database + (after.log or 0)) - (before.database + (before.log or 0))
     assert grown > 100_000, "a thousand jobs take room"
@@ -18,7 +18,7 @@ def test_sizes(engine: Engine):
 
 def test_sizes_of_tables(database: Database, engine: Engine):
     engine.open()
-    tables = engine.measure().sizes.tables
+    tables = engine.doctor.measure().sizes.tables
     if database.kind == "postgres":
         assert tables["jobs"] > 0
         assert "migrations" in tables
@@ -28,7 +28,7 @@ def test_sizes_of_tables(database: Database, engine: Engine):
 
 def test_migrations(engine: Engine):
     applied = engine.migrate()
-    measures = engine.measure()
+    measures = engine.doctor.measure()
     assert measures.migrations[0][0].startswith("0001_")
     assert not applied or [name for name, _ in measures.migrations] == applied
     assert measures.migrations[-1][1].utcoffset() == timedelta(0)

@@ -8,9 +8,9 @@ from typing import Any
 import psycopg
 import pytest
 
+from holdfast.engine.engine import Engine
 from holdfast.engine.postgres import wakeups
 from holdfast.engine.postgres.engine import PostgresEngine
-from holdfast.engine.protocol import Engine
 from holdfast.errors import DatabaseBusy, DatabaseUnavailable
 from tests.conftest import Database
 from tests.support import commands as verbs

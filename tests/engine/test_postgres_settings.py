@@ -105,7 +105,7 @@ def test_behind_a_pooler_the_doctor_names_settings_that_we_cannot_set(url: str) 
         own = sql.Identifier(connection.info.dbname)
         connection.execute(sql.SQL("ALTER DATABASE {} RESET search_path").format(own))
     with Holdfast(url, pooler=True) as app:
-        found = {one.subject: one for one in app.engine.diagnose() if one.level == "fail"}
+        found = {one.subject: one for one in app.engine.doctor.diagnose() if one.level == "fail"}
     assert "datestyle" not in found
     for name in ("client_encoding", "default_transaction_isolation"):
         assert SETTINGS[name] in found[name].text

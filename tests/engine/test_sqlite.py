@@ -13,8 +13,8 @@ import pytest
 
 from holdfast import Holdfast
 from holdfast.engine.open import open_engine
-from holdfast.engine.sqlite import checkpoint
 from holdfast.engine.sqlite import engine as module
+from holdfast.engine.sqlite import writer as sqlite_writer
 from holdfast.engine.sqlite.connection import translate
 from holdfast.engine.sqlite.engine import SqliteEngine
 from holdfast.engine.sqlite.write_turn import Turns
@@ -107,7 +107,7 @@ def test_checkpoints_run_while_the_writer_holds_the_lock(
     database: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The WAL-reset bug needs a commit during a checkpoint: none can come from anywhere."""
-    monkeypatch.setattr(checkpoint, "LOG_PAGES", 1)
+    monkeypatch.setattr(sqlite_writer, "LOG_PAGES", 1)
     engine = database.engine()
     insert(engine)
     assert isinstance(engine, SqliteEngine)

@@ -5,9 +5,11 @@ import time
 
 import pytest
 
-from holdfast.engine.protocol import Engine, Wakeups
+from holdfast.engine.engine import Engine
+from holdfast.engine.wakeups import Wakeups
 from tests.conftest import Database
 from tests.support import commands as verbs
+from tests.support.commands import claim_as
 from tests.support.jobs import claim, insert, new
 
 LONG = 10.0  # a wait that ends by a hint ends long before
@@ -61,7 +63,7 @@ def test_a_burst_is_heard_to_its_end(database: Database) -> None:
     deadline = time.monotonic() + LONG
     while seen < 200 and time.monotonic() < deadline:
         if wakeups.wait(LONG):
-            seen += len(engine.claim("default", 500, worker="host-1-a", types=["send"]))
+            seen += len(claim_as(engine, "default", 500, worker="host-1-a", types=["send"]))
     assert seen == 200
 
 

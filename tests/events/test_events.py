@@ -13,7 +13,7 @@ import pytest
 
 from holdfast import DatabaseUnavailable, Discard, Holdfast, InvalidInput, Limit
 from holdfast.core.clock import FakeClock
-from holdfast.engine.protocol import Engine
+from holdfast.engine.engine import Engine
 from holdfast.engine.records import Edit, Report, Seen
 from holdfast.errors import EventsGone
 from holdfast.events import feed as feed_module
@@ -29,6 +29,7 @@ from tests.engine.test_transactions import over
 from tests.limits.test_limits import fetch, rule
 from tests.support import commands as verbs
 from tests.support.callers import KINDS, Kind
+from tests.support.commands import claim_as
 from tests.support.jobs import WORKER, claim, claim_suspect, execute, insert, new, running
 from tests.support.threads import in_threads
 
@@ -379,10 +380,10 @@ def test_the_outbox_is_bounded(
     slow = Follower(engine, name="slow")
     begin = slow.feed.position
     engine.insert([new() for _ in range(30)])
-    engine.prune_events()
+    engine.maintenance.prune_events()
     assert stored(engine) == 30
     monkeypatch.setattr(outbox, "KEPT", 10)
-    engine.prune_events()
+    engine.maintenance.prune_events()
     assert stored(engine) == 10
     with pytest.raises(EventsGone):
         Follower(engine, begin + 19)
@@ -392,11 +393,11 @@ def test_the_outbox_is_bounded(
     for _ in range(8):
         clock.advance(500)
         engine.run(lambda: outbox.subscribe(engine.dialect, "board", [""], 600), write=True)
-    engine.prune_events()
+    engine.maintenance.prune_events()
     assert stored(engine) == 0  # an hour old
     insert(engine)
     clock.advance(601)
-    engine.prune_events()
+    engine.maintenance.prune_events()
     for table in ("events", "followers"):
         assert execute(engine, f"SELECT * FROM {{{table}}}") == []
 
@@ -510,7 +511,7 @@ def test_order_is_kept_for_each_job(database: Database) -> None:
             engine.beat(worker, "{}")
             for _ in range(15):
                 engine.insert([new() for _ in range(5)])
-                for job in engine.claim("default", 6, worker=worker, types=["send"]):
+                for job in claim_as(engine, "default", 6, worker=worker, types=["send"]):
                     engine.finish(
                         [
                             outcome.released(job)

@@ -8,7 +8,7 @@ import pytest
 
 from holdfast import DatabaseUnavailable
 from holdfast.core.clock import FakeClock
-from holdfast.engine.protocol import Engine
+from holdfast.engine.engine import Engine
 from holdfast.engine.records import Report
 from holdfast.errors import EventsGone
 from holdfast.events import outbox

@@ -4,7 +4,7 @@ few events a second; the rest is not written, unless somebody follows everything
 import pytest
 
 from holdfast.core.clock import FakeClock
-from holdfast.engine.protocol import Engine
+from holdfast.engine.engine import Engine
 from holdfast.events.event import JobEvent
 from holdfast.events.feed import Feed
 from holdfast.events.sampling import GLANCE, MOST

@@ -12,7 +12,7 @@ import pytest
 from holdfast import Holdfast, InvalidInput, InvalidTransition, Job, JobNotFound, KeyConflict, Limit
 from holdfast.core.clock import FakeClock
 from holdfast.core.ids import new_id
-from holdfast.engine.protocol import Engine
+from holdfast.engine.engine import Engine
 from holdfast.engine.records import Edit
 from holdfast.engine.script import Script
 from holdfast.jobs import commands
@@ -48,7 +48,7 @@ def parked(app: Holdfast) -> Job:
     app.engine.beat("w", "{}")
     rules = {"narrow": narrow.rule}
     app.engine.declare(list(narrow.rule.declared))
-    found = app.engine.fetch("default", 5, worker="w", types=["narrow"], rules=rules)
+    found = app.engine.claimer.fetch("default", 5, worker="w", types=["narrow"], rules=rules)
     assert [one.status for one in found.jobs] == ["running"]
     assert app.jobs.get(job.id).status == "blocked"
     return job

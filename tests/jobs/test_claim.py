@@ -5,11 +5,12 @@ from collections import Counter
 import pytest
 
 from holdfast.core.clock import FakeClock
-from holdfast.engine.protocol import Engine
+from holdfast.engine.engine import Engine
 from holdfast.engine.records import Seen
 from holdfast.jobs import outcome
 from tests.conftest import Database
 from tests.support import commands as verbs
+from tests.support.commands import claim_as
 from tests.support.jobs import WORKER, claim, insert, new
 from tests.support.threads import in_threads
 
@@ -73,10 +74,10 @@ def test_a_paused_queue_gives_nothing_until_it_is_resumed(engine: Engine) -> Non
 
 def test_a_worker_that_is_unknown_or_dead_gets_nothing(engine: Engine) -> None:
     insert(engine)
-    assert engine.claim("default", 1, worker="nobody", types=["send"]) == []
+    assert claim_as(engine, "default", 1, worker="nobody", types=["send"]) == []
     engine.beat("w", "{}")
     engine.sweep([Seen("w", None)], limit=1)
-    assert engine.claim("default", 1, worker="w", types=["send"]) == []
+    assert claim_as(engine, "default", 1, worker="w", types=["send"]) == []
     assert len(claim(engine)) == 1
 
 
@@ -98,7 +99,7 @@ def test_sixteen_racing_claimers_never_share_a_job(database: Database, separate:
 
     def work(number: int) -> list[str]:
         taken = []
-        while jobs := engines[number].claim("default", 7, worker=f"w{number}", types=["send"]):
+        while jobs := claim_as(engines[number], "default", 7, worker=f"w{number}", types=["send"]):
             taken += [job.id for job in jobs]
             engines[number].finish([outcome.completed(job, keep=60.0) for job in jobs[::2]])
         return taken

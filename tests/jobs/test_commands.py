@@ -8,7 +8,7 @@ import pytest
 
 from holdfast import Status
 from holdfast.core.clock import FakeClock
-from holdfast.engine.protocol import Engine
+from holdfast.engine.engine import Engine
 from holdfast.engine.records import Filter
 from holdfast.jobs import outcome
 from tests.conftest import Database

@@ -8,7 +8,7 @@ import pytest
 
 from holdfast import Limit, Status
 from holdfast.core.clock import FakeClock
-from holdfast.engine.protocol import Engine
+from holdfast.engine.engine import Engine
 from holdfast.engine.records import Seen
 from holdfast.jobs import outcome
 from holdfast.jobs.job import Job
@@ -132,16 +132,16 @@ def test_limits_hold_for_all_that_are_claimed_in_one_go(engine: Engine) -> None:
     bury(engine)
     engine.beat("w", "{}")
     options = {"worker": "w", "types": ["send", "keyed"], "rules": rules}
-    taken = engine.claim_suspects(["default"], 9, **options)
+    taken = engine.claimer.claim_suspects(["default"], 9, **options)
     assert sorted(job.type for job in taken) == ["keyed", "keyed", "send", "send"]
     assert {job.payload["tenant"] for job in taken if job.type == "keyed"} == {"a", "b"}
-    assert engine.claim_suspects(["default"], 9, **options) == []
+    assert engine.claimer.claim_suspects(["default"], 9, **options) == []
     [status] = {job.status for job in engine.get([job.id for job in held]) if job not in taken} - {
         Status.RUNNING
     }
     assert status is Status.PENDING, "one that a limit holds back is not parked"
     engine.finish([outcome.completed(job, keep=60.0) for job in taken])
-    assert len(engine.claim_suspects(["default"], 9, **options)) == 3
+    assert len(engine.claimer.claim_suspects(["default"], 9, **options)) == 3
 
 
 def test_what_is_not_suspect_is_not_claimed_as_one(engine: Engine) -> None:
@@ -178,10 +178,10 @@ def test_a_paused_queue_gives_no_suspects_and_hides_none_of_others(engine: Engin
 
 def test_a_worker_that_is_unknown_or_dead_gets_no_suspect(engine: Engine) -> None:
     suspect(engine)
-    assert engine.claim_suspects(["default"], 1, worker="nobody", types=["send"]) == []
+    assert engine.claimer.claim_suspects(["default"], 1, worker="nobody", types=["send"]) == []
     engine.beat("w", "{}")
     bury(engine, "w")
-    assert engine.claim_suspects(["default"], 1, worker="w", types=["send"]) == []
+    assert engine.claimer.claim_suspects(["default"], 1, worker="w", types=["send"]) == []
     assert len(claim_suspect(engine, worker="other")) == 1
 
 

@@ -4,10 +4,11 @@ import pytest
 
 from holdfast import Holdfast, InvalidInput, Status
 from holdfast.core.clock import FakeClock
-from holdfast.engine.protocol import Engine
+from holdfast.engine.engine import Engine
 from holdfast.jobs import outcome
 from holdfast.jobs.error_groups import members, read_errors
 from holdfast.jobs.job import Job
+from tests.support.commands import claim_as
 from tests.support.jobs import in_status, running
 
 TRACE = 'Traceback:\n  File "/srv/shop/tasks.py", line {line}, in {function}\n    x\nE: no\n'
@@ -81,7 +82,7 @@ def test_the_last_run_decides(engine: Engine, clock: FakeClock):
     )
     clock.advance(5)
     engine.promote(10)
-    [again] = engine.claim("default", 1, worker="host-1-a", types=["send"])
+    [again] = claim_as(engine, "default", 1, worker="host-1-a", types=["send"])
     engine.finish([outcome.failed(again, "E: two", trace=in_send(), keep=60.0)])
     [group] = read_errors(engine).groups
     assert (group.message, group.frame, group.count) == ("two", "shop/tasks.py in send", 1)

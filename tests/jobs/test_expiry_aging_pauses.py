@@ -14,6 +14,7 @@ from holdfast.schedules.next_run import CODE
 from holdfast.testing import drain
 from holdfast.worker.housekeeping.sync_declarations import GONE, declare
 from tests.conftest import Database
+from tests.support.commands import claim_as
 from tests.support.jobs import WORKER
 
 
@@ -103,7 +104,7 @@ def test_purge_spares_what_runs_and_what_recurs(app: Holdfast):
     task = noop(app)
     task.enqueue()
     app.engine.beat(WORKER, "{}")
-    [held] = app.engine.claim("default", 1, worker=WORKER, types=["noop"])
+    [held] = claim_as(app.engine, "default", 1, worker=WORKER, types=["noop"])
     task.enqueue_many([{}] * 3)
     task.using(delay=60).enqueue()
     recurring = task.using(key="k", every=60).schedule()
@@ -137,7 +138,7 @@ def test_why_a_job_waits_for_a_limit(app: Holdfast):
     info = '{"tasks": ["whole", "keyed", "paced"], "queues": ["default"]}'
     app.engine.beat(WORKER, info)
     for _ in range(3):
-        app.engine.fetch("default", 10, worker=WORKER, types=list(rules), rules=rules)
+        app.engine.claimer.fetch("default", 10, worker=WORKER, types=list(rules), rules=rules)
     assert app.jobs.why(jobs["whole"][2].id) == ["limit whole: 1 of 1 running, 2nd in line"]
     assert app.jobs.why(jobs["keyed"][1].id) == ["limit keyed/n=1: 1 of 1 running, 1st in line"]
     [reason] = app.jobs.why(jobs["paced"][2].id)
@@ -156,7 +157,7 @@ def test_why_names_the_pause_and_when_it_ends(app: Holdfast, clock: FakeClock, l
     app.engine.beat(WORKER, '{"tasks": ["limited"], "queues": ["default"]}')
     rules = {"limited": task.rule}
     for _ in range(2):
-        app.engine.fetch("default", 10, worker=WORKER, types=["limited"], rules=rules)
+        app.engine.claimer.fetch("default", 10, worker=WORKER, types=["limited"], rules=rules)
     [held] = app.jobs.why(second.id)
     assert "1 of 1 running, 1st in line" in held
     app.queues.pause("default", resume_in="10m")
@@ -246,7 +247,7 @@ def test_a_limit_that_is_gone_holds_no_more(database: Database, clock: FakeClock
         noop(without)
         declare(without)
         assert without.limits.list() == []
-        without.engine.repair(100)
+        without.engine.maintenance.repair_limits(100)
         assert len(run(without)) == 1
 
 

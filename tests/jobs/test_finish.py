@@ -9,7 +9,7 @@ import psycopg
 import pytest
 
 from holdfast.core.clock import FakeClock
-from holdfast.engine.protocol import Engine
+from holdfast.engine.engine import Engine
 from holdfast.engine.records import Filter, Seen
 from holdfast.jobs import finish as finish_scripts
 from holdfast.jobs import outcome

@@ -16,7 +16,7 @@ import pytest
 
 from holdfast import DatabaseBusy, Holdfast, InvalidInput, Job, Task
 from holdfast.core.clock import FakeClock
-from holdfast.engine.protocol import Engine
+from holdfast.engine.engine import Engine
 from holdfast.engine.records import Filter
 from holdfast.events.event import Event
 from holdfast.jobs import outcome

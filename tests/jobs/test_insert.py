@@ -7,7 +7,7 @@ import pytest
 
 from holdfast import InvalidArguments, KeyConflict, Status
 from holdfast.core.clock import FakeClock
-from holdfast.engine.protocol import Engine
+from holdfast.engine.engine import Engine
 from holdfast.engine.records import Filter
 from holdfast.jobs import outcome
 from holdfast.jobs.job import FINISHED

@@ -7,7 +7,7 @@ import pytest
 
 from holdfast import Holdfast, InvalidInput, LogLine
 from holdfast.core.ids import new_id
-from holdfast.engine.protocol import Engine
+from holdfast.engine.engine import Engine
 from holdfast.jobs import outcome
 from holdfast.jobs.job import Job
 from holdfast.jobs.log_lines import RUNS

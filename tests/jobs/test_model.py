@@ -23,8 +23,9 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule, run_stat
 from holdfast import KeyConflict
 from holdfast.core.clock import FakeClock
 from holdfast.core.ids import new_id
+from holdfast.engine.engine import Engine
 from holdfast.engine.open import open_engine
-from holdfast.engine.protocol import Engine
+from holdfast.engine.postgres.claimer import PostgresClaimer
 from holdfast.engine.records import Filter, Report, Seen
 from holdfast.events import outbox
 from holdfast.events.event import JobEvent
@@ -35,6 +36,7 @@ from holdfast.jobs.outcome import Finish
 from holdfast.jobs.read import LAST_ID
 from holdfast.workflows import scripts as workflow_scripts
 from tests.support import commands as verbs
+from tests.support.commands import claim_as
 from tests.support.jobs import execute, new, prune
 from tests.support.model import Model
 
@@ -74,8 +76,8 @@ class Lockstep(RuleBasedStateMachine):
         for engine in self.engines:
             for table in ("jobs", "workers", "queues", "workflows", "edges"):
                 execute(engine, f"DELETE FROM {{{table}}}")
-            if hasattr(engine, "_bounds"):
-                engine._bounds.forget()
+            if isinstance(engine.claimer, PostgresClaimer):
+                engine.claimer.cursor.forget()
             engine.run(partial(outbox.subscribe, engine.dialect, "model", [""], YEARS), write=True)
         self.read = [engine.run(outbox.bounds, write=False).newest for engine in self.engines]
         self.told: dict[str, list[JobEvent]] = {}  # what was told of each job
@@ -107,8 +109,8 @@ class Lockstep(RuleBasedStateMachine):
         pick = Random(number * 10_007 + self.steps)
         getattr(self, verb)(pick.randrange(10**6), pick)
         for engine in self.engines:
-            engine.find_orphans(1000)
-            engine.advance(1000)
+            engine.maintenance.find_orphans(1000)
+            engine.maintenance.advance_workflows(1000)
         self.model.advance()
 
     def insert(self, number: int, pick: Random) -> None:
@@ -184,7 +186,9 @@ class Lockstep(RuleBasedStateMachine):
         name = self.worker(number, pick)
         queue, limit = pick.choice(QUEUES), pick.randint(1, 4)
         types = pick.choice([TYPES, TYPES, TYPES, TYPES, TYPES[:1], TYPES[1:], ["other"]])
-        taken = [engine.claim(queue, limit, worker=name, types=types) for engine in self.engines]
+        taken = [
+            claim_as(engine, queue, limit, worker=name, types=types) for engine in self.engines
+        ]
         self.all_agree(
             [[job.id for job in jobs] for jobs in taken],
             self.model.claim(queue, limit, name, types),
@@ -197,7 +201,7 @@ class Lockstep(RuleBasedStateMachine):
         types = pick.choice([TYPES, TYPES, TYPES, TYPES[:1], ["other"]])
         level, limit = pick.choice([None, None, 1, 2, 3]), pick.choice([1, 1, 2, 5])
         options: dict[str, Any] = {"level": level, "worker": name, "types": types}
-        taken = [engine.claim_suspects(queues, limit, **options) for engine in self.engines]
+        taken = [engine.claimer.claim_suspects(queues, limit, **options) for engine in self.engines]
         self.all_agree(
             [[job.id for job in jobs] for jobs in taken],
             self.model.claim_suspects(queues, limit, level, name, types),

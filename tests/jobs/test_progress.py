@@ -6,7 +6,7 @@ import psycopg
 import pytest
 
 from holdfast.core.clock import FakeClock
-from holdfast.engine.protocol import Engine
+from holdfast.engine.engine import Engine
 from holdfast.engine.records import Report
 from holdfast.jobs import outcome
 from holdfast.jobs.job import Job

@@ -1,7 +1,7 @@
 """Workers: signs of life, death, and what becomes of their jobs."""
 
 from holdfast.core.clock import FakeClock
-from holdfast.engine.protocol import Engine
+from holdfast.engine.engine import Engine
 from holdfast.engine.records import Seen
 from holdfast.jobs import outcome
 from tests.support import commands as verbs

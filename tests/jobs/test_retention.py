@@ -179,7 +179,9 @@ def test_who_does_not_know_a_hook_leaves_its_jobs(make: Make, clock: FakeClock) 
     declare(app)
     drain(app)
     clock.advance(1)
-    app.engine.declare_hooks([], ["hooked"])  # as if it were registered after the worker started
+    app.engine.maintenance.declare_hooks(
+        [], ["hooked"]
+    )  # as if it were registered after the worker started
     Pruner(app, asyncio.new_event_loop, Threads("holdfast-hook")).wanted()
     with pruner_of(other) as stranger:
         assert stranger.count(stranger.wanted(everywhere=True)) == (
@@ -294,12 +296,12 @@ def test_a_pruner_that_dies_leaves_its_lease_to_others(make: Make, clock: FakeCl
     clock.advance(1)
     with pruner_of(app) as pruner:
         wanted = pruner.wanted(everywhere=True)
-        [lease] = app.engine.prune(wanted, limit=10).leased  # and then it died
+        [lease] = app.engine.maintenance.prune(wanted, limit=10).leased  # and then it died
         assert rounds(pruner) == Work()
         assert rounds(pruner, older_than=0.0) == Work()
         clock.advance(301)
         assert rounds(pruner) == Work(1)
-    assert app.engine.prune_leased([lease]) == []
+    assert app.engine.maintenance.prune_leased([lease]) == []
 
 
 def test_jobs_of_a_workflow_stay_until_it_has_ended(make: Make, clock: FakeClock) -> None:
@@ -414,5 +416,5 @@ def test_many_go_in_batches_and_the_rest_is_passed_by(
     assert (len(hooked), app.jobs.count()) == (30, 30)
     clock.advance(8 * DAY)
     old = Retention(keep=dict.fromkeys(FINISHED, 0.0), older_than=timedelta(days=8).total_seconds())
-    app.engine._pruned_to = {}  # type: ignore[attr-defined]
-    assert app.engine.prune(old, limit=100).gone == 30  # before their time
+    app.engine.maintenance.prune_from_the_start()
+    assert app.engine.maintenance.prune(old, limit=100).gone == 30  # before their time

@@ -7,7 +7,7 @@ import pytest
 
 from holdfast import BodyNotLoaded, Holdfast, InvalidInput, Status
 from holdfast.core.codec import encode_json
-from holdfast.engine.protocol import Engine
+from holdfast.engine.engine import Engine
 from holdfast.engine.records import Filter, Report
 from holdfast.jobs import outcome
 from holdfast.jobs.filters import make_filter

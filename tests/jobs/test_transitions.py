@@ -8,7 +8,7 @@ import pytest
 
 from holdfast.core.clock import FakeClock
 from holdfast.core.ids import new_id
-from holdfast.engine.protocol import Engine
+from holdfast.engine.engine import Engine
 from holdfast.engine.records import Edit, Seen
 from holdfast.engine.script import Run, Script
 from holdfast.jobs import commands, outcome

@@ -14,7 +14,7 @@ from hypothesis import HealthCheck, Phase, given, settings
 
 from holdfast import Limit
 from holdfast.core.clock import FakeClock, to_microseconds
-from holdfast.engine.protocol import Engine
+from holdfast.engine.engine import Engine
 from holdfast.engine.records import Filter, Seen
 from holdfast.jobs import outcome
 from holdfast.jobs.job import Job
@@ -73,7 +73,9 @@ class Program:
 
     def fetch(self, pick: Random) -> None:
         free = pick.choice([1, 2, 5])
-        found = self.engine.fetch("default", free, worker=WORKER, types=["send"], rules=self.rules)
+        found = self.engine.claimer.fetch(
+            "default", free, worker=WORKER, types=["send"], rules=self.rules
+        )
         self.held += found.jobs
 
     def end(self, pick: Random) -> None:
@@ -96,7 +98,7 @@ class Program:
     def cancel(self, pick: Random) -> None:
         if ids := self.ids("pending", "blocked"):
             verbs.cancel(self.engine, [pick.choice(ids)], keep=60.0)
-            self.engine.repair(
+            self.engine.maintenance.repair_limits(
                 100
             )  # the job may have had the turn: within seconds, a worker does this
 
@@ -108,7 +110,7 @@ class Program:
                 "UPDATE {jobs} SET status = 'scheduled' WHERE id = :id AND limit_key IS NOT NULL",
                 id=pick.choice(ids),
             )
-            self.engine.repair(100)
+            self.engine.maintenance.repair_limits(100)
 
     def ids(self, *statuses: str) -> list[str]:
         jobs = self.engine.search(Filter(), limit=1000).jobs
@@ -202,7 +204,7 @@ def each_start(
     held: list[Job] = []
     while True:
         clock.advance(0.001)
-        found = engine.fetch(
+        found = engine.claimer.fetch(
             "default", free - len(held), worker=WORKER, types=["send"], rules=rules
         )
         held += found.jobs
@@ -271,15 +273,15 @@ def test_the_last_start_of_a_rate_is_not_the_end_of_those_that_were_parked_befor
     engine.beat(WORKER, "{}")
     engine.insert([new(payload='{"tenant": "a"}') for _ in range(9)])
     options = {"worker": WORKER, "types": ["send"], "rules": rules}
-    [first] = engine.fetch("default", 1, **options).jobs  # and the others are parked
+    [first] = engine.claimer.fetch("default", 1, **options).jobs  # and the others are parked
     for _ in range(2):
         engine.finish([outcome.completed(first, keep=60.0)])
         clock.advance(0.001)
-        [first] = engine.fetch("default", 1, **options).jobs
+        [first] = engine.claimer.fetch("default", 1, **options).jobs
     assert engine.next_due() is not None  # `first` runs on, and there is a slot for another
     clock.advance(1.1)
     assert engine.promote(10).moved == 1
-    assert len(engine.fetch("default", 1, **options).jobs) == 1
+    assert len(engine.claimer.fetch("default", 1, **options).jobs) == 1
 
 
 def test_a_job_whose_process_died_does_not_wait_for_its_keys_turn(
@@ -288,10 +290,12 @@ def test_a_job_whose_process_died_does_not_wait_for_its_keys_turn(
     rules = rules_of("three")
     engine.insert([new(payload='{"tenant": "a"}') for _ in range(5)])
     engine.beat("dead", "{}")
-    [lost] = engine.fetch("default", 1, worker="dead", types=["send"], rules=rules).jobs
+    [lost] = engine.claimer.fetch("default", 1, worker="dead", types=["send"], rules=rules).jobs
     engine.sweep([Seen("dead", 1)], limit=100)
     engine.beat(WORKER, "{}")
-    [again] = engine.claim_suspects(["default"], 1, worker=WORKER, types=["send"], rules=rules)
+    [again] = engine.claimer.claim_suspects(
+        ["default"], 1, worker=WORKER, types=["send"], rules=rules
+    )
     assert again.id == lost.id
 
 
@@ -312,11 +316,11 @@ def test_a_turn_that_no_live_worker_can_use_ends(
     engine.beat(WORKER, '{"tasks": ["b"], "queues": ["default"]}')
     engine.insert([new("b", payload='{"tenant": "x"}')])
     options = {"worker": WORKER, "types": ["b"], "rules": rules}
-    [first] = engine.fetch("default", 1, **options).jobs
+    [first] = engine.claimer.fetch("default", 1, **options).jobs
     urgent = new("a", payload='{"tenant": "x"}', priority=9)
     engine.insert([urgent, *(new("b", payload='{"tenant": "x"}') for _ in range(3))])
     both = {"worker": "of-a", "types": ["a", "b"], "rules": rules}
-    assert engine.fetch("default", 5, **both).jobs == []  # parks them all: the key is full
+    assert engine.claimer.fetch("default", 5, **both).jobs == []  # parks them all: the key is full
     engine.finish([outcome.completed(first, keep=60.0)])  # and the urgent one gets the turn
     assert engine.get([urgent.id])[0].status == "pending"
     if not served:
@@ -324,8 +328,8 @@ def test_a_turn_that_no_live_worker_can_use_ends(
         engine.sweep([Seen("of-a", None)], limit=10)
 
     def look() -> list[Job]:
-        engine.repair(100)
-        return engine.fetch("default", 5, **options).jobs
+        engine.maintenance.repair_limits(100)
+        return engine.claimer.fetch("default", 5, **options).jobs
 
     clock.advance(29)
     assert look() == []

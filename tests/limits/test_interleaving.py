@@ -12,7 +12,7 @@ import psycopg
 import pytest
 
 from holdfast import DatabaseBusy, Limit
-from holdfast.engine.protocol import Engine
+from holdfast.engine.engine import Engine
 from holdfast.engine.script import Script
 from holdfast.jobs import outcome
 from holdfast.jobs.job import Job, NewJob
@@ -110,7 +110,7 @@ class Pair:
         options = {"worker": worker, "types": [self.task], "rules": self.rules}
         for _ in range(3):
             with suppress(DatabaseBusy):
-                return engine.fetch("default", 1, **options).jobs
+                return engine.claimer.fetch("default", 1, **options).jobs
         raise AssertionError("busy all the time")
 
     def other_fetches(self) -> Other:
@@ -184,7 +184,7 @@ def test_a_claim_that_hangs_keeps_nobody_from_other_tasks(pairs: Iterator[Pair])
             free, _ = pair.other.insert([new("free"), pair.new()])
             options = {"worker": "other", "types": [pair.task, "free"], "rules": pair.rules}
             try:
-                jobs = pair.other.fetch("default", 5, **options).jobs
+                jobs = pair.other.claimer.fetch("default", 5, **options).jobs
                 taken.append(free.id in {job.id for job in jobs})
             except DatabaseBusy as problem:
                 taken.append(problem)

@@ -8,13 +8,14 @@ import pytest
 
 from holdfast import Holdfast, InvalidInput, Limit
 from holdfast.core.clock import FakeClock
-from holdfast.engine.protocol import Engine
+from holdfast.engine.engine import Engine
 from holdfast.engine.records import Seen
 from holdfast.jobs import outcome
 from holdfast.jobs.job import Job, Status
 from holdfast.limits.admission import Candidate, admit
 from holdfast.limits.limit import Rule
 from tests.support import commands as verbs
+from tests.support.commands import claim_as
 from tests.support.jobs import WORKER, new
 
 
@@ -39,7 +40,7 @@ def fetch(
     engine.beat(worker, "{}")
     jobs: list[Job] = []
     while len(jobs) < limit:
-        found = engine.fetch(
+        found = engine.claimer.fetch(
             queue, limit - len(jobs), worker=worker, types=types or list(rules), rules=rules
         )
         jobs += found.jobs
@@ -233,7 +234,7 @@ def test_repair_finds_what_a_lost_word_left(engine: Engine):
         finish.limit_key = None  # type: ignore[misc]
     engine.finish(finishes)
     assert fetch(engine, rules=rules) == []
-    assert engine.repair(1) + engine.repair(1) == 2
+    assert engine.maintenance.repair_limits(1) + engine.maintenance.repair_limits(1) == 2
     assert len(fetch(engine, rules=rules)) == 2
 
 
@@ -272,7 +273,7 @@ def test_a_queues_limit_counts_what_runs_already(app: Holdfast):
     engine.insert([new() for _ in range(4)])
     held = fetch(engine, 3, rules={}, types=["send"])
     app.queues.limit("default", 3)
-    assert engine.claim("default", 1, worker=WORKER, types=["send"]) == []
+    assert claim_as(engine, "default", 1, worker=WORKER, types=["send"]) == []
     assert fetch(engine, rules={}, types=["send"]) == []
     complete(engine, held[0])
     assert len(fetch(engine, rules={}, types=["send"])) == 1
@@ -285,7 +286,7 @@ def test_a_rate_lets_so_many_start_in_any_period(engine: Engine, clock: FakeCloc
     rules = {"send": rule("send", Limit(rate="3/m"))}
     engine.insert([new() for _ in range(10)])
     assert len(fetch(engine, rules=rules)) == 3
-    found = engine.fetch("default", 5, worker=WORKER, types=["send"], rules=rules)
+    found = engine.claimer.fetch("default", 5, worker=WORKER, types=["send"], rules=rules)
     assert found.jobs == []
     assert found.due == pytest.approx(60.6, abs=0.7)
     clock.advance(59)

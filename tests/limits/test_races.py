@@ -12,8 +12,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from holdfast import Limit
+from holdfast.engine.engine import Engine
 from holdfast.engine.open import open_engine
-from holdfast.engine.protocol import Engine
 from holdfast.engine.records import Seen
 from holdfast.jobs import outcome
 from holdfast.jobs.job import FINISHED, Job
@@ -141,7 +141,7 @@ def race(engine: Engine, witness: Witness, number: int) -> None:
         engine.promote(100)
         for queue, types in TYPES.items():
             free = chance.randrange(1, 5)
-            found = engine.fetch(queue, free, worker=worker, types=types, rules=RULES)
+            found = engine.claimer.fetch(queue, free, worker=worker, types=types, rules=RULES)
             for job in found.jobs:
                 witness.note("start", job.id, job.claim_no, under=under(job))
             held += found.jobs
@@ -175,7 +175,7 @@ def test_a_limit_filled_by_dead_workers_opens_when_they_are_declared_dead(engine
     loads = engine.insert([new("load") for _ in range(10)])
     for name in ("a", "b", "c"):  # they claim, and are never heard again
         engine.beat(name, "{}")
-        [_] = engine.fetch("default", 1, worker=name, types=["load"], rules=rules).jobs
+        [_] = engine.claimer.fetch("default", 1, worker=name, types=["load"], rules=rules).jobs
     seen = [Seen(worker.id, worker.beat_no) for worker in engine.workers()]
     engine.beat("living", "{}")
     assert fetch(engine, rules) == []
@@ -193,14 +193,14 @@ def test_the_dead_ones_jobs_run_alone_within_the_limit(engine: Engine) -> None:
     rules = {"load": rule("load", Limit(1, per="tenant"))}
     engine.insert([new("load", payload='{"tenant": "a"}') for _ in range(4)])
     engine.beat("dead", "{}")
-    [lost] = engine.fetch("default", 5, worker="dead", types=["load"], rules=rules).jobs
+    [lost] = engine.claimer.fetch("default", 5, worker="dead", types=["load"], rules=rules).jobs
     engine.sweep([Seen("dead", 1)], limit=100)
     engine.beat("living", "{}")
     [taken] = fetch(engine, rules)
     options = {"worker": "living", "types": ["load"], "rules": rules}
-    assert engine.claim_suspects(["default"], 1, **options) == []
+    assert engine.claimer.claim_suspects(["default"], 1, **options) == []
     engine.finish([outcome.completed(taken, keep=60.0)])
-    [again] = engine.claim_suspects(["default"], 1, **options)
+    [again] = engine.claimer.claim_suspects(["default"], 1, **options)
     assert (again.id, again.claim_no) == (lost.id, 2)
     assert fetch(engine, rules) == []
     assert run_all(engine, rules, [again]) == 3
@@ -213,8 +213,8 @@ def test_others_run_at_full_rate_while_the_dead_fill_a_limit(engine: Engine) -> 
     for name in ("a", "b", "c"):
         engine.beat(name, "{}")
         options = {"worker": name, "rules": rules}
-        assert engine.fetch("default", 1, types=["load"], **options).jobs
-        assert engine.fetch("default", 1, types=["keyed"], **options).jobs
+        assert engine.claimer.fetch("default", 1, types=["load"], **options).jobs
+        assert engine.claimer.fetch("default", 1, types=["keyed"], **options).jobs
     others = engine.insert([new("send") for _ in range(100)])
     engine.beat("living", "{}")
     taken = fetch(engine, rules, types=["load", "keyed", "send"], limit=100, looks=4)
@@ -232,7 +232,7 @@ def fetch(
     """What one gets who asks until there is no more, in so many looks at the most."""
     jobs: list[Job] = []
     for _ in range(looks):
-        found = engine.fetch(
+        found = engine.claimer.fetch(
             "default",
             limit - len(jobs),
             worker="living",
@@ -251,7 +251,7 @@ def run_all(engine: Engine, rules: dict[str, Rule], taken: list[Job]) -> int:
     while taken:
         engine.finish([outcome.completed(job, keep=60.0) for job in taken])
         finished += len(taken)
-        taken = fetch(engine, rules) or engine.claim_suspects(
+        taken = fetch(engine, rules) or engine.claimer.claim_suspects(
             ["default"], 3, worker="living", types=list(rules), rules=rules
         )
     return finished

@@ -11,6 +11,7 @@ from holdfast.core.clock import FakeClock
 from holdfast.monitoring.health_checks import Check
 from holdfast.monitoring.metrics import MINUTE, Rollup, minute_of
 from tests.conftest import Database
+from tests.support.commands import claim_as
 from tests.support.jobs import insert
 
 HOUR = 3600.0
@@ -94,7 +95,7 @@ def test_waiting_for_too_long(scene: Scene):
     assert numbers(scene.check("waiting")) == (False, HOUR + 1, HOUR)
     assert scene.check("waiting", max_age="2h").ok
     assert numbers(scene.check("waiting", max_age=None)) == (True, HOUR + 1, None)
-    assert scene.app.engine.claim("default", 1, worker="w1", types=["send"])
+    assert claim_as(scene.app.engine, "default", 1, worker="w1", types=["send"])
     assert numbers(scene.check("waiting")) == (True, 0.0, HOUR)
 
 

@@ -7,7 +7,7 @@ import pytest
 
 from holdfast import Discard, Figures, Holdfast, InvalidInput, Snooze
 from holdfast.core.clock import FakeClock
-from holdfast.engine.protocol import Engine
+from holdfast.engine.engine import Engine
 from holdfast.monitoring.metrics import ERROR, KEPT, MINUTE, Point, Rollup, minute_of
 from holdfast.testing import drain
 from tests.conftest import Database
@@ -179,7 +179,7 @@ def test_roll_ups_are_kept_for_a_day(engine: Engine, clock: FakeClock):
     for ago in (0, kept, kept + 1, kept + 2):
         engine.roll_up([done(clock, ago=ago, worker=worker, failed=1) for worker in "ab"])
     clock.advance(30)
-    assert [engine.prune_rollups() for _ in range(4)] == [2, 2, 2, 0]
+    assert [engine.maintenance.prune_rollups() for _ in range(4)] == [2, 2, 2, 0]
     [(left,)] = execute(engine, "SELECT COUNT(*) FROM {rollups}")
     assert left == 2
 

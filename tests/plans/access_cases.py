@@ -4,7 +4,7 @@ from functools import partial
 
 from holdfast.access import Access, Entry
 from holdfast.engine import access as scripts
-from holdfast.engine.protocol import Engine
+from holdfast.engine.engine import Engine
 from tests.plans.cases import LIMIT, case
 from tests.plans.world import World
 

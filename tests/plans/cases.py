@@ -9,7 +9,7 @@ from typing import Any
 
 from holdfast.core.clock import FakeClock
 from holdfast.core.ids import new_id
-from holdfast.engine.protocol import Engine
+from holdfast.engine.engine import Engine
 from holdfast.engine.records import Edit, Filter, PutOff, Report, Retention, Seen, Wanted
 from holdfast.engine.script import Run, Script
 from holdfast.errors import KeyConflict
@@ -23,6 +23,7 @@ from holdfast.jobs.read import FIRST_ID, LAST_ID
 from holdfast.limits import scripts as limit_scripts
 from holdfast.limits.limit import Limit, Rule, make_rule
 from holdfast.monitoring.metrics import Rollup, minute_of
+from holdfast.monitoring.pending_walk import RANKS
 from holdfast.schedules import clock_steps
 from holdfast.schedules import scripts as schedule_scripts
 from tests.plans.world import (
@@ -39,6 +40,7 @@ from tests.plans.world import (
     World,
 )
 from tests.support import commands as verbs
+from tests.support.commands import claim_as
 
 LIMIT = 20
 SCAN = 20 * LIMIT  # a search whose filter has no index looks at this many
@@ -103,6 +105,7 @@ INDEXES: dict[str, set[str]] = {
     "totals": set(),
     "shares": set(),
     "overdue": {"due"},
+    "next_pending": {"claim"},
     "probe": set(),
     "suspects": {"suspect"},
     "complete": {"id"},
@@ -306,7 +309,7 @@ def _key_replace(engine: Engine, world: World) -> None:
 
 
 def _claim(engine: Engine, queue: str, types: tuple[str, ...]) -> list[Job]:
-    return engine.claim(queue, LIMIT, worker=LIVE[0], types=types)
+    return claim_as(engine, queue, LIMIT, worker=LIVE[0], types=types)
 
 
 _CLAIM = "sqlite:look sqlite:take postgres:claim postgres:claim_types"
@@ -330,7 +333,7 @@ def _claim_nothing(engine: Engine, world: World) -> None:
 @case("sqlite:look postgres:claim postgres:claim_types", rows=10, needs="claim")
 def _claim_when_not_allowed(engine: Engine, world: World) -> None:
     for types in (TYPES, TYPES[:1]):
-        assert engine.claim("default", LIMIT, worker=DEAD[0], types=types) == []
+        assert claim_as(engine, "default", LIMIT, worker=DEAD[0], types=types) == []
 
 
 @case("look_suspects take_limited", rows=2 * len(QUEUES) * len(TYPES) + 400, needs="suspect id")
@@ -338,12 +341,12 @@ def _claim_suspects(engine: Engine, world: World) -> None:
     for types in (TYPES, TYPES[2:3]):  # of one type: past those of the others
         for level in (None, 1):
             options = {"level": level, "worker": LIVE[0], "types": types}
-            assert len(engine.claim_suspects(QUEUES, 5, **options)) == 5
+            assert len(engine.claimer.claim_suspects(QUEUES, 5, **options)) == 5
 
 
 @case("look_suspects", rows=10, needs="suspect")
 def _claim_suspects_when_not_allowed(engine: Engine, world: World) -> None:
-    assert engine.claim_suspects(QUEUES, 5, worker=DEAD[0], types=TYPES) == []
+    assert engine.claimer.claim_suspects(QUEUES, 5, worker=DEAD[0], types=TYPES) == []
 
 
 @case("suspects", rows=SUSPECTS_SEEN, needs="suspect")
@@ -470,18 +473,18 @@ def _retention(keep: float = 0.0, **wanted: Any) -> Retention:
 @case("prune_edge prune", rows=24 * LIMIT, needs="listed id attempts")
 def _prune(engine: Engine, world: World) -> None:
     """Of `cancelled` nothing is over, of `completed` the first look finds enough."""
-    assert engine.prune(_retention(), limit=LIMIT).gone == LIMIT
+    assert engine.maintenance.prune(_retention(), limit=LIMIT).gone == LIMIT
 
 
 @case("prune_edge prune", rows=24 * LIMIT, needs="listed id attempts")
 def _prune_older(engine: Engine, world: World) -> None:
-    assert engine.prune(_retention(older_than=3600.0), limit=LIMIT).gone == LIMIT
+    assert engine.maintenance.prune(_retention(older_than=3600.0), limit=LIMIT).gone == LIMIT
 
 
 @case("prune_edge prune prune_workers", rows=24 * LIMIT, needs="listed held")
 def _prune_nothing(engine: Engine, world: World) -> None:
-    engine._pruned_to = {}  # type: ignore[attr-defined]
-    assert engine.prune(_retention(1000 * 86400.0), limit=LIMIT) == (0, [], False)
+    engine.maintenance.prune_from_the_start()
+    assert engine.maintenance.prune(_retention(1000 * 86400.0), limit=LIMIT) == (0, [], False)
 
 
 @case("prune_edge", rows=5 * LIMIT, needs="listed")
@@ -499,20 +502,20 @@ def _prune_count(engine: Engine, world: World) -> None:
 
 @case("declare_hooks forget_hooks hooks")
 def _hooks(engine: Engine, world: World) -> None:
-    engine.declare_hooks(["t0", "t1"], ["t1", "t2"])
+    engine.maintenance.declare_hooks(["t0", "t1"], ["t1", "t2"])
     assert engine.hooks() == ["t0"]
-    engine.declare_hooks([], ["t0"])
+    engine.maintenance.declare_hooks([], ["t0"])
 
 
 @case("prune_edge prune lease prune_leased put_off", rows=24 * LIMIT, needs="listed id")
 def _prune_leased(engine: Engine, world: World) -> None:
     for archived in (False, True):
-        engine._pruned_to = {Status.COMPLETED: FIRST_ID}  # type: ignore[attr-defined]
+        engine.maintenance._pruned_to = {Status.COMPLETED: FIRST_ID}
         wanted = _retention(hooks=frozenset({"t0"}), archived=archived)
-        leases = engine.prune(wanted, limit=LIMIT, leases=6).leased
+        leases = engine.maintenance.prune(wanted, limit=LIMIT, leases=6).leased
         assert len(leases) == 6
-        assert len(engine.prune_leased(leases[:3])) == 3
-        engine.put_off([PutOff(lease, 60.0, "E: no") for lease in leases[3:]])
+        assert len(engine.maintenance.prune_leased(leases[:3])) == 3
+        engine.maintenance.put_off([PutOff(lease, 60.0, "E: no") for lease in leases[3:]])
 
 
 # limits
@@ -540,7 +543,7 @@ _RULES = {type: _rule(type, limit) for type, limit in _LIMITS.items()}
 )
 def _fetch_limited(engine: Engine, world: World) -> None:
     for types in (TYPES, TYPES, TYPES, TYPES[:1]):
-        found = engine.fetch("default", LIMIT, worker=LIVE[0], types=types, rules=_RULES)
+        found = engine.claimer.fetch("default", LIMIT, worker=LIVE[0], types=types, rules=_RULES)
         assert len(found.jobs) == LIMIT or len(types) == 1
 
 
@@ -553,7 +556,10 @@ def _foresee(engine: Engine, world: World) -> None:
 @case("sqlite:capacities sqlite:look postgres:claimable_types", rows=4 * RUNNING, needs="claim")
 def _fetch_nothing(engine: Engine, world: World) -> None:
     rules = {"idle": _rule("idle", Limit(1, name="whole"))}
-    assert engine.fetch("nowhere", LIMIT, worker=LIVE[0], types=["idle"], rules=rules).jobs == []
+    assert (
+        engine.claimer.fetch("nowhere", LIMIT, worker=LIVE[0], types=["idle"], rules=rules).jobs
+        == []
+    )
 
 
 @case("complete awaited unpark postgres:lock_keys", needs="parked")
@@ -566,8 +572,8 @@ def _make_room(engine: Engine, world: World) -> None:
 
 @case("waiting_keys capacities idle_turns unpark", rows=40 * LIMIT, needs="parked keyed")
 def _repair(engine: Engine, world: World) -> None:
-    assert engine.repair(LIMIT) > 0
-    assert engine.repair(LIMIT) > 0
+    assert engine.maintenance.repair_limits(LIMIT) > 0
+    assert engine.maintenance.repair_limits(LIMIT) > 0
 
 
 @case("busy", needs="claim parked held")
@@ -604,7 +610,7 @@ def _list_limits(engine: Engine, world: World) -> None:
 @case("keys_edge prune_keys", rows=40 * LIMIT, needs="parked keyed")
 def _prune_keys(engine: Engine, world: World) -> None:
     for _ in range(3):
-        engine.prune_keys(LIMIT)
+        engine.maintenance.prune_keys(LIMIT)
 
 
 @case("place", rows=4 * CAP, needs="parked claim")
@@ -716,7 +722,7 @@ def _roll_up(engine: Engine, world: World) -> None:
 
 @case("prune_rollups", rows=10 * len(TYPES) * len(LIVE))
 def _prune_rollups(engine: Engine, world: World) -> None:
-    assert engine.prune_rollups() == len(TYPES) * len(LIVE)
+    assert engine.maintenance.prune_rollups() == len(TYPES) * len(LIVE)
 
 
 @case("series totals shares", rows=80 * len(TYPES) * len(LIVE))
@@ -730,6 +736,16 @@ def _figures(engine: Engine, world: World) -> None:
 @case("overdue", rows=10, needs="due")
 def _overdue(engine: Engine, world: World) -> None:
     assert engine.overdue() is not None
+
+
+@case("next_pending", rows=20, needs="claim")
+def _backlog(engine: Engine, world: World) -> None:
+    assert len(engine.backlog(limit=4)) == 4
+
+
+@case("next_pending", rows=60 * RANKS, needs="claim")
+def _backlog_of_many_kinds(engine: Engine, world: World) -> None:
+    assert {queue for queue, _, _ in engine.backlog()} == set(QUEUES)
 
 
 @case("probe", rows=1)

@@ -2,7 +2,7 @@
 
 from functools import partial
 
-from holdfast.engine.protocol import Engine
+from holdfast.engine.engine import Engine
 from holdfast.events import outbox
 from tests.plans.cases import LIMIT, case
 from tests.plans.world import World
@@ -28,4 +28,4 @@ def _follow_events(engine: Engine, world: World) -> None:
 
 @case("events prune_events prune_followers raise_floor", rows=4 * outbox.PRUNED)
 def _prune_events(engine: Engine, world: World) -> None:
-    assert engine.prune_events() == outbox.PRUNED
+    assert engine.maintenance.prune_events() == outbox.PRUNED

@@ -1,7 +1,7 @@
 """What is asked of the engines for logs of runs; they add themselves to the others."""
 
 from holdfast.core.clock import SystemClock
-from holdfast.engine.protocol import Engine
+from holdfast.engine.engine import Engine
 from holdfast.jobs.job import LogLine
 from holdfast.jobs.log_lines import RUNS
 from tests.plans.cases import LIMIT, case

@@ -5,7 +5,7 @@ from dataclasses import replace
 from functools import partial
 
 from holdfast.core.ids import new_id
-from holdfast.engine.protocol import Engine
+from holdfast.engine.engine import Engine
 from holdfast.engine.script import Run, Script
 from holdfast.jobs.job import Edge, NewJob
 from holdfast.jobs.read import LAST_ID
@@ -33,10 +33,10 @@ def _advance(engine: Engine, world: World) -> None:
     """The first jobs, for which all others wait, fail, and others are added."""
     heads = world.flows("blocked", 5)
     engine.run(partial(_look_again, heads), write=True)
-    assert engine.advance(LIMIT) == 5  # they wait for nobody
+    assert engine.maintenance.advance_workflows(LIMIT) == 5  # they wait for nobody
     jobs = [job.id for job in engine.get(heads)]
     verbs.cancel(engine, jobs, keep=60.0)
-    assert engine.advance(LIMIT) == 5 * (FLOW - 1)
+    assert engine.maintenance.advance_workflows(LIMIT) == 5 * (FLOW - 1)
 
 
 @case("lock_workflows reopen unsettle mark_workflow", rows=20 * LIMIT, needs="workflow")
@@ -73,8 +73,8 @@ def _look_at_workflows(engine: Engine, world: World) -> None:
 
 @case("orphans abandoned prune_workflows", rows=20 * LIMIT)
 def _find_orphans(engine: Engine, world: World) -> None:
-    engine.find_orphans(LIMIT)
-    engine.find_orphans(LIMIT)
+    engine.maintenance.find_orphans(LIMIT)
+    engine.maintenance.find_orphans(LIMIT)
 
 
 def _look_again(ids: list[str]) -> Script[None]:

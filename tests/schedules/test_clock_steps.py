@@ -7,7 +7,7 @@ import pytest
 
 from holdfast import Limit
 from holdfast.core.clock import FakeClock
-from holdfast.engine.protocol import Engine
+from holdfast.engine.engine import Engine
 from holdfast.engine.records import Edit
 from holdfast.jobs import commands, outcome
 from holdfast.jobs.job import FINISHED, Job, Status
@@ -16,6 +16,7 @@ from holdfast.limits.limit import Rule, make_rule
 from holdfast.schedules import clock_steps
 from holdfast.schedules import scripts as schedule_scripts
 from tests.conftest import Database
+from tests.support.commands import claim_as
 from tests.support.jobs import WORKER, new, running
 
 HOUR = 3600.0
@@ -24,7 +25,7 @@ POLICY = Policy(backoff=lambda failures: 10.0, keep=dict.fromkeys(FINISHED, 60.0
 
 def fetch(engine: Engine, rules: dict[str, Rule], limit: int = 10) -> list[Job]:
     engine.beat(WORKER, "{}")
-    return engine.fetch("default", limit, worker=WORKER, types=["send"], rules=rules).jobs
+    return engine.claimer.fetch("default", limit, worker=WORKER, types=["send"], rules=rules).jobs
 
 
 def rules_of(*limits: Limit) -> dict[str, Rule]:
@@ -63,7 +64,7 @@ def test_a_rate_goes_on_after_one_period(engine: Engine, clock: FakeClock) -> No
     assert len(fetch(engine, rules)) == 3
     clock.advance(-HOUR)
     assert fetch(engine, rules) == []  # they have just begun, as far as anybody knows
-    found = engine.fetch("default", 9, worker=WORKER, types=["send"], rules=rules)
+    found = engine.claimer.fetch("default", 9, worker=WORKER, types=["send"], rules=rules)
     assert found.due is not None
     assert found.due <= 61.0
     clock.advance(59)
@@ -254,7 +255,7 @@ def test_without_a_step_nothing_moves(engine: Engine, clock: FakeClock) -> None:
 def test_the_walk_goes_on_where_a_batch_ended(engine: Engine, clock: FakeClock) -> None:
     jobs = engine.insert([new() for _ in range(25)])
     engine.beat(WORKER, "{}")
-    held = engine.claim("default", 25, worker=WORKER, types=["send"])
+    held = claim_as(engine, "default", 25, worker=WORKER, types=["send"])
     engine.finish([outcome.retry_later(job, "E: no", delay=30.0) for job in held])
     clock.advance(-HOUR)
     assert heal(engine, limit=10) == 25
@@ -271,7 +272,7 @@ def test_the_run_that_chose_its_next_moment_is_counted_from_it(
     clock.advance(100)
     engine.promote(10)
     engine.beat(WORKER, "{}")
-    [again] = engine.claim("default", 1, worker=WORKER, types=["send"])
+    [again] = claim_as(engine, "default", 1, worker=WORKER, types=["send"])
     clock.advance(7)
     assert next_of(engine, again, outcome.Returned(None)).run_at == at + timedelta(seconds=300)
 

@@ -12,6 +12,7 @@ from holdfast.jobs import outcome
 from holdfast.jobs.outcome import Died, Policy
 from holdfast.testing import drain
 from tests.conftest import Database
+from tests.support.commands import claim_as
 
 CRASH = "its process died: SIGSEGV"
 BECAUSE = "its process died three times in a row: SIGSEGV"
@@ -51,8 +52,8 @@ class Feed:
         engine.beat(name, "{}")
         engine.promote(10)
         options: dict[str, Any] = {"worker": name, "types": ["fetch"]}
-        jobs = engine.claim("default", 1, **options)
-        [job] = jobs or engine.claim_suspects(["default"], 1, **options)
+        jobs = claim_as(engine, "default", 1, **options)
+        [job] = jobs or engine.claimer.claim_suspects(["default"], 1, **options)
         return job
 
     def crash(self, times: int, crash: str | None = CRASH) -> None:
@@ -135,7 +136,7 @@ def test_a_recorded_timeout_of_a_job_that_began_in_time_is_no_expiry(
 
     job = once.using(expires="10s").enqueue()
     app.engine.beat("w", "{}")
-    [held] = app.engine.claim("default", 1, worker="w", types=["once"])
+    [held] = claim_as(app.engine, "default", 1, worker="w", types=["once"])
     app.engine.record_verdict(held.claim, "TimeoutError: timed out after 1 s")
     app.engine.leave("w")
     app.engine.sweep([Seen("w", None)], limit=10)

@@ -12,12 +12,13 @@ import pytest
 
 from holdfast import Holdfast, KeyConflict
 from holdfast.core.ids import new_id
-from holdfast.engine.protocol import Engine
+from holdfast.engine.engine import Engine
 from holdfast.jobs import finish as finish_scripts
 from holdfast.jobs.job import Job, NewJob
 from holdfast.jobs.outcome import completed
 from tests.cli.command import Command
 from tests.conftest import Database
+from tests.support.commands import claim_as
 from tests.support.jobs import insert, new, running
 
 POLICIES = ["existing", "replace", "debounce", "raise"]
@@ -84,7 +85,7 @@ def test_by_name(app: Holdfast, feed: Any) -> None:
 
 def test_while_the_recurring_job_runs(app: Holdfast, feed: Any) -> None:
     app.engine.beat("w", "{}")
-    [job] = app.engine.claim("default", 1, worker="w", types=["feed"])
+    [job] = claim_as(app.engine, "default", 1, worker="w", types=["feed"])
     assert job.schedule is not None
     with pytest.raises(KeyConflict, match=SAYS):
         feed.using(key="k", on_conflict="replace").enqueue(n=2)

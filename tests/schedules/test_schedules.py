@@ -23,6 +23,7 @@ from holdfast.core.clock import FakeClock
 from holdfast.engine.records import Seen
 from holdfast.testing import drain
 from tests.conftest import Database
+from tests.support.commands import claim_as
 from tests.support.jobs import prune
 
 START = datetime(2030, 1, 1, tzinfo=UTC)
@@ -275,7 +276,7 @@ def test_a_dead_workers_run_is_run_again(app: Holdfast):
     feed.schedule()
     engine = app.engine
     engine.beat("dead", "{}")
-    assert len(engine.claim("default", 1, worker="dead", types=["fetch"])) == 1
+    assert len(claim_as(engine, "default", 1, worker="dead", types=["fetch"])) == 1
     engine.leave("dead")
     engine.sweep([Seen("dead", None)], limit=10)
     [job] = run(app)
@@ -289,7 +290,7 @@ def test_a_dead_workers_run_of_a_job_that_was_disabled_meanwhile_ends_and_is_the
     feed.schedule()
     engine = app.engine
     engine.beat("dead", "{}")
-    assert len(engine.claim("default", 1, worker="dead", types=["fetch"])) == 1
+    assert len(claim_as(engine, "default", 1, worker="dead", types=["fetch"])) == 1
     feed.disable()
     engine.leave("dead")
     engine.sweep([Seen("dead", None)], limit=10)

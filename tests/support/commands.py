@@ -1,12 +1,25 @@
 """The scripts that `app.jobs` and `app.queues` run, on an engine alone."""
 
 from collections.abc import Sequence
+from functools import partial
 
-from holdfast.engine.protocol import Engine
+from holdfast.engine.engine import Engine
 from holdfast.errors import KeyConflict
 from holdfast.jobs import commands, log_lines
 from holdfast.jobs import read as read_scripts
-from holdfast.jobs.job import Attempt, LogLine
+from holdfast.jobs.job import Attempt, Job, LogLine
+from holdfast.jobs.rows import order_of_running
+
+
+def claim_as(
+    engine: Engine, queue: str, limit: int, *, worker: str, types: Sequence[str]
+) -> list[Job]:
+    """Claim as a worker that comes again as long as there may be more."""
+    fetch = partial(engine.claimer.fetch, queue, worker=worker, types=types)
+    jobs, more, _ = fetch(limit)
+    if more and len(jobs) < limit:
+        jobs = sorted([*jobs, *fetch(limit - len(jobs)).jobs], key=order_of_running)
+    return jobs
 
 
 def cancel(engine: Engine, ids: Sequence[str], *, keep: float) -> list[str]:

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from holdfast.core.ids import new_id
-from holdfast.engine.protocol import Engine
+from holdfast.engine.engine import Engine
 from holdfast.engine.records import Retention
 from holdfast.jobs import outcome
 from holdfast.jobs.job import FINISHED, Job, NewJob, Status
@@ -25,13 +25,8 @@ def insert(engine: Engine, type: str = "send", **fields: Any) -> Job:
 def claim(engine: Engine, limit: int = 1, *, worker: str = WORKER, **options: Any) -> list[Job]:
     """Claim as a worker that has said hello."""
     engine.beat(worker, "{}")
-    return engine.claim(
-        options.pop("queue", "default"),
-        limit,
-        worker=worker,
-        types=options.pop("types", ["send"]),
-        **options,
-    )
+    queue, types = options.pop("queue", "default"), options.pop("types", ["send"])
+    return verbs.claim_as(engine, queue, limit, worker=worker, types=types, **options)
 
 
 def claim_suspect(
@@ -45,7 +40,7 @@ def claim_suspect(
 ) -> list[Job]:
     """Claim one with deaths on record, as a worker that has said hello."""
     engine.beat(worker, "{}")
-    return engine.claim_suspects(queues, limit, level=level, worker=worker, types=types)
+    return engine.claimer.claim_suspects(queues, limit, level=level, worker=worker, types=types)
 
 
 def running(engine: Engine, **fields: Any) -> Job:
@@ -87,7 +82,7 @@ def in_status(engine: Engine, status: Status, **fields: Any) -> Job:
 def prune(engine: Engine, keep: float = -1e9, limit: int = 10, **wanted: Any) -> int:
     """How many went. Ids are stamped by the real clock, a fake one runs years ahead or behind."""
     ages = dict.fromkeys(FINISHED, keep)
-    return engine.prune(Retention(keep=ages, **wanted), limit=limit).gone
+    return engine.maintenance.prune(Retention(keep=ages, **wanted), limit=limit).gone
 
 
 def force(engine: Engine, id: str, status: str) -> None:

@@ -11,6 +11,7 @@ from holdfast.jobs.job import Claim
 from holdfast.testing import drain
 from holdfast.worker.housekeeping.workdir import ORPHAN_AGE, make_workdir
 from tests.conftest import Database
+from tests.support.commands import claim_as
 from tests.support.jobs import insert
 from tests.worker.conftest import quick
 from tests.worker.moments import until
@@ -27,7 +28,7 @@ def test_old_folders_are_removed_unless_their_run_lives(app: Holdfast) -> None:
     root = app.settings.workdir
     job = insert(app.engine, "works")
     app.engine.beat("w", "{}")
-    [claimed] = app.engine.claim("default", 1, worker="w", types=["works"])
+    [claimed] = claim_as(app.engine, "default", 1, worker="w", types=["works"])
     spared = [
         aged(make_workdir(root, claimed.claim)),
         make_workdir(root, Claim(new_id(), 1)),  # new: its run may just have begun

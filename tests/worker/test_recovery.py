@@ -15,6 +15,7 @@ from holdfast.engine.records import Seen
 from holdfast.worker.liveness import claim_watch
 from holdfast.worker.processes import isolation
 from tests.conftest import Database
+from tests.support.commands import claim_as
 from tests.support.jobs import insert
 from tests.worker.conftest import LOOK, quick
 from tests.worker.moments import PATIENCE, finished, until
@@ -39,7 +40,7 @@ def test_a_claim_whose_reply_was_lost_is_given_back(
     with app.worker() as worker:
         name = until(lambda: worker.id)
         job = insert(app.engine, "works")  # the worker does not know it yet
-        [claimed] = app.engine.claim("default", 1, worker=str(name), types=["works"])
+        [claimed] = claim_as(app.engine, "default", 1, worker=str(name), types=["works"])
         assert claimed.id == job.id
 
         @app.task
@@ -57,8 +58,8 @@ def make_suspect(app: Holdfast, type: str = "suspect", *, deaths: int = 1, **fie
         name = f"{job.id}-{number}"
         app.engine.beat(name, "{}")
         options: dict[str, Any] = {"worker": name, "types": [type]}
-        taken = app.engine.claim(job.queue, 1, **options)
-        assert taken or app.engine.claim_suspects([job.queue], 1, level=number, **options)
+        taken = claim_as(app.engine, job.queue, 1, **options)
+        assert taken or app.engine.claimer.claim_suspects([job.queue], 1, level=number, **options)
         app.engine.sweep([Seen(name, None)], limit=10)
     assert (job.queue, type, min(deaths, 3)) in [one[:3] for one in app.engine.suspects()]
     return job
@@ -315,7 +316,7 @@ def test_a_verdict_is_recorded_by_the_next_claim_without_a_run(app: Holdfast) ->
 
     job = works.enqueue()
     app.engine.beat("w", "{}")
-    [claimed] = app.engine.claim("default", 1, worker="w", types=["works"])
+    [claimed] = claim_as(app.engine, "default", 1, worker="w", types=["works"])
     app.engine.record_verdict(claimed.claim, "TimeoutError: its thread never returned")
     app.engine.sweep([Seen("w", None)], limit=10)
     with app.worker():
@@ -335,7 +336,7 @@ def test_a_verdict_on_the_last_attempt_is_final(app: Holdfast) -> None:
 
     job = works.enqueue()
     app.engine.beat("w", "{}")
-    [claimed] = app.engine.claim("default", 1, worker="w", types=["works"])
+    [claimed] = claim_as(app.engine, "default", 1, worker="w", types=["works"])
     app.engine.record_verdict(claimed.claim, "TimeoutError: never returned")
     app.engine.sweep([Seen("w", None)], limit=10)
     with app.worker():
@@ -391,8 +392,8 @@ def test_a_job_that_killed_three_workers_is_quarantined_without_a_run(
     job = app.enqueue(kind)
     for name in ("w1", "w2", "w3"):
         app.engine.beat(name, "{}")
-        claimed = app.engine.claim("default", 1, worker=name, types=[kind])
-        claimed += app.engine.claim_suspects(["default"], 1, worker=name, types=[kind])
+        claimed = claim_as(app.engine, "default", 1, worker=name, types=[kind])
+        claimed += app.engine.claimer.claim_suspects(["default"], 1, worker=name, types=[kind])
         assert [one.id for one in claimed] == [job.id]
         app.engine.sweep([Seen(name, None, None, "its process died: SIGSEGV")], limit=10)
     with app.worker():

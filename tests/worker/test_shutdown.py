@@ -308,7 +308,7 @@ class LateReplies:
 
     def __init__(self, app: Holdfast, monkeypatch: pytest.MonkeyPatch) -> None:
         self.committed, self.go = threading.Event(), threading.Event()
-        fetch = app.engine.fetch
+        fetch = app.engine.claimer.fetch
 
         def fetch_late(*args: Any, **options: Any) -> Any:
             found = fetch(*args, **options)
@@ -317,7 +317,7 @@ class LateReplies:
                 assert self.go.wait(PATIENCE)
             return found
 
-        monkeypatch.setattr(app.engine, "fetch", fetch_late)
+        monkeypatch.setattr(app.engine.claimer, "fetch", fetch_late)
 
 
 def test_jobs_of_a_claim_under_way_run_before_the_worker_leaves(

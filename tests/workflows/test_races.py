@@ -6,7 +6,7 @@ import threading
 import pytest
 
 from holdfast.core.ids import new_id
-from holdfast.engine.protocol import Engine
+from holdfast.engine.engine import Engine
 from holdfast.jobs import outcome
 from holdfast.jobs.job import Edge, Job, Status
 from holdfast.workflows import scripts as workflow_scripts
@@ -36,7 +36,7 @@ class Fork:
         child = new("step", workflow_id=workflow, node="c", after=after)
         jobs = [*parents, child]
         engine.run(lambda: workflow_scripts.start(engine.dialect, workflow, "w", jobs), write=True)
-        claimed = engine.fetch("default", 2, worker="w", types=["step"]).jobs
+        claimed = engine.claimer.fetch("default", 2, worker="w", types=["step"]).jobs
         assert {job.id for job in claimed} == {job.id for job in parents}
         return claimed, child.id
 

@@ -161,7 +161,7 @@ def test_a_retried_job_makes_a_finished_workflow_run_again(lab: Lab) -> None:
     lab.drain()
     assert lab.app.workflows.get(flow.id).status is Status.FAILED
     lab.app.jobs.retry(lab.app.workflows.jobs(flow.id)[0].id)
-    lab.app.engine.advance(100)
+    lab.app.engine.maintenance.advance_workflows(100)
     info = lab.app.workflows.get(flow.id)
     assert (info.status, info.finished_at) == (Status.RUNNING, None)
     lab.bad = set()
@@ -219,7 +219,7 @@ def test_a_parent_that_is_cancelled_or_deleted(lab: Lab, act: str) -> None:
     flow = diamond(lab)
     [top] = [job for job in lab.app.workflows.jobs(flow.id) if job.node == "top"]
     getattr(lab.app.jobs, act)(top.id)
-    lab.app.engine.find_orphans(100)
+    lab.app.engine.maintenance.find_orphans(100)
     assert lab.drain() == []
     word = {"cancel": "was cancelled", "delete": "was deleted"}[act]
     errors = {job.node: job.error for job in lab.app.workflows.jobs(flow.id)}
@@ -234,7 +234,7 @@ def test_a_workflow_whose_last_job_is_deleted_comes_to_its_end(lab: Lab) -> None
         flow.on_finished(lab.step, name="finished")
     assert lab.drain() == ["done"]
     lab.app.jobs.delete(last.id)
-    lab.app.engine.find_orphans(100)
+    lab.app.engine.maintenance.find_orphans(100)
     assert lab.drain() == ["finished"]
     assert lab.app.workflows.get(flow.id).status is Status.COMPLETED
 
@@ -256,7 +256,7 @@ def test_callbacks(lab: Lab, bad: tuple[str, ...], expected: list[str]) -> None:
     assert sorted(ran[:2]) == ["a", "b"] or ran == ["a", "failed", "b", "finished"]
     assert sorted(set(ran) - {"a", "b"}) == expected
     assert lab.app.workflows.get(flow.id).total == 2
-    assert lab.app.engine.advance(100) == 0
+    assert lab.app.engine.maintenance.advance_workflows(100) == 0
 
 
 def test_a_chain(lab: Lab) -> None:

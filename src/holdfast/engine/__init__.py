@@ -1,5 +1,6 @@
-"""Databases: connections, transactions, group commit, migrations, and the protocol of an engine.
+"""Databases: what an engine offers, and how scripts of SQL are run on it.
 
-Start with `protocol.py` (what an engine offers) and `script.py` (how SQL is run); `sqlite/` and
-`postgres/` are the two engines.
+Start with `engine.py` (the verbs) and `script.py` (how a verb runs SQL). An engine has parts: the
+inspector reads, the claimer takes jobs, maintenance prunes and repairs, the doctor examines. `sqlite/`
+and `postgres/` hold connections, transactions, wake-ups, and what else differs.
 """

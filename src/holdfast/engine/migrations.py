@@ -9,13 +9,16 @@ statement from 0002 on must be harmless when it is repeated (`IF NOT EXISTS`; de
 """
 
 import re
+from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from importlib import resources
+from typing import ClassVar, Generic, TypeVar
 
 from holdfast.engine.statements import fill
 from holdfast.errors import HoldfastError, SchemaError
 
+C = TypeVar("C")
 _FILE = re.compile(r"^(\d{4})_([a-z0-9_]+)\.sql$")
 _CONCURRENTLY = re.compile(r"\bCONCURRENTLY\s+")
 
@@ -72,20 +75,48 @@ def commands_for_new_tables(sql: str) -> list[str]:
     return [_CONCURRENTLY.sub("", command) for command in commands(sql)]
 
 
-def missing(known: Iterable[Migration], applied: Iterable[AppliedMigration]) -> list[Migration]:
-    """What is still to be applied. Refuses tables that a newer release has broken for this one."""
-    known = list(known)
-    applied = list(applied)
-    newest = max(migration.number for migration in known)
-    for migration in applied:
-        if migration.number > newest and migration.breaking:
-            raise SchemaError(
-                f"the database was migrated by a newer release of Holdfast (migration "
-                f"{migration.number:04d}_{migration.title} is not known here, and older releases "
-                "cannot work with it): upgrade the holdfast package on this machine"
-            )
-    done = {migration.number for migration in applied}
-    return [migration for migration in known if migration.number not in done]
+class Migrations(ABC, Generic[C]):
+    """Which migrations a database has had, and those that it still needs. `C`: the kind of connection
+    that is asked."""
+
+    package: ClassVar[str]  #: where the files are
+
+    def __init__(self, words: Mapping[str, str]) -> None:
+        self._words = words
+
+    def known(self) -> list[Migration]:
+        return load(self.package, self._words)
+
+    @abstractmethod
+    def applied(self, connection: C) -> list[AppliedMigration]:
+        """What the database has recorded."""
+
+    @abstractmethod
+    def as_sql(self) -> str:
+        """All migrations as SQL, for those who apply it themselves."""
+
+    @abstractmethod
+    def _absent(self, names: str) -> SchemaError:
+        """The error for tables that lack migrations."""
+
+    def missing(self, connection: C) -> list[Migration]:
+        """What is still to be applied. Refuses tables that a newer release has broken for this one."""
+        known, applied = self.known(), self.applied(connection)
+        newest = max(migration.number for migration in known)
+        for migration in applied:
+            if migration.number > newest and migration.breaking:
+                raise SchemaError(
+                    f"the database was migrated by a newer release of Holdfast (migration "
+                    f"{migration.number:04d}_{migration.title} is not known here, and older releases "
+                    "cannot work with it): upgrade the holdfast package on this machine"
+                )
+        done = {migration.number for migration in applied}
+        return [migration for migration in known if migration.number not in done]
+
+    def require(self, connection: C) -> None:
+        """Raise SchemaError if a migration is missing."""
+        if missing := self.missing(connection):
+            raise self._absent(", ".join(migration.name for migration in missing))
 
 
 def as_text(known: Iterable[Migration], *, head: str, table: str, columns: str, now: str) -> str:

@@ -1,7 +1,7 @@
 """Which engine a database URL asks for."""
 
 from holdfast.core.clock import Clock, SystemClock
-from holdfast.engine.protocol import Engine
+from holdfast.engine.engine import Engine
 from holdfast.errors import InvalidURL
 
 

@@ -13,8 +13,9 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from holdfast.engine.protocol import Engine, Transaction
+from holdfast.engine.engine import Engine
 from holdfast.engine.script import Script
+from holdfast.engine.transaction import Transaction
 
 T = TypeVar("T")
 THREADS = 32  # as many enqueues share a commit

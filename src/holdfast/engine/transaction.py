@@ -4,9 +4,22 @@ SQLAlchemy's and Django's wrappers are opened down to the driver's own connectio
 that their transaction has begun, so that an engine needs to know drivers only.
 """
 
-from typing import Any
+from typing import Any, Protocol
 
+from holdfast.engine.script import Script, T
 from holdfast.errors import TransactionError
+
+
+class Transaction(Protocol):
+    """A caller's open transaction, ready to carry scripts."""
+
+    is_async: bool
+
+    def run(self, script: Script[T]) -> T:
+        """Run a script inside it; its hints reach their workers when it commits."""
+
+    async def arun(self, script: Script[T]) -> T: ...
+
 
 _ACCEPTED = (
     "an open sqlite3, aiosqlite, psycopg or asyncpg connection, a SQLAlchemy Connection or Session "

@@ -18,11 +18,12 @@ from uuid import UUID
 from holdfast.core import validation
 from holdfast.core.duration import Duration, seconds
 from holdfast.core.ids import parse_id
-from holdfast.engine.dialect import EVERYTHING, Dialect
-from holdfast.engine.protocol import Engine
+from holdfast.engine.dialect import Dialect
+from holdfast.engine.engine import Engine
 from holdfast.engine.script import Row
 from holdfast.errors import DatabaseBusy, DatabaseUnavailable, EventsGone, InvalidInput
 from holdfast.events import outbox
+from holdfast.events.audience import EVERYTHING
 from holdfast.events.event import JobEvent, some_kinds
 from holdfast.jobs.job import EventKind, Status
 
@@ -163,7 +164,7 @@ class Feed:
             if told.since[topic] > self.since[topic]:  # nobody followed it for a while
                 self._check(position, told.since[topic])
         self.since = told.since
-        engine.prune_events()
+        engine.maintenance.prune_events()
 
     def _is_held(self) -> bool:
         """Otherwise what was read may have begun after a time in which nothing was written."""

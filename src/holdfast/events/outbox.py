@@ -5,8 +5,9 @@ import json
 from collections.abc import Collection, Mapping, Sequence
 from typing import NamedTuple
 
-from holdfast.engine.dialect import EVERYTHING, MICRO, Dialect
+from holdfast.engine.dialect import MICRO, Dialect
 from holdfast.engine.script import Row, Run, Script
+from holdfast.events.audience import EVERYTHING
 from holdfast.jobs.job import EventKind
 
 KEPT = 100_000  #: events, at the most, while somebody follows

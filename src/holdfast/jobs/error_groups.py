@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from holdfast.core import validation
-from holdfast.engine.protocol import Engine
+from holdfast.engine.engine import Engine
 from holdfast.engine.records import Filter, Page
 from holdfast.jobs import read as read_scripts
 from holdfast.jobs.job import Job, Status

@@ -19,7 +19,7 @@ from pydantic import ValidationError
 
 from holdfast.core.duration import Duration
 from holdfast.core.ids import parse_id
-from holdfast.engine.protocol import Engine
+from holdfast.engine.engine import Engine
 from holdfast.engine.steps import Runner
 from holdfast.errors import InvalidArguments, InvalidInput, JobFailed, JobNotFound
 from holdfast.events.event import JobEvent

@@ -10,7 +10,7 @@ from datetime import datetime
 from typing import TypedDict
 
 from holdfast.core.duration import Duration
-from holdfast.engine.protocol import Engine
+from holdfast.engine.engine import Engine
 from holdfast.engine.records import QueueInfo
 from holdfast.errors import DatabaseError
 from holdfast.jobs import wait_reason

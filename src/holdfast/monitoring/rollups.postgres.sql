@@ -75,3 +75,15 @@ INSERT INTO {schema}.probes (name, at)
 VALUES (:name::text, {now})
 ON CONFLICT (name) DO UPDATE
    SET at = excluded.at;
+
+-- name: next_pending
+-- The first pending job of the next kind (queue, type, level, rank) in the order of the claim index.
+SELECT queue, type, suspect, rank, run_at::text
+  FROM {schema}.jobs
+ WHERE status = 'pending'
+   AND (queue, type, suspect, rank) > (:queue::text, :type::text, :suspect::boolean, :rank::bigint)  --? next_by_columns
+ ORDER BY queue, type, suspect, rank, run_at, id                                                     --? next_by_columns
+   AND queue = :queue::text AND type = :type::text AND suspect = :suspect::boolean                   --? last_rank
+   AND rank > :rank::bigint                                                                          --? last_rank
+ ORDER BY rank DESC, run_at DESC, id DESC                                                            --? last_rank
+ LIMIT 1;

@@ -68,3 +68,20 @@ INSERT INTO holdfast_probes (name, at)
 VALUES (:name, {now})
 ON CONFLICT (name) DO UPDATE
    SET at = excluded.at;
+
+-- name: next_pending
+-- The first pending job of the next kind (queue, type, level, rank) in the order of the claim index.
+SELECT queue, type, suspect, rank, run_at
+  FROM holdfast_jobs INDEXED BY holdfast_jobs_claim
+ WHERE status = 'pending'
+   AND queue = :queue AND type = :type AND suspect = :suspect AND rank > :rank  --? next_rank
+ ORDER BY rank, run_at, id                                                      --? next_rank
+   AND queue = :queue AND type = :type AND suspect > :suspect                   --? next_level
+ ORDER BY suspect, rank, run_at, id                                             --? next_level
+   AND queue = :queue AND type > :type                                          --? next_type
+ ORDER BY type, suspect, rank, run_at, id                                       --? next_type
+   AND queue > :queue                                                           --? next_queue
+ ORDER BY queue, type, suspect, rank, run_at, id                                --? next_queue
+   AND queue = :queue AND type = :type AND suspect = :suspect AND rank > :rank  --? last_rank
+ ORDER BY rank DESC, run_at DESC, id DESC                                       --? last_rank
+ LIMIT 1;

@@ -4,7 +4,7 @@ health share one, so that they agree and read nothing twice."""
 from datetime import datetime
 from functools import cached_property
 
-from holdfast.engine.protocol import Engine
+from holdfast.engine.engine import Engine
 from holdfast.engine.records import QueueInfo
 from holdfast.jobs.job import Status
 from holdfast.monitoring.worker_status import WorkerView, view

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
-from holdfast.engine.protocol import Engine
+from holdfast.engine.engine import Engine
 from holdfast.engine.records import WorkerInfo
 
 SILENCE = 15.0  # seconds without a sign of life, after which a worker does not count

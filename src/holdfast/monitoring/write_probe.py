@@ -4,7 +4,7 @@ import threading
 import time
 from weakref import WeakKeyDictionary
 
-from holdfast.engine.protocol import Engine
+from holdfast.engine.engine import Engine
 from holdfast.errors import HoldfastError
 
 KEPT = 10.0  #: seconds that a good answer is kept, in this process

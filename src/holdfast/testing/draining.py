@@ -116,7 +116,7 @@ class _Drain:
     def take(self) -> Execution | None:
         self._engine.beat(self._id, "{}")
         self._engine.promote(RUNS)
-        self._engine.advance(RUNS)
+        self._engine.maintenance.advance_workflows(RUNS)
         job = self._claim()
         if job is None:
             return None
@@ -136,14 +136,14 @@ class _Drain:
         for queue in queues:
             if found := self._fetch(queue, types):
                 return found[0]
-        suspects = self._engine.claim_suspects(
+        suspects = self._engine.claimer.claim_suspects(
             queues, 1, worker=self._id, types=types, rules=self._rules
         )
         return suspects[0] if suspects else None
 
     def _fetch(self, queue: str, types: list[str]) -> list[Job]:
         while True:
-            jobs, more, _ = self._engine.fetch(
+            jobs, more, _ = self._engine.claimer.fetch(
                 queue, 1, worker=self._id, types=types, rules=self._rules
             )
             if jobs or not more:  # more: those that were in front are parked now

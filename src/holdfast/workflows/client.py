@@ -6,7 +6,7 @@ from typing import Any
 from uuid import UUID
 
 from holdfast.core.ids import parse_id
-from holdfast.engine.protocol import Engine
+from holdfast.engine.engine import Engine
 from holdfast.engine.records import Parent, WorkflowInfo
 from holdfast.engine.steps import Runner, Step, Steps
 from holdfast.errors import InvalidTransition, JobNotFound

@@ -130,7 +130,7 @@ def test_who_applies_the_printed_sql_has_migrated(bare_database: Database) -> No
     engine = bare_database.engine(auto_migrate=False)
     assert insert(engine).created
     assert engine.migrate() == []
-    assert [name for name, _ in engine.measure().migrations] == [
+    assert [name for name, _ in engine.doctor.measure().migrations] == [
         "0001_initial",
         "0002_idempotency_and_deaths",
     ]

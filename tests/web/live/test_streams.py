@@ -201,7 +201,7 @@ def test_what_is_gone_is_said_to_be(site: Site, monkeypatch: pytest.MonkeyPatch)
         enqueue(site.app, 2)
         take(subscriber, 2)
         monkeypatch.setattr("holdfast.events.outbox.KEPT", 2)
-        until(lambda: site.app.engine.prune_events() == 0)
+        until(lambda: site.app.engine.maintenance.prune_events() == 0)
         with site.socket(f"?after={begin}") as late:
             assert late.code() == 4410
         with site.sse(f"?after={begin}") as late:

@@ -36,7 +36,7 @@ def doctor(
     The exit code is 1 if something fails.
     """
     with target.choose(application) as holdfast:
-        findings = [*examine(holdfast.settings.workdir), *holdfast.engine.diagnose()]
+        findings = [*examine(holdfast.settings.workdir), *holdfast.engine.doctor.diagnose()]
     if as_json:
         print_json([finding._asdict() for finding in findings])
     else:

@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from holdfast.core.clock import Clock
-from holdfast.engine.dialect import Audience
+from holdfast.events.audience import Audience
 
 _TIMES = re.compile(r"\b(\w+_at|keep_until|unreadable_since)\b")
 
@@ -22,6 +22,7 @@ class PostgresDialect:
     bodies_apart = False
     claims_in_one = True
     hints_by_the_way = True
+    seeks_rows = True
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock

@@ -1,26 +1,19 @@
 """What `holdfast doctor` asks of a PostgreSQL server: its version, its settings and its tables."""
 
 import time
-from abc import abstractmethod
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
-from datetime import UTC, datetime
-from itertools import groupby, islice
+from datetime import UTC
+from itertools import groupby
 from operator import itemgetter
 from typing import Any
 
-from holdfast.engine import migrations
-from holdfast.engine.base import BaseEngine
-from holdfast.engine.postgres.call_deadlines import CallDeadlines
 from holdfast.engine.postgres.connection import Connection
 from holdfast.engine.postgres.connections import MOST
+from holdfast.engine.postgres.migrator import Migrations
 from holdfast.engine.records import Finding, Measures, Sizes
-from holdfast.engine.script import T
-from holdfast.engine.statements import Command
 from holdfast.errors import HoldfastError
-from holdfast.monitoring.pending_walk import steps, walk
 
-PACKAGE = "holdfast.engine.postgres"
 LOWEST_VERSION = 130000
 SKEW = 2.0  # seconds
 CROWDED = 0.8
@@ -31,36 +24,30 @@ _NEEDED = {
 OLD_TRANSACTION = 300  # seconds
 
 
-class Examined(BaseEngine):
-    """The part of the engine that answers questions about itself."""
-
-    where: str
-    schema: str
-    _words: Mapping[str, str]
-    _deadlines: CallDeadlines
-
-    @abstractmethod
-    def _first_connection(self) -> AbstractContextManager[Connection]: ...
-
-    @abstractmethod
-    def _on_connection(self, work: Callable[[Connection], T]) -> T: ...
-
-    @abstractmethod
-    def _applied(self, connection: Connection) -> list[migrations.AppliedMigration]: ...
+class PostgresDoctor:
+    def __init__(
+        self,
+        schema: str,
+        known: Migrations,
+        first_connection: Callable[[], AbstractContextManager[Connection]],
+        use: Callable[[Callable[[Connection], Measures]], Measures],
+    ) -> None:
+        """`first_connection`: one to a server that may not answer, bounded. `use`: the engine's."""
+        self._schema = schema
+        self._migrations = known
+        self._first_connection = first_connection
+        self._use = use
 
     def diagnose(self) -> list[Finding]:
-        self.check_usable()
+        first = self._first_connection()  # raises if the engine is closed
         try:
-            with (
-                self._first_connection() as connection,
-                self._deadlines.bounded(connection, self._timeout),
-            ):
+            with first as connection:
                 return [
                     *_server(connection),
                     *_session(connection),
                     *_durability(connection),
                     *self._tables(connection),
-                    *_upkeep(connection, f"{self.schema}.jobs"),
+                    *_upkeep(connection, f"{self._schema}.jobs"),
                     _connections(connection),
                     _clock(connection),
                 ]
@@ -69,63 +56,37 @@ class Examined(BaseEngine):
 
     def _tables(self, connection: Connection) -> Iterator[Finding]:
         try:
-            known = migrations.load(PACKAGE, self._words)
-            missing = migrations.missing(known, self._applied(connection))
+            missing = self._migrations.missing(connection)
         except HoldfastError as problem:
             yield Finding("fail", "schema", str(problem))
             return
         if missing:
             names = ", ".join(migration.name for migration in missing)
             yield Finding(
-                "fail", "schema", f"{self.schema!r}, missing: {names}; run 'holdfast migrate'"
+                "fail", "schema", f"{self._schema!r}, missing: {names}; run 'holdfast migrate'"
             )
             return
-        yield Finding("ok", "schema", f"{self.schema!r}: the tables are those of this release")
-        yield from _rights(connection, self.schema)
+        yield Finding("ok", "schema", f"{self._schema!r}: the tables are those of this release")
+        yield from _rights(connection, self._schema)
 
     def measure(self) -> Measures:
-        def work(connection: Connection) -> Measures:
-            tables = connection.execute(
-                "SELECT relname, pg_total_relation_size(oid) FROM pg_class"
-                " WHERE relnamespace = to_regnamespace(%s) AND relkind = 'r'",
-                [self.schema],
-            ).fetchall()
-            rows = connection.execute(
-                f"SELECT number, title, applied_at FROM {self.schema}.migrations"  # noqa: S608
-                " ORDER BY number"
-            ).fetchall()
-            whole = _ask(connection, "SELECT pg_database_size(current_database())")
-            version = _ask(connection, "SHOW server_version")
-            return Measures(
-                f"PostgreSQL {version}",
-                Sizes(whole, None, None, dict(tables)),
-                [(f"{row[0]:04d}_{row[1]}", row[2].astimezone(UTC)) for row in rows],
-            )
+        return self._use(self._measured)
 
-        return self._on_connection(work)
-
-    def backlog(self, *, limit: int = 1000) -> list[tuple[str, str, datetime]]:
-        known = steps(f"{self.schema}.jobs", at_once=True)
-
-        def work(connection: Connection) -> list[tuple[Any, ...]]:
-            def ask(command: Command, params: Mapping[str, Any]) -> tuple[Any, ...] | None:
-                rows = connection.execute(command.pyformat, params).fetchall()
-                return rows[0] if rows else None
-
-            return list(islice(walk(known, ask), limit))
-
-        rows = self._on_connection(work)
-        return [(queue, type, self.dialect.moment(due)) for queue, type, *_, due in rows]
-
-    def now(self) -> datetime:
-        if self.clock.rules_the_database:
-            return self.clock.now()
-
-        def work(connection: Connection) -> datetime:
-            moment: datetime = _ask(connection, "SELECT clock_timestamp()")
-            return moment.astimezone(UTC)
-
-        return self._on_connection(work)
+    def _measured(self, connection: Connection) -> Measures:
+        tables = connection.execute(
+            "SELECT relname, pg_total_relation_size(oid) FROM pg_class"
+            " WHERE relnamespace = to_regnamespace(%s) AND relkind = 'r'",
+            [self._schema],
+        ).fetchall()
+        rows = connection.execute(
+            f"SELECT number, title, applied_at FROM {self._schema}.migrations ORDER BY number"  # noqa: S608
+        ).fetchall()
+        whole = _ask(connection, "SELECT pg_database_size(current_database())")
+        return Measures(
+            f"PostgreSQL {_ask(connection, 'SHOW server_version')}",
+            Sizes(whole, None, None, dict(tables)),
+            [(f"{row[0]:04d}_{row[1]}", row[2].astimezone(UTC)) for row in rows],
+        )
 
 
 def _ask(connection: Connection, sql: str, *params: Any) -> Any:

@@ -4,7 +4,8 @@ import re
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager, nullcontext
+from contextlib import AbstractContextManager, closing, contextmanager, nullcontext
+from datetime import datetime
 from functools import partial
 from typing import Any
 
@@ -13,27 +14,24 @@ from psycopg.pq import TransactionStatus
 from psycopg.rows import tuple_row
 
 from holdfast.core.clock import Clock
-from holdfast.engine import migrations
-from holdfast.engine.base import TIMEOUT
 from holdfast.engine.dialect import wake
+from holdfast.engine.engine import TIMEOUT, Engine
 from holdfast.engine.group_commit import GroupCommit, Request
 from holdfast.engine.postgres import transaction
 from holdfast.engine.postgres.call_deadlines import CallDeadlines
-from holdfast.engine.postgres.claim_cursor import BEGINNING, ClaimCursor
+from holdfast.engine.postgres.claimer import PostgresClaimer
 from holdfast.engine.postgres.connection import Connection, perform, translate, where_is
 from holdfast.engine.postgres.connections import Connections
 from holdfast.engine.postgres.connector import Connector
 from holdfast.engine.postgres.copying import COPY, COPY_FROM, copy_row, is_plain
 from holdfast.engine.postgres.dialect import PostgresDialect, times_as_text
-from holdfast.engine.postgres.doctor import Examined
+from holdfast.engine.postgres.doctor import PostgresDoctor
 from holdfast.engine.postgres.migrator import Migrations
 from holdfast.engine.postgres.url import check_url
 from holdfast.engine.postgres.wakeups import Notifier, PostgresWakeups, channel
-from holdfast.engine.protocol import Transaction
-from holdfast.engine.records import Fetched
 from holdfast.engine.script import Reply, Run, Script, T, drive
 from holdfast.engine.statements import Statements, qualified
-from holdfast.engine.transaction import aunwrap, unwrap
+from holdfast.engine.transaction import Transaction, aunwrap, unwrap
 from holdfast.engine.unknown_outcome import may_double
 from holdfast.errors import (
     DatabaseBusy,
@@ -44,7 +42,6 @@ from holdfast.errors import (
     OutcomeUnknown,
 )
 from holdfast.jobs import commands, rows
-from holdfast.jobs.claim import claim as claim_jobs
 from holdfast.jobs.finish import finish as finish_jobs
 from holdfast.jobs.finish import freed
 from holdfast.jobs.job import Claim, EventKind, Job, NewJob
@@ -58,7 +55,7 @@ _EVENTS = frozenset({"events"})
 _SCHEMA = re.compile(r"[a-z_][a-z0-9_]{0,50}")
 
 
-class PostgresEngine(Examined):
+class PostgresEngine(Engine):
     def __init__(
         self,
         url: str,
@@ -83,19 +80,18 @@ class PostgresEngine(Examined):
         self._deadlines = CallDeadlines()
         self._connector = Connector(url, self._deadlines, pooler=pooler, timeout=timeout)
         self._auto_migrate = auto_migrate
-        words = {
+        self._words: Mapping[str, str] = {
             "schema": schema,
             "now": "COALESCE(:now::text::timestamptz, statement_timestamp())",
             "columns": times_as_text(_as_text(COLUMNS)),
             "claimed": _as_text(qualified(CLAIMED)),
         }
-        self._words: Mapping[str, str] = words
-        self._statements = Statements("postgres", words)
+        self._statements = Statements("postgres", self._words)
         self._group: GroupCommit[Sequence[NewJob], list[Job]] = GroupCommit(
             self._insert_group, largest=GROUP
         )
         self._migrations = Migrations(
-            *(self._connect, schema, self.where, words),
+            *(self._connect, schema, self.where, self._words),
             lambda one: self._deadlines.bounded(one, timeout),
         )
         self._opening = threading.Lock()
@@ -104,8 +100,10 @@ class PostgresEngine(Examined):
         self._notifier = Notifier(self._tell)
         self._bell = Notifier(self._ring)
         self._subscribers: list[PostgresWakeups] = []
-        self._bounds = ClaimCursor()
-        self._beginning = dict(zip(("rank", "run_at", "id"), BEGINNING, strict=True))
+        self.claimer = self._claimer = PostgresClaimer(self)
+        self.doctor = PostgresDoctor(
+            schema, self._migrations, self._connection_for_doctor, self._on_connection
+        )
 
     # opening and closing
 
@@ -150,6 +148,19 @@ class PostgresEngine(Examined):
         except (psycopg.Error, OSError) as problem:
             raise translate(problem, self.where) from problem
 
+    def _connection_for_doctor(self) -> AbstractContextManager[Connection]:
+        self.check_usable()
+        return self._bounded_connection()
+
+    @contextmanager
+    def _bounded_connection(self) -> Iterator[Connection]:
+        """The first connection; what is asked of it ends within the time of a call."""
+        with (
+            self._first_connection() as connection,
+            self._deadlines.bounded(connection, self._timeout),
+        ):
+            yield connection
+
     def _connect(self) -> Connection:
         return self._connector.connect()
 
@@ -170,9 +181,6 @@ class PostgresEngine(Examined):
         self._deadlines.close()
 
     # migrations
-
-    def _applied(self, connection: Connection) -> list[migrations.AppliedMigration]:
-        return self._migrations.applied(connection)
 
     def migrate(self) -> list[str]:
         self.check_usable()
@@ -217,7 +225,7 @@ class PostgresEngine(Examined):
         # What goes back in line may belong in front of what was claimed.
         requeued = run.name in _REQUEUES and reply.rows
         if requeued or (run.name == "finish" and any(row[1] == "pending" for row in reply.rows)):
-            self._bounds.forget()
+            self._claimer.cursor.forget()
         return reply
 
     def _on_connection(
@@ -237,7 +245,7 @@ class PostgresEngine(Examined):
     def insert(self, jobs: Sequence[NewJob], *, notify: bool = True) -> list[Job]:
         if not jobs:
             return []
-        self._bounds.inserted(jobs)
+        self._claimer.cursor.inserted(jobs)
         inserted = self._repeated(jobs, partial(self._insert_quickest, jobs, notify))
         for subscriber in list(self._subscribers):
             subscriber.wake()
@@ -329,42 +337,21 @@ class PostgresEngine(Examined):
         kinds = {kind_of(finish) for finish in finishes}
         write = not plain or self.is_followed([finish.id for finish in finishes], kinds)
         results = self.run(lambda: finish_jobs(self.dialect, finishes), write=write)
-        self._release(freed(finishes, results))
+        self._claimer.release(freed(finishes, results))
         return results
 
     def hint(self, queues: frozenset[str]) -> None:
         self._notifier.later(queues)
 
-    def claim(self, queue: str, limit: int, *, worker: str, types: Sequence[str]) -> list[Job]:
-        jobs, more, _ = self._fetch(queue, limit, worker, types)
-        if more and len(jobs) < limit:
-            jobs += self._fetch(queue, limit - len(jobs), worker, types).jobs
-            jobs.sort(key=rows.order_of_running)
-        return jobs
+    def now(self) -> datetime:
+        if self.clock.rules_the_database:
+            return self.clock.now()
 
-    def _fetch(self, queue: str, limit: int, worker: str, types: Sequence[str]) -> Fetched:
-        wanted = self._bounds.start(queue, types)
-        jobs = self._claim(queue, limit, worker, wanted)
-        self._bounds.claimed(queue, jobs)
-        if len(jobs) >= limit or self._bounds.looked_at_everything(wanted):
-            return Fetched(jobs, more=len(jobs) >= limit)
-        if not self._bounds.may_look_again():
-            return Fetched(jobs, more=False)
-        self._bounds.forget(queue, types)
-        if jobs:  # they need not wait for a look at everything
-            return Fetched(jobs, more=True)
-        return self._fetch(queue, limit, worker, types)
+        def read(connection: Connection) -> datetime:
+            [(now,)] = connection.execute("SELECT clock_timestamp()").fetchall()
+            return self.dialect.moment(now)
 
-    def _claim(
-        self, queue: str, limit: int, worker: str, wanted: Sequence[dict[str, Any]]
-    ) -> list[Job]:
-        began = time.monotonic()
-        # One statement, which commits itself: no transaction around it, unless somebody follows.
-        write = self.is_followed(kinds=[EventKind.STARTED])
-        jobs = self.run(lambda: claim_jobs(self.dialect, queue, limit, worker, wanted), write=write)
-        if self._bounds.looked_at_everything(wanted):
-            self._bounds.took(time.monotonic() - began)
-        return jobs
+        return self._on_connection(read)
 
     # the caller's transaction, and hints
 

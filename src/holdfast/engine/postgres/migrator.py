@@ -26,7 +26,6 @@ from holdfast.errors import DatabaseBusy, SchemaError
 
 logger = logging.getLogger("holdfast.migrate")
 
-PACKAGE = "holdfast.engine.postgres"
 COLUMNS = (
     "number integer PRIMARY KEY, title text NOT NULL, breaking boolean NOT NULL,"
     " applied_at timestamptz NOT NULL DEFAULT now()"
@@ -96,29 +95,29 @@ class _Asking:
     """Runs statements, each no longer than a call may take: a server can stay silent."""
 
     def __init__(self, bounded: Bounded) -> None:
-        self._bounded = bounded
+        self.bounded = bounded
 
-    def _rows(self, connection: Connection, sql: str, *params: Any) -> list[Any]:
+    def rows(self, connection: Connection, sql: str, *params: Any) -> list[Any]:
         # With its parameters in the text: a query that sends them apart, or is prepared, keeps its
         # snapshot until the next one, and then an idle transaction is waited for by CREATE INDEX
         # CONCURRENTLY.
         with (
-            self._bounded(connection),
+            self.bounded(connection),
             psycopg.ClientCursor(connection, row_factory=tuple_row) as cursor,
         ):
             return cursor.execute(sql, params or None, prepare=False).fetchall()
 
-    def _value(self, connection: Connection, sql: str, *params: Any) -> Any:
-        rows = self._rows(connection, sql, *params)
+    def value(self, connection: Connection, sql: str, *params: Any) -> Any:
+        rows = self.rows(connection, sql, *params)
         return rows[0][0] if rows else None
 
-    def _execute(self, connection: Connection, command: str) -> None:
-        with self._bounded(connection):
+    def execute(self, connection: Connection, command: str) -> None:
+        with self.bounded(connection):
             connection.execute(command, prepare=False)
 
 
-class Migrations(_Asking):
-    """Which migrations a schema has had, and those that it still needs."""
+class Migrations(migrations.Migrations[Connection]):
+    package = "holdfast.engine.postgres"
 
     def __init__(
         self,
@@ -129,26 +128,23 @@ class Migrations(_Asking):
         bounded: Bounded,
     ) -> None:
         """`bounded`: what is asked of a connection inside of it ends after the timeout of a call."""
-        super().__init__(bounded)
+        super().__init__(words)
+        self._ask = _Asking(bounded)
         self._connect = connect
         self._schema = schema
         self._where = where
-        self._words = words
-
-    def known(self) -> list[Migration]:
-        return migrations.load(PACKAGE, self._words)
 
     def applied(self, connection: Connection) -> list[AppliedMigration]:
-        if self._value(connection, "SELECT to_regclass(%s)", f"{self._schema}.migrations") is None:
+        if (
+            self._ask.value(connection, "SELECT to_regclass(%s)", f"{self._schema}.migrations")
+            is None
+        ):
             return []
-        rows = self._rows(
+        rows = self._ask.rows(
             connection,
             f"SELECT number, title, breaking FROM {self._schema}.migrations",  # noqa: S608
         )
         return [AppliedMigration(*row) for row in rows]
-
-    def missing(self, connection: Connection) -> list[Migration]:
-        return migrations.missing(self.known(), self.applied(connection))
 
     def as_sql(self) -> str:
         head = _HEAD.format(schema=self._schema)
@@ -156,15 +152,11 @@ class Migrations(_Asking):
         known = self.known()
         return migrations.as_text(known, head=head, table=table, columns=COLUMNS, now="now()")
 
-    def require(self, connection: Connection) -> None:
-        """Raise SchemaError if a migration is missing."""
-        if missing := self.missing(connection):
-            raise SchemaError(
-                f"the tables of Holdfast are not in {self._where}, schema {self._schema!r}, or are "
-                "those of an older release (missing: "
-                f"{', '.join(migration.name for migration in missing)}): run 'holdfast migrate', or "
-                "pass auto_migrate=True"
-            )
+    def _absent(self, names: str) -> SchemaError:
+        return SchemaError(
+            f"the tables of Holdfast are not in {self._where}, schema {self._schema!r}, or are those "
+            f"of an older release (missing: {names}): run 'holdfast migrate', or pass auto_migrate=True"
+        )
 
     def apply(self, connection: Connection, *, at_open: bool = False) -> list[str]:
         """Apply what is missing; return the names of the migrations that this call completed.
@@ -175,7 +167,7 @@ class Migrations(_Asking):
         with self._elected(patience) as guard:
             if guard is None:
                 return []
-            run = _Run(connection, guard, self._schema, self._bounded, at_open=at_open)
+            run = _Run(connection, guard, self._schema, self._ask, at_open=at_open)
             if not self.applied(connection):
                 return run.create(self.known())
             return [run.upgrade(migration) for migration in self.missing(connection)]
@@ -192,26 +184,26 @@ class Migrations(_Asking):
         waiting = _Patience(patience)
         with closing(self._connect()) as guard:
             while True:
-                self._execute(guard, _BEGIN)
-                self._rows(guard, _NO_TIMEOUTS)
+                self._ask.execute(guard, _BEGIN)
+                self._ask.rows(guard, _NO_TIMEOUTS)
                 # The key that releases before 0002 wait for, too.
                 lock = "SELECT pg_try_advisory_xact_lock(hashtext(%s))"
-                if self._value(guard, lock, self._schema):
+                if self._ask.value(guard, lock, self._schema):
                     yield guard
-                    self._execute(guard, "COMMIT")
+                    self._ask.execute(guard, "COMMIT")
                     return
-                self._execute(guard, "ROLLBACK")
+                self._ask.execute(guard, "ROLLBACK")
                 if not self.missing(guard):
                     yield None
                     return
                 waiting.pause(lambda: self._who_migrates(guard))
 
     def _who_migrates(self, connection: Connection) -> str:
-        pid = self._value(connection, _LOCK_HOLDER, self._schema)
+        pid = self._ask.value(connection, _LOCK_HOLDER, self._schema)
         return f"another process (server process {pid}) migrates schema {self._schema!r}"
 
 
-class _Run(_Asking):
+class _Run:
     """One run of one process, which alone migrates the schema."""
 
     def __init__(
@@ -219,11 +211,11 @@ class _Run(_Asking):
         connection: Connection,
         guard: Connection,
         schema: str,
-        bounded: Bounded,
+        ask: _Asking,
         *,
         at_open: bool,
     ) -> None:
-        super().__init__(bounded)
+        self._ask = ask
         self._connection = connection
         self._guard = guard
         self._schema = schema
@@ -235,7 +227,7 @@ class _Run(_Asking):
         schema = self._schema
         commands = [f"CREATE TABLE IF NOT EXISTS {schema}.migrations ({COLUMNS})"]
         # Not if it exists: that would need the right to create one.
-        if self._value(self._connection, "SELECT to_regnamespace(%s)", schema) is None:
+        if self._ask.value(self._connection, "SELECT to_regnamespace(%s)", schema) is None:
             commands.insert(0, f"CREATE SCHEMA IF NOT EXISTS {schema}")
         for migration in known:
             commands += migrations.commands_for_new_tables(migration.sql)
@@ -246,7 +238,7 @@ class _Run(_Asking):
     def upgrade(self, migration: Migration) -> str:
         """Run the statements of one migration, each in a transaction of its own, and record it."""
         for command in [*migrations.commands(migration.sql), self._record(migration)]:
-            self._rows(
+            self._ask.rows(
                 self._guard, "SELECT 1"
             )  # raises if the advisory lock went with its connection
             if index := _INDEX.match(command):
@@ -267,10 +259,10 @@ class _Run(_Asking):
         while True:
             try:
                 for command in (_BEGIN, patience, *commands, "COMMIT"):
-                    self._execute(self._connection, command)
+                    self._ask.execute(self._connection, command)
                 return
             except (LockNotAvailable, DeadlockDetected):
-                self._execute(self._connection, "ROLLBACK")
+                self._ask.execute(self._connection, "ROLLBACK")
                 waiting.pause(lambda: f"{what}: waiting for a lock{self._transactions()}")
 
     def _transactions(self) -> str:
@@ -280,7 +272,7 @@ class _Run(_Asking):
     def _behind(self, sql: str, *params: Any) -> str:
         found = [
             f"server process {pid} ({name}, {state or 'working'}, open for {seconds:.0f} s)"
-            for pid, name, state, seconds in self._rows(self._guard, sql, *params)
+            for pid, name, state, seconds in self._ask.rows(self._guard, sql, *params)
         ]
         return f" behind {', '.join(found)}" if found else ""
 
@@ -304,13 +296,13 @@ class _Run(_Asking):
 
     def _is_valid(self, index: str) -> bool | None:
         sql = "SELECT indisvalid AND indisready FROM pg_index WHERE indexrelid = to_regclass(%s)"
-        found: bool | None = self._value(self._connection, sql, index)
+        found: bool | None = self._ask.value(self._connection, sql, index)
         return found
 
     def _until_nobody_builds(self, index: str) -> None:
         """The server goes on building for a client that was killed: let it come to its end."""
         waiting = _Patience(self._patience)
-        while self._rows(self._guard, _BUILDERS, index):
+        while self._ask.rows(self._guard, _BUILDERS, index):
             waiting.pause(lambda: self._progress(index))
 
     def _concurrently(self, index: str, command: str) -> None:
@@ -318,14 +310,14 @@ class _Run(_Asking):
         nobody waits behind it. An engine that migrates at its first use gives up, since the thread
         that waits for it may have begun such a transaction itself."""
         connection = self._connection
-        pid = self._value(connection, "SELECT pg_backend_pid()")
+        pid = self._ask.value(connection, "SELECT pg_backend_pid()")
         # Behind a pooler the next statement may have another server process, with its own settings.
         pooled = pid != connection.info.backend_pid
         if not pooled:
             wait = f"{self._patience * 1000:.0f}" if self._at_open else "0"
-            self._execute(connection, f"SET lock_timeout = {wait}")
-            self._execute(connection, "SET statement_timeout = 0")
-        bound = self._bounded(connection) if pooled and self._at_open else nullcontext()
+            self._ask.execute(connection, f"SET lock_timeout = {wait}")
+            self._ask.execute(connection, "SET statement_timeout = 0")
+        bound = self._ask.bounded(connection) if pooled and self._at_open else nullcontext()
         try:
             with self._telling(index), bound:
                 connection.execute(command)
@@ -367,7 +359,7 @@ class _Run(_Asking):
             thread.join()
 
     def _progress(self, index: str) -> str:
-        for pid, phase, locker in self._rows(self._guard, _BUILDERS, index):
+        for pid, phase, locker in self._ask.rows(self._guard, _BUILDERS, index):
             behind = f", behind the transaction of server process {locker}" if locker else ""
             return f"index {index} is being built by server process {pid}: {phase}{behind}"
         return f"index {index} is being built or dropped"

@@ -7,18 +7,16 @@ is a look everywhere, for what was told meanwhile.
 """
 
 import contextlib
-import os
 import threading
 import time
 from collections.abc import Callable, Iterable
 
 import psycopg
 
-from holdfast.engine.polling import Poll
 from holdfast.engine.postgres.call_deadlines import CallDeadlines
 from holdfast.engine.postgres.connection import Connection
+from holdfast.engine.wakeups import EVERYWHERE, Wakeups
 
-EVERYWHERE = frozenset({"*"})
 INTERVAL = 0.02  # seconds between two hints in a burst
 OFTEN = 100.0  # hints a second: more is a burst
 _SAVED = 10.0  # hints that a quiet time leaves for the next jobs
@@ -95,8 +93,8 @@ class Notifier:
             thread.join(timeout=5.0)
 
 
-class PostgresWakeups:
-    """One thread's subscription. `connect` is None where LISTEN cannot work: then it only sleeps."""
+class PostgresWakeups(Wakeups):
+    """`connect` is None where LISTEN cannot work: then it only sleeps."""
 
     def __init__(
         self,
@@ -105,6 +103,7 @@ class PostgresWakeups:
         channel: str,
         on_close: Callable[["PostgresWakeups"], None],
     ) -> None:
+        super().__init__()
         self._connect = connect
         self._deadlines = deadlines
         self._channel = channel
@@ -112,12 +111,6 @@ class PostgresWakeups:
         self._connection: Connection | None = None
         self._retry_at = 0.0
         self._ping_at = 0.0
-        self._closed = False
-        self._lock = threading.Lock()
-        self._poll = Poll()
-        self._read, self._write = os.pipe()
-        os.set_blocking(self._read, False)
-        os.set_blocking(self._write, False)
         self._listen()
 
     def wait(self, timeout: float) -> frozenset[str]:
@@ -131,18 +124,16 @@ class PostgresWakeups:
 
     def _slept(self, seconds: float) -> frozenset[str] | None:
         """Until something can be read, or the time is up; what a thread of ours said, if it did."""
-        files: tuple[int, ...] = (self._read,)
+        files: tuple[int, ...] = (self._pipe,)
         if self._connect is not None and self._connection is None:
             if time.monotonic() >= self._retry_at and self._listen():
                 return EVERYWHERE
             seconds = min(seconds, max(0.0, self._retry_at - time.monotonic()))
         if self._connection is not None:
-            files = (self._read, self._connection.fileno())
+            files = (self._pipe, self._connection.fileno())
             seconds = min(seconds, _PING)
         ready = self._poll.wait(files, seconds)
-        if self._read in ready:
-            return EVERYWHERE if b"!" in os.read(self._read, 4096) else frozenset()
-        return None
+        return self._read_pipe() if self._pipe in ready else None
 
     def _heard(self) -> frozenset[str]:
         connection = self._connection
@@ -177,24 +168,6 @@ class PostgresWakeups:
         self._connection = None
         self._retry_at = time.monotonic() + _RECONNECT
 
-    def wake(self) -> None:
-        self._say(b"!")
-
-    def nudge(self) -> None:
-        self._say(b".")
-
-    def _say(self, word: bytes) -> None:
-        with self._lock:
-            if not self._closed:
-                with contextlib.suppress(BlockingIOError):  # full of wake-ups already
-                    os.write(self._write, word)
-
-    def close(self) -> None:
-        with self._lock:
-            if self._closed:
-                return
-            self._closed = True
+    def _release(self) -> None:
         self._on_close(self)
         self._drop()
-        os.close(self._read)
-        os.close(self._write)

@@ -4,7 +4,7 @@ from datetime import datetime
 from typing import Any
 
 from holdfast.core.clock import Clock, from_microseconds, to_microseconds
-from holdfast.engine.dialect import Audience
+from holdfast.events.audience import Audience
 
 
 class SqliteDialect:
@@ -13,6 +13,7 @@ class SqliteDialect:
     bodies_apart = True
     claims_in_one = False
     hints_by_the_way = False
+    seeks_rows = False
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock

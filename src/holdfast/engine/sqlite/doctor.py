@@ -7,27 +7,17 @@ import os
 import shutil
 import sqlite3
 import stat
-from abc import abstractmethod
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import closing
-from datetime import datetime
-from itertools import islice
 from pathlib import Path
-from typing import Any
 
-from holdfast.engine import migrations
-from holdfast.engine.base import BaseEngine
+from holdfast.core.clock import from_microseconds
 from holdfast.engine.records import Finding, Measures, Sizes
 from holdfast.engine.sqlite.connection import JOURNAL_LIMIT, LOWEST_VERSION, translate
 from holdfast.engine.sqlite.filesystem import filesystem_of, refuse_network
-from holdfast.engine.sqlite.lock_holders import lock_holders
-from holdfast.engine.statements import Command
+from holdfast.engine.sqlite.migrator import Migrations
 from holdfast.errors import HoldfastError, UnsafeFilesystem
-from holdfast.monitoring.pending_walk import steps, walk
 
-PACKAGE = "holdfast.engine.sqlite"
-# Filled into migrations, of which only the names are of interest here.
-_WORDS = {"now": ":now", "columns": "", "schema": ""}
 Number = tuple[int, ...]
 
 MIB = 1024 * 1024
@@ -37,47 +27,45 @@ _IN_MEMORY = frozenset({"tmpfs", "ramfs"})
 # A commit that restarts the log during a second checkpoint can corrupt the database.
 _RESET_FIXED_IN = (3, 51, 3)
 _RESET_BACKPORTS = (((3, 44, 6), (3, 45, 0)), ((3, 50, 7), (3, 51, 0)))
-_TABLE = "holdfast_jobs INDEXED BY holdfast_jobs_claim"
 
 
-class Examined(BaseEngine):
-    """The part of the engine that answers questions about itself."""
-
-    path: Path
-    _synchronous: str
-    _allow_network: bool
-
-    @abstractmethod
-    def _connect(self) -> sqlite3.Connection: ...
-
-    @abstractmethod
-    def _applied(self, writer: sqlite3.Connection) -> list[migrations.AppliedMigration]: ...
-
-    def lock_holders(self) -> set[int]:
-        return lock_holders(self.path)
+class SqliteDoctor:
+    def __init__(
+        self,
+        path: Path,
+        known: Migrations,
+        connect: Callable[[], sqlite3.Connection],
+        *,
+        synchronous: str,
+        allow_network: bool,
+    ) -> None:
+        """`connect`: a connection of the engine, which it opens for that."""
+        self._path = path
+        self._migrations = known
+        self._connect = connect
+        self._synchronous = synchronous
+        self._allow_network = allow_network
 
     def diagnose(self) -> list[Finding]:
         found = [
             _version(sqlite3.sqlite_version_info),
             _synchronous(self._synchronous),
-            _filesystem(self.path, self._allow_network),
-            *_folder(self.path),
+            _filesystem(self._path, self._allow_network),
+            *_folder(self._path),
         ]
-        if self.path.exists():
-            return [*found, *_file(self.path), *self._inside()]
-        where = os.fspath(self.path)
+        if self._path.exists():
+            return [*found, *_file(self._path), *self._inside()]
+        where = os.fspath(self._path)
         remedy = "check the URL, or run 'holdfast migrate'"
         return [*found, Finding("fail", "file", f"there is no {where!r}: {remedy}")]
 
     def _inside(self) -> Iterator[Finding]:
         try:
             # mode=rw: as any user of the file, but never the one who creates it.
-            uri = f"{self.path.as_uri()}?mode=rw"
+            uri = f"{self._path.as_uri()}?mode=rw"
             with closing(sqlite3.connect(uri, uri=True, timeout=5.0)) as opened:
                 journal = opened.execute("PRAGMA journal_mode").fetchone()[0]
-                missing = migrations.missing(
-                    migrations.load(PACKAGE, _WORDS), self._applied(opened)
-                )
+                missing = self._migrations.missing(opened)
         except sqlite3.Error as problem:
             yield Finding("fail", "database", f"SQLite cannot use it: {problem}")
             return
@@ -97,7 +85,6 @@ class Examined(BaseEngine):
             yield Finding("ok", "schema", "the tables are those of this release")
 
     def measure(self) -> Measures:
-        self.open()
         try:
             with closing(self._connect()) as opened:
                 pages, free, size = (
@@ -108,24 +95,11 @@ class Examined(BaseEngine):
                     "SELECT number, title, applied_at FROM holdfast_migrations ORDER BY number"
                 ).fetchall()
         except sqlite3.Error as problem:
-            raise translate(problem, self.path) from problem
+            raise translate(problem, self._path) from problem
         # The sizes of tables are told by a walk through every page only: not for a page that refreshes.
-        sizes = Sizes(pages * size, _log_size(self.path), free * size, {})
-        names = [(f"{row[0]:04d}_{row[1]}", self.dialect.moment(row[2])) for row in rows]
+        sizes = Sizes(pages * size, _log_size(self._path), free * size, {})
+        names = [(f"{row[0]:04d}_{row[1]}", from_microseconds(row[2])) for row in rows]
         return Measures(f"SQLite {sqlite3.sqlite_version}", sizes, names)
-
-    def backlog(self, *, limit: int = 1000) -> list[tuple[str, str, datetime]]:
-        def ask(command: Command, params: Mapping[str, Any]) -> tuple[Any, ...] | None:
-            row: tuple[Any, ...] | None = connection.execute(command.sql, params).fetchone()
-            return row
-
-        self.open()
-        try:
-            with closing(self._connect()) as connection:
-                rows = list(islice(walk(steps(_TABLE, at_once=False), ask), limit))
-        except sqlite3.Error as problem:
-            raise translate(problem, self.path) from problem
-        return [(queue, type, self.dialect.moment(due)) for queue, type, *_, due in rows]
 
 
 def _version(version: Number) -> Finding:

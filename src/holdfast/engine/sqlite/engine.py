@@ -11,25 +11,24 @@ from pathlib import Path
 from typing import Any
 
 from holdfast.core.clock import Clock
-from holdfast.engine import migrations
-from holdfast.engine.base import TIMEOUT
+from holdfast.engine.claimer import Claimer
+from holdfast.engine.engine import TIMEOUT, Engine
 from holdfast.engine.group_commit import GroupCommit
-from holdfast.engine.protocol import Transaction
 from holdfast.engine.script import Script, T, drive
 from holdfast.engine.sqlite import transaction
-from holdfast.engine.sqlite.checkpoint import Checkpoints
 from holdfast.engine.sqlite.connection import connect, in_wal_mode, perform, translate
 from holdfast.engine.sqlite.dialect import SqliteDialect
-from holdfast.engine.sqlite.doctor import Examined
+from holdfast.engine.sqlite.doctor import SqliteDoctor
 from holdfast.engine.sqlite.file_identity import Identity
 from holdfast.engine.sqlite.filesystem import make_private, refuse_network
+from holdfast.engine.sqlite.lock_holders import lock_holders
 from holdfast.engine.sqlite.migrator import Migrations
 from holdfast.engine.sqlite.url import BUSY_TIMEOUT, parse_url
 from holdfast.engine.sqlite.wakeups import SqliteWakeups
 from holdfast.engine.sqlite.write_turn import Turns
-from holdfast.engine.sqlite.writer import Group, Work, Writer
+from holdfast.engine.sqlite.writer import Checkpoints, Group, Work, Writer
 from holdfast.engine.statements import Statements, qualified
-from holdfast.engine.transaction import aunwrap, is_async, kind_of, unwrap
+from holdfast.engine.transaction import Transaction, aunwrap, is_async, kind_of, unwrap
 from holdfast.errors import DatabaseBusy
 from holdfast.jobs import commands
 from holdfast.jobs.job import Job, NewJob
@@ -47,7 +46,7 @@ WORDS: Mapping[str, str] = {
 GROUP = 256  # requests that share a commit at the most
 
 
-class SqliteEngine(Examined):
+class SqliteEngine(Engine):
     def __init__(
         self,
         path: Path,
@@ -74,6 +73,12 @@ class SqliteEngine(Examined):
         self._subscribers: list[SqliteWakeups] = []
         self._followers: list[SqliteWakeups] = []
         self._migrations = Migrations(path, WORDS, self.dialect.now)
+        self.claimer = Claimer(self)
+        self.doctor = SqliteDoctor(
+            *(path, self._migrations, self._open_and_connect),
+            synchronous=synchronous,
+            allow_network=allow_network,
+        )
         self._migrated: list[str] = []
 
     @classmethod
@@ -140,6 +145,10 @@ class SqliteEngine(Examined):
         timeout, mode = self._busy_timeout, self._synchronous
         return connect(self.path, busy_timeout=timeout, synchronous=mode, convert=convert)
 
+    def _open_and_connect(self) -> sqlite3.Connection:
+        self.open()
+        return self._connect()
+
     def close(self) -> None:
         self._closed = True
         if self._fork_guard.is_elsewhere:
@@ -167,9 +176,6 @@ class SqliteEngine(Examined):
             ) from problem
 
     # migrations
-
-    def _applied(self, writer: sqlite3.Connection) -> list[migrations.AppliedMigration]:
-        return self._migrations.applied(writer)
 
     def migrate(self) -> list[str]:
         self._auto_migrate = True
@@ -244,6 +250,9 @@ class SqliteEngine(Examined):
     async def aadopt(self, tx: Any) -> Transaction:
         self._open_beside()
         return await transaction.aadopt(await aunwrap(tx), self._statements, self.path)
+
+    def lock_holders(self) -> set[int]:
+        return lock_holders(self.path)
 
     def wakeups(self, *, events: bool = False) -> SqliteWakeups:
         version = self._open().version

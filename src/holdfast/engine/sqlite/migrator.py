@@ -17,7 +17,6 @@ from holdfast.engine.sqlite.connection import translate
 from holdfast.engine.sqlite.write_turn import Turns
 from holdfast.errors import SchemaError
 
-PACKAGE = "holdfast.engine.sqlite"
 TABLE = "holdfast_migrations"
 COLUMNS = (
     "number INTEGER PRIMARY KEY, title TEXT NOT NULL, breaking INTEGER NOT NULL,"
@@ -34,16 +33,13 @@ _SHORTEST_PAUSE, _LONGEST_PAUSE = 0.01, 1.0  # seconds between two statements
 _ADD_COLUMN = re.compile(r"ALTER TABLE (\w+)\s+ADD COLUMN (\w+)\b", re.IGNORECASE)
 
 
-class Migrations:
-    """Which migrations a database has had, and those that it still needs."""
+class Migrations(migrations.Migrations[sqlite3.Connection]):
+    package = "holdfast.engine.sqlite"
 
     def __init__(self, path: Path, words: Mapping[str, str], now: Callable[[], object]) -> None:
+        super().__init__(words)
         self._path = path
-        self._words = words
         self._now = now
-
-    def known(self) -> list[Migration]:
-        return migrations.load(PACKAGE, self._words)
 
     def applied(self, connection: sqlite3.Connection) -> list[AppliedMigration]:
         try:
@@ -56,19 +52,14 @@ class Migrations:
             raise translate(problem, self._path) from problem
         return [AppliedMigration(row[0], row[1], bool(row[2])) for row in rows]
 
-    def missing(self, connection: sqlite3.Connection) -> list[Migration]:
-        return migrations.missing(self.known(), self.applied(connection))
-
     def as_sql(self) -> str:
         return migrations.as_text(self.known(), head=_HEAD, table=TABLE, columns=COLUMNS, now=_NOW)
 
-    def require(self, connection: sqlite3.Connection) -> None:
-        """Raise SchemaError if a migration is missing."""
-        if missing := self.missing(connection):
-            raise SchemaError(
-                f"the tables in {str(self._path)!r} are not those of this release (missing: "
-                f"{', '.join(migration.name for migration in missing)}): run 'holdfast migrate'"
-            )
+    def _absent(self, names: str) -> SchemaError:
+        return SchemaError(
+            f"the tables in {str(self._path)!r} are not those of this release (missing: {names}): run "
+            "'holdfast migrate'"
+        )
 
     def apply(self, writer: sqlite3.Connection, turns: Turns) -> list[str]:
         """Apply what is missing; return the names of the migrations that this call completed."""

@@ -8,36 +8,27 @@ count its own commits, tells whether others did. Elsewhere that number is polled
 import ctypes
 import os
 import sys
-import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
 
-from holdfast.engine.polling import Poll
+from holdfast.engine.wakeups import EVERYWHERE, Wakeups
 
-EVERYWHERE = frozenset({"*"})
 _IN_MODIFY, _IN_CREATE, _IN_MOVED_TO = 0x2, 0x100, 0x80
 _POLL = 0.05
 _SHORTEST, _LONGEST = 0.0001, 0.5  # seconds between two looks after an event; then none
 
 
-class SqliteWakeups:
-    """One thread's subscription."""
-
+class SqliteWakeups(Wakeups):
     def __init__(
         self, path: Path, version: Callable[[], int], on_close: Callable[["SqliteWakeups"], None]
     ) -> None:
+        self._seen = version()
+        super().__init__()
         self._version = version
         self._on_close = on_close
-        self._seen = version()
-        self._closed = False
-        self._lock = threading.Lock()
-        self._read, self._write = os.pipe()
-        os.set_blocking(self._read, False)
-        os.set_blocking(self._write, False)
         self._watch = _Watch(path) if sys.platform == "linux" else None
-        self._files = (self._read,) if self._watch is None else (self._read, self._watch.file)
-        self._poll = Poll()
+        self._files = (self._pipe,) if self._watch is None else (self._pipe, self._watch.file)
 
     def wait(self, timeout: float) -> frozenset[str]:
         deadline = time.monotonic() + timeout
@@ -58,40 +49,18 @@ class SqliteWakeups:
             pause = _SHORTEST if written else pause * 1.5
 
     def _sleep(self, seconds: float) -> bool | frozenset[str]:
-        """Until the log is written to (True) or the time is up (False); hints: a thread of ours woke
-        us."""
+        """Wait until the log is written to (True) or the time is up (False); hints: another thread of
+        this process ended the wait."""
         if self._watch is None:
             seconds = min(seconds, _POLL)
         ready = self._poll.wait(self._files, seconds)
         written = self._watch is not None and self._watch.file in ready
         if written and self._watch is not None:
             self._watch.drain()
-        if self._read in ready:
-            return EVERYWHERE if b"!" in os.read(self._read, 4096) else frozenset()
-        return written
+        return self._read_pipe() if self._pipe in ready else written
 
-    def wake(self) -> None:
-        self._say(b"!")
-
-    def nudge(self) -> None:
-        self._say(b".")
-
-    def _say(self, word: bytes) -> None:
-        with self._lock:
-            if not self._closed:
-                try:
-                    os.write(self._write, word)
-                except BlockingIOError:
-                    return  # the pipe is full of wake-ups already
-
-    def close(self) -> None:
-        with self._lock:
-            if self._closed:
-                return
-            self._closed = True
+    def _release(self) -> None:
         self._on_close(self)
-        os.close(self._read)
-        os.close(self._write)
         if self._watch is not None:
             os.close(self._watch.file)
 

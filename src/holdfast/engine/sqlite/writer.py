@@ -12,7 +12,6 @@ from typing import Any, NamedTuple
 from holdfast.engine.dialect import Dialect
 from holdfast.engine.group_commit import Request
 from holdfast.engine.script import Reply, Run, Script, drive
-from holdfast.engine.sqlite.checkpoint import Checkpoints
 from holdfast.engine.sqlite.connection import perform, translate, was_undone
 from holdfast.engine.sqlite.file_identity import Identity
 from holdfast.engine.sqlite.write_turn import Turns
@@ -24,6 +23,8 @@ from holdfast.jobs.job import NewJob
 # The write lock first, before anything is read: a transaction that reads and then writes cannot
 # be upgraded once somebody else has written in between.
 BEGIN = "BEGIN IMMEDIATE"
+LOG_PAGES = 2000  # about 8 MB
+_PAGES_PER_COMMIT = 4.0  # a first guess; every checkpoint tells how it was
 
 
 class Work(NamedTuple):
@@ -35,6 +36,38 @@ class Work(NamedTuple):
 
 Group = Sequence[Request[Work, Any]]
 Answer = tuple[Request[Work, Any], Any]  #: a caller, and what it gets: a result or an exception
+
+
+class Checkpoints:
+    """Moving the log into the database: when it is due, by what was written, and how it is done.
+
+    SQLite up to 3.51.2 can corrupt a database when a commit restarts the log during a second
+    checkpoint. So automatic checkpoints are off on every connection of ours, and ours run while the
+    writer holds the write lock, under which no other checkpoint of ours and no commit can happen.
+    """
+
+    def __init__(self, connection: sqlite3.Connection) -> None:
+        self.connection = connection
+        self._written = 0.0  # in commits, larger ones counted by their rows and bytes
+        self._pages = _PAGES_PER_COMMIT
+
+    def count(self, *, rows: int = 0, size: int = 0) -> None:
+        self._written += 1 + rows / 10 + size / 16384
+
+    @property
+    def due(self) -> bool:
+        return self._written * self._pages >= LOG_PAGES
+
+    def run(self, cursor: sqlite3.Cursor) -> None:
+        """`cursor` is the writer's, between two transactions."""
+        written, self._written = self._written, 0.0
+        cursor.execute("BEGIN IMMEDIATE")
+        try:
+            _, log, _ = self.connection.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()
+        finally:
+            cursor.execute("ROLLBACK")
+        # The log also holds what other processes wrote: then they take their turns sooner, too.
+        self._pages = min(max((self._pages + log / max(written, 1.0)) / 2, 0.5), 50.0)
 
 
 class RolledBack(Exception):

@@ -5,7 +5,7 @@ from collections import Counter
 
 from fastapi import Request
 
-from holdfast.engine.protocol import Engine
+from holdfast.engine.engine import Engine
 from holdfast.engine.records import Filter
 from holdfast.jobs.job import Status
 from holdfast.limits.limit import QUEUE

@@ -30,7 +30,7 @@ probes = Routes("probes")
 def system(web: Web) -> Json:
     """The database, how it is set up, and what is set."""
     app = web.app
-    settings, measures = app.settings, app.engine.measure()
+    settings, measures = app.settings, app.engine.doctor.measure()
     return Json(
         {
             "engine": "sqlite" if app.url.startswith("sqlite") else "postgres",
@@ -38,7 +38,7 @@ def system(web: Web) -> Json:
             "server_version": measures.version,
             "version": web.version,
             "python": platform.python_version(),
-            "findings": [finding._asdict() for finding in app.engine.diagnose()],
+            "findings": [finding._asdict() for finding in app.engine.doctor.diagnose()],
             "sizes": measures.sizes._asdict(),
             "schema": {
                 "version": len(measures.migrations),

@@ -18,10 +18,10 @@ from typing import NamedTuple
 
 from starlette.concurrency import run_in_threadpool
 
-from holdfast.engine.dialect import EVERYTHING
-from holdfast.engine.protocol import Engine
+from holdfast.engine.engine import Engine
 from holdfast.errors import AppClosed, HoldfastError
 from holdfast.events import outbox
+from holdfast.events.audience import EVERYTHING
 from holdfast.events.event import JobEvent
 from holdfast.events.feed import BATCH, Feed, Wanted, decoded
 from holdfast.events.sampling import GLANCE

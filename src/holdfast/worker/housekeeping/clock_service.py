@@ -4,7 +4,7 @@ import logging
 from collections.abc import Callable
 from datetime import datetime, timedelta
 
-from holdfast.engine.protocol import Engine
+from holdfast.engine.engine import Engine
 from holdfast.schedules import clock_steps
 from holdfast.schedules.clock_steps import TOLERANCE
 

@@ -4,7 +4,7 @@ import logging
 from collections import Counter
 from collections.abc import Sequence
 
-from holdfast.engine.protocol import Engine
+from holdfast.engine.engine import Engine
 from holdfast.engine.records import Report, Swept
 from holdfast.errors import HoldfastError
 from holdfast.events.event import Event, Listeners

@@ -10,7 +10,7 @@ import threading
 from collections import deque
 from datetime import UTC, datetime
 
-from holdfast.engine.protocol import Engine
+from holdfast.engine.engine import Engine
 from holdfast.jobs.job import LogLine
 from holdfast.worker.running.execution import Execution
 

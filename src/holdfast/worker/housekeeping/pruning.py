@@ -120,7 +120,7 @@ class Pruner:
         """Also of tasks that were registered since the worker has started."""
         hooks = self._hooks().keys()
         if hooks - self._declared:
-            self._engine.declare_hooks(hooks)
+            self._engine.maintenance.declare_hooks(hooks)
             self._declared |= hooks
 
     def _hooks(self) -> dict[str, Hook]:
@@ -138,7 +138,7 @@ class Pruner:
     def look(self, wanted: Retention) -> Work:
         batch = ARCHIVED if wanted.archived else LEASES
         began = time.monotonic()
-        found = self._engine.prune(wanted, limit=BATCH, leases=batch)
+        found = self._engine.maintenance.prune(wanted, limit=BATCH, leases=batch)
         self._took = time.monotonic() - began
         work = Work(found.gone, more=found.more)
         if found.leased:
@@ -161,8 +161,8 @@ class Pruner:
             except OSError as problem:
                 failed += [_End(lease, problem) for lease in ready]
                 ready = []
-        gone = self._engine.prune_leased(ready)
-        self._engine.put_off([self._kept(end) for end in failed])
+        gone = self._engine.maintenance.prune_leased(ready)
+        self._engine.maintenance.put_off([self._kept(end) for end in failed])
         return len(gone), len(failed)
 
     def _kept(self, end: _End) -> PutOff:

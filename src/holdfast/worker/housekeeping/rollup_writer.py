@@ -9,7 +9,7 @@ import logging
 import threading
 from datetime import datetime
 
-from holdfast.engine.protocol import Engine
+from holdfast.engine.engine import Engine
 from holdfast.jobs.job import Job
 from holdfast.jobs.outcome import Finish
 from holdfast.monitoring.metrics import MINUTE, Rollup, kind_of, minute_of

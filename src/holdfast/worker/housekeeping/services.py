@@ -9,7 +9,7 @@ from collections.abc import Callable, Collection
 from pathlib import Path
 
 from holdfast.engine.access import PRUNED as ACCESS_PRUNED
-from holdfast.engine.protocol import Engine
+from holdfast.engine.engine import Engine
 from holdfast.errors import HoldfastError
 from holdfast.events.outbox import PRUNED as EVENTS_PRUNED
 from holdfast.jobs.job import Claim, Status
@@ -97,7 +97,7 @@ class Housekeeping:
 
     def repair(self) -> float:
         """Room that nobody has told of: a job that was deleted while it ran, a raised limit."""
-        moved = self._engine.repair(KEYS)
+        moved = self._engine.maintenance.repair_limits(KEYS)
         self._counts["unparked"] += moved
         if moved:
             logger.info("%d jobs may run again: their limits have room", moved)
@@ -105,23 +105,23 @@ class Housekeeping:
 
     def advance(self) -> float:
         """Consequences that nobody has drawn: of a job that was cancelled, or whose worker died."""
-        self._counts["advanced"] += self._engine.advance(WORKFLOWS)
+        self._counts["advanced"] += self._engine.maintenance.advance_workflows(WORKFLOWS)
         return _ADVANCE
 
     def forget(self) -> float:
-        self._engine.prune_keys(KEYS)
-        self._engine.find_orphans(KEYS)
+        self._engine.maintenance.prune_keys(KEYS)
+        self._engine.maintenance.find_orphans(KEYS)
         return _EVERY
 
     def clear(self) -> float:
         """Old figures, a minute of them at a time."""
-        return 0.05 if self._engine.prune_rollups() else _EVERY
+        return 0.05 if self._engine.maintenance.prune_rollups() else _EVERY
 
     def prune_events(self) -> float:
-        return 0.05 if self._engine.prune_events() >= EVENTS_PRUNED else _EVENTS
+        return 0.05 if self._engine.maintenance.prune_events() >= EVENTS_PRUNED else _EVENTS
 
     def prune_access(self) -> float:
-        return 0.05 if self._engine.prune_access() >= ACCESS_PRUNED else _ACCESS
+        return 0.05 if self._engine.maintenance.prune_access() >= ACCESS_PRUNED else _ACCESS
 
     def sweep(self) -> float:
         swept = sweep_workdirs(self._workdir, self._living)

@@ -9,7 +9,7 @@ from functools import partial
 from typing import Any
 
 from holdfast.app import Holdfast
-from holdfast.engine.protocol import Engine
+from holdfast.engine.engine import Engine
 from holdfast.engine.script import Script
 from holdfast.jobs import read as read_scripts
 from holdfast.jobs.job import Job
@@ -55,7 +55,7 @@ def declare_hooks(app: Holdfast) -> None:
         gone -= _told_elsewhere(app.engine, "hooks")
     for type in sorted(gone):
         logger.warning("the on_prune of task %s is gone from the code: it is not called", type)
-    app.engine.declare_hooks(ours, gone)
+    app.engine.maintenance.declare_hooks(ours, gone)
 
 
 def _forget_limits(app: Holdfast) -> None:

@@ -6,7 +6,7 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 
-from holdfast.engine.protocol import Engine
+from holdfast.engine.engine import Engine
 from holdfast.engine.records import Held, Report
 from holdfast.errors import HoldfastError
 from holdfast.jobs.job import Claim

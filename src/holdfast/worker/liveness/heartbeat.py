@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from holdfast.engine.protocol import Engine
+from holdfast.engine.engine import Engine
 from holdfast.engine.records import Seen, Swept, WorkerInfo
 from holdfast.errors import HoldfastError
 from holdfast.jobs.job import Claim

@@ -9,7 +9,7 @@ import threading
 import time
 from collections.abc import Callable
 
-from holdfast.engine.protocol import Engine
+from holdfast.engine.engine import Engine
 from holdfast.errors import AppClosed, HoldfastError
 from holdfast.worker.liveness.heartbeat import boottime
 

@@ -3,7 +3,7 @@
 import logging
 import threading
 
-from holdfast.engine.protocol import Engine
+from holdfast.engine.engine import Engine
 from holdfast.errors import HoldfastError
 from holdfast.worker.liveness.heartbeat import BEATS_MISSED, FRESH, boottime
 from holdfast.worker.liveness.identity import WorkerIdentity

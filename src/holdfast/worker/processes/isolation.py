@@ -11,7 +11,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from typing import NamedTuple
 
 from holdfast.app import Holdfast
-from holdfast.engine.protocol import Engine
+from holdfast.engine.engine import Engine
 from holdfast.engine.records import Suspects
 from holdfast.jobs.job import Job
 from holdfast.jobs.outcome import SHARED
@@ -106,7 +106,7 @@ class _Taking(Isolation):
         self, worker: str, lane: SuspectLane, limit: int, level: int, types: Collection[str]
     ) -> list[Job]:
         rules = {type: rule for type, rule in lane.of.rules.items() if type in types}
-        return self._engine.claim_suspects(
+        return self._engine.claimer.claim_suspects(
             [lane.queue], limit, level=level, worker=worker, types=sorted(types), rules=rules
         )
 

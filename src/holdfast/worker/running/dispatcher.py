@@ -11,7 +11,8 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 
-from holdfast.engine.protocol import Engine, Wakeups
+from holdfast.engine.engine import Engine
+from holdfast.engine.wakeups import Wakeups
 from holdfast.errors import HoldfastError
 from holdfast.jobs.job import Job
 from holdfast.worker.processes.isolation import Isolation
@@ -199,7 +200,7 @@ class Dispatcher:
             if lane.exhausted or not free or not lane.types or self._pausing:
                 continue
             seen = self._ended
-            jobs, more, due = self._engine.fetch(
+            jobs, more, due = self._engine.claimer.fetch(
                 lane.queue, free, worker=worker, types=lane.types, rules=lane.rules
             )
             # A limited job that ended meanwhile may have made room that was not counted.

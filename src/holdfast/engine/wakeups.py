@@ -1,0 +1,80 @@
+"""Hints that something may be due. Polling alone is always correct; this makes it quick."""
+
+import os
+import select
+import threading
+from abc import ABC, abstractmethod
+from contextlib import suppress
+
+EVERYWHERE = frozenset({"*"})
+_LONGEST = 3600.0  # seconds: poll() takes milliseconds, as a C integer
+
+
+class Wakeups(ABC):
+    """One thread's subscription. Another thread of this process ends its wait through a pipe."""
+
+    def __init__(self) -> None:
+        self._closed = False
+        self._lock = threading.Lock()
+        self._poll = Poll()
+        self._pipe, self._pipe_end = os.pipe()
+        os.set_blocking(self._pipe, False)
+        os.set_blocking(self._pipe_end, False)
+
+    @abstractmethod
+    def wait(self, timeout: float) -> frozenset[str]:
+        """The queues to look at, `{"*"}` for all of them; empty when the time is up."""
+
+    def wake(self) -> None:
+        """End the wait of another thread of this process: everything is to be looked at."""
+        self._write(b"!")
+
+    def nudge(self) -> None:
+        """End it without a hint: the other thread knows what for."""
+        self._write(b".")
+
+    def _write(self, byte: bytes) -> None:
+        with self._lock:
+            if not self._closed:
+                with suppress(BlockingIOError):  # the pipe is full of wake-ups already
+                    os.write(self._pipe_end, byte)
+
+    def _read_pipe(self) -> frozenset[str]:
+        return EVERYWHERE if b"!" in os.read(self._pipe, 4096) else frozenset()
+
+    def close(self) -> None:
+        with self._lock:
+            if self._closed:
+                return
+            self._closed = True
+        self._release()
+        os.close(self._pipe)
+        os.close(self._pipe_end)
+
+    @abstractmethod
+    def _release(self) -> None:
+        """Give back what the engine holds for this subscription."""
+
+
+class Poll:
+    """Waits for files to be readable, in one thread. `select()` would refuse numbers from 1,024 on,
+    which a host process with many connections has. Files are registered when they change only."""
+
+    def __init__(self) -> None:
+        self._poll = select.poll()
+        self._files: tuple[int, ...] = ()
+
+    def wait(self, files: tuple[int, ...], seconds: float) -> list[int]:
+        """Those that can be read, or have failed, within the time."""
+        if files != self._files:
+            for file in self._files:
+                self._poll.unregister(file)
+            for file in files:
+                self._poll.register(file, select.POLLIN)
+            self._files = files
+        if 0 < seconds < 0.001:  # poll() counts in milliseconds, and would wait for a whole one
+            if ready := self._poll.poll(0):
+                return [file for file, _ in ready]
+            select.select((), (), (), seconds)  # of no file: only its time is wanted
+            seconds = 0
+        return [file for file, _ in self._poll.poll(min(seconds, _LONGEST) * 1000)]
