@@ -109,7 +109,7 @@ def _raise(message: str) -> str:
 
 
 def test_a_real_traceback():
-    assert top_frame(_raise("x")) == "unit/test_failures.py in _raise"
+    assert top_frame(_raise("x")) == "jobs/test_error_kinds.py in _raise"
     assert top_frame("".join(traceback.format_stack())) is not None
 
 

@@ -78,7 +78,8 @@ ON CONFLICT (name) DO UPDATE
 
 -- name: next_pending
 -- The first pending job of the next kind (queue, type, level, rank) in the order of the claim index.
-SELECT queue, type, suspect, rank, run_at::text
+-- (`AS due`: ORDER BY would take a column named run_at to be the text.)
+SELECT queue, type, suspect, rank, run_at::text AS due
   FROM {schema}.jobs
  WHERE status = 'pending'
    AND (queue, type, suspect, rank) > (:queue::text, :type::text, :suspect::boolean, :rank::bigint)  --? next_by_columns
