@@ -367,7 +367,9 @@ def test_the_archive_has_every_job_that_went(
         assert [line["id"] for line in lines(folder)] == [done.id]
         refuse.clear()
         clock.advance(2 * MINUTE + 1)
-        monkeypatch.setattr(app.engine.maintenance, "prune_leased", lambda leases: [])  # it dies before
+        monkeypatch.setattr(
+            app.engine.maintenance, "prune_leased", lambda leases: []
+        )  # it dies before
         assert rounds(pruner) == Work()
         monkeypatch.undo()
         clock.advance(301)

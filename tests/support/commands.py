@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from functools import partial
 
 from holdfast.engine.engine import Engine
+from holdfast.engine.postgres.claimer import PostgresClaimer
 from holdfast.errors import KeyConflict
 from holdfast.jobs import commands, log_lines
 from holdfast.jobs import read as read_scripts
@@ -16,8 +17,10 @@ def claim_as(
 ) -> list[Job]:
     """Claim as a worker that comes again as long as there may be more."""
     fetch = partial(engine.claimer.fetch, queue, worker=worker, types=types)
-    jobs, more, _ = fetch(limit)
-    if more and len(jobs) < limit:
+    jobs, _, _ = fetch(limit)
+    if len(jobs) < limit:
+        if isinstance(engine.claimer, PostgresClaimer):
+            engine.claimer.cursor.forget()  # it may put off a look at everything, by the clock
         jobs = sorted([*jobs, *fetch(limit - len(jobs)).jobs], key=order_of_running)
     return jobs
 
