@@ -95,7 +95,7 @@ def test_all_that_match_with_the_reasons_why_some_are_skipped(
 def test_batches_tell_how_far_they_are(
     app: Holdfast, send: Task[..., Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("holdfast.jobs.client.BATCH", 3)
+    monkeypatch.setattr("holdfast.jobs.bulk_change.BATCH", 3)
     send.enqueue_many([{}] * 8)
     seen: list[Changed] = []
     app.jobs.cancel_all(type="send", limit=7, progress=seen.append)

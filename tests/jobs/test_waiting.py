@@ -126,7 +126,7 @@ def test_it_is_woken_by_events(
     for thread in threads:
         thread.start()
     begin = time.monotonic()
-    while len(app.jobs._room._waiting) < 5:
+    while len(app.jobs._results._waiters._waiting) < 5:
         assert time.monotonic() < begin + SOON
         time.sleep(0.005)
     with other.worker():
@@ -177,7 +177,7 @@ def test_a_job_that_is_removed(app: Holdfast, told: bool, monkeypatch: pytest.Mo
     thread = threading.Thread(target=wait)
     thread.start()
     begin = time.monotonic()
-    while app.jobs._room._feed is None:
+    while app.jobs._results._waiters._feed is None:
         assert time.monotonic() < begin + SOON
         time.sleep(0.005)
     app.engine.run(remove, write=True)

@@ -31,6 +31,18 @@ class Step:
 Steps = Generator[Step, Any, T]
 
 
+def read_step(script: Callable[[], Script[T]]) -> Steps[T]:
+    """Steps that run one script, which only reads, and return its result."""
+    answer: T = yield Step(script, write=False)
+    return answer
+
+
+def write_step(script: Callable[[], Script[T]]) -> Steps[T]:
+    """Steps that run one script, which may write, and return its result."""
+    answer: T = yield Step(script)
+    return answer
+
+
 class Runner:
     """Runs steps on an engine."""
 

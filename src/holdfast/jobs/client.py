@@ -1,13 +1,7 @@
-"""`app.jobs`: look at jobs, and change what happens to them. By id, by filter, or by entity."""
+"""`app.jobs`: look at jobs, wait for them, and change what happens to them: by id, by filter, or by
+entity."""
 
-from collections.abc import (
-    AsyncIterator,
-    Callable,
-    Collection,
-    Iterator,
-    Mapping,
-    Sequence,
-)
+from collections.abc import AsyncIterator, Callable, Collection, Iterator, Mapping, Sequence
 from datetime import datetime
 from functools import partial
 from typing import Any
@@ -18,10 +12,12 @@ from holdfast.core.duration import Duration
 from holdfast.core.ids import parse_id
 from holdfast.engine.records import Edit, Filter, Page
 from holdfast.engine.script import Script
-from holdfast.engine.steps import Runner, Step, Steps
-from holdfast.errors import InvalidInput, JobNotFound, KeyConflict
-from holdfast.jobs import commands
+from holdfast.engine.steps import Runner, Steps, read_step, write_step
+from holdfast.errors import InvalidInput, JobNotFound
+from holdfast.events.feed import patience
+from holdfast.jobs import commands, log_lines
 from holdfast.jobs import read as read_scripts
+from holdfast.jobs.bulk_change import Act, BulkChange, Progress
 from holdfast.jobs.bulk_result import (
     Changed,
     Verb,
@@ -33,21 +29,17 @@ from holdfast.jobs.bulk_result import (
 )
 from holdfast.jobs.error_groups import BROKEN, ErrorGroups, read_errors
 from holdfast.jobs.filters import make_filter
-from holdfast.jobs.job import Attempt, Job, Status
-from holdfast.jobs.job_logs import JobLogs
+from holdfast.jobs.job import Attempt, Job, LogLine, Status
+from holdfast.jobs.waiting import Results
 from holdfast.monitoring.health import why_it_waits
 from holdfast.tasks.task import Task
 
 PAGE = 100
-BATCH = 500  # jobs that one transaction changes, of all that match a filter
 COUNT_CAP = 100_000
-
-Progress = Callable[[Changed], object] | None
-_Act = Callable[[Sequence[Job], Collection[Status]], Script[list[str]]]
-_Batch = tuple[list[Job], list[str], str | None]  # jobs seen, ids changed, where to go on
+LINES, MOST_LINES = 1000, 10_000
 
 
-class Jobs(JobLogs):
+class Jobs:
     """The filters are `status` (one or several), `type`, `prefix` (of the type), `queue`, `key`,
     `worker_id`, `entity`, `since` and `until` (by the time of creation), and those that `make_filter`
     tells of. What is given must all hold; `limit` bounds how many are searched or changed. Every verb
@@ -62,7 +54,9 @@ class Jobs(JobLogs):
         tasks: Mapping[str, Task[Any, Any]],
     ) -> None:
         """`keep`: how long cancelled jobs of a task are kept. `aging`: as the application is set."""
-        super().__init__(runner, tasks)
+        self._runner = runner
+        self._tasks = tasks
+        self._results = Results(runner, tasks)
         self._dialect = runner.engine.dialect
         self._keep = keep
         self._aging = aging
@@ -82,8 +76,9 @@ class Jobs(JobLogs):
 
     def _get(self, id: str | UUID) -> Steps[Job]:
         known = parse_id(id)
-        found = yield Step(lambda: read_scripts.get(self._dialect, [known]), write=False)
-        return _only(found, known)
+        return _only(
+            (yield from read_step(lambda: read_scripts.get(self._dialect, [known]))), known
+        )
 
     def attempts(self, id: str | UUID) -> list[Attempt]:
         """The failed runs of a job with their tracebacks, the newest first."""
@@ -93,11 +88,28 @@ class Jobs(JobLogs):
         return await self._runner.ago(self._attempts(id))
 
     def _attempts(self, id: str | UUID) -> Steps[list[Attempt]]:
-        known = parse_id(id)
-        found: list[Attempt] = yield Step(
-            lambda: read_scripts.attempts(self._dialect, known), write=False
-        )
-        return found
+        return read_step(partial(read_scripts.attempts, self._dialect, parse_id(id)))
+
+    def logs(
+        self, id: str | UUID, *, after: str | None = None, limit: int = LINES, newest: bool = False
+    ) -> list[LogLine]:
+        """Return what the last 20 runs of a job wrote with `ctx.log`, in order. `after`: only lines
+        behind this one (its `cursor`), which may be the last so far: a running job adds lines.
+        `newest`: the last `limit` lines instead of the first."""
+        return self._runner.go(self._logs(id, after, limit, newest))
+
+    async def alogs(
+        self, id: str | UUID, *, after: str | None = None, limit: int = LINES, newest: bool = False
+    ) -> list[LogLine]:
+        return await self._runner.ago(self._logs(id, after, limit, newest))
+
+    def _logs(
+        self, id: str | UUID, after: str | None, limit: int, newest: bool
+    ) -> Steps[list[LogLine]]:
+        known, place = parse_id(id), None if after is None else log_lines.parse_cursor(after)
+        if type(limit) is not int or not 1 <= limit <= MOST_LINES:
+            raise InvalidInput(f"limit={limit!r}: give a number of lines from 1 to {MOST_LINES}")
+        return read_step(lambda: log_lines.logs(self._dialect, known, place, limit, newest))
 
     def why(self, id: str | UUID) -> list[str]:
         """Why a job is not finished yet, in words: "limit tmdb-api: 4 of 4 running, 17th in line"."""
@@ -138,10 +150,7 @@ class Jobs(JobLogs):
 
     def _page(self, filter: Filter, after: str | None, limit: int | None) -> Steps[Page]:
         size = PAGE if limit is None else min(limit, PAGE)
-        page: Page = yield Step(
-            lambda: read_scripts.search(self._dialect, filter, after, size), write=False
-        )
-        return page
+        return read_step(lambda: read_scripts.search(self._dialect, filter, after, size))
 
     def latest(self, *, tx: Any = None, **filter: Any) -> Job | None:
         """The newest job that matches, whole: `latest(entity=("movie", 7), type="transcode")`."""
@@ -154,9 +163,8 @@ class Jobs(JobLogs):
         page = yield from self._page(filter, None, 1)
         while True:
             if page.jobs:
-                whole = yield Step(
-                    partial(read_scripts.get, self._dialect, [page.jobs[0].id]), write=False
-                )
+                newest = partial(read_scripts.get, self._dialect, [page.jobs[0].id])
+                whole = yield from read_step(newest)
                 return whole[0] if whole else (yield from self._latest(filter))
             if page.next is None:
                 return None
@@ -172,13 +180,12 @@ class Jobs(JobLogs):
     def _count(self, cap: int, filter: Filter) -> Steps[int]:
         if filter == Filter(status=filter.status):
             statuses = sorted(filter.status) or list(Status)
-            step = Step(partial(read_scripts.counts, statuses, cap), write=False)
-            found: dict[Status, int] = yield step
+            found = yield from read_step(lambda: read_scripts.counts(statuses, cap))
             return min(sum(found.values()), cap)
         total, after = 0, None
         while total < cap:
-            page: Page = yield Step(
-                partial(read_scripts.search, self._dialect, filter, after, 1000), False
+            page = yield from read_step(
+                partial(read_scripts.search, self._dialect, filter, after, 1000)
             )
             total, after = total + len(page.jobs), page.next
             if after is None:
@@ -193,6 +200,15 @@ class Jobs(JobLogs):
         self, *, status: Collection[str] = BROKEN, type: str | None = None
     ) -> ErrorGroups:
         return await self._runner.hop(lambda: self.errors(status=status, type=type))
+
+    def wait_for(self, id: str | UUID, *, timeout: Duration | None = None) -> Any:
+        """Wait until a job has ended, and return its result, in the type that its task returns if that
+        task is registered here. Raises JobFailed if the job failed or was cancelled, TimeoutError
+        after `timeout`."""
+        return self._results.wait_for(parse_id(id), patience(timeout))
+
+    async def await_for(self, id: str | UUID, *, timeout: Duration | None = None) -> Any:
+        return await self._results.await_for(parse_id(id), patience(timeout))
 
     # changing
 
@@ -302,7 +318,7 @@ class Jobs(JobLogs):
         return commands.delete(self._dialect, [job.id for job in jobs], only)
 
     def _change(
-        self, id: str | UUID, act: _Act, settle: Callable[[Job, Job | None, bool], Job]
+        self, id: str | UUID, act: Act, settle: Callable[[Job, Job | None, bool], Job]
     ) -> Steps[Job]:
         known = parse_id(id)
 
@@ -312,62 +328,26 @@ class Jobs(JobLogs):
             after = yield from read_scripts.get(self._dialect, [known])
             return before, changed, after
 
-        before, changed, after = yield Step(script)
+        before, changed, after = yield from write_step(script)
         return settle(before, after[0] if after else None, bool(changed))
 
     def _all(
         self, verb: Verb, given: Mapping[str, Any], everything: bool, progress: Progress
     ) -> Steps[Changed]:
         wanted = dict(given)
-        left = _limit(wanted.pop("limit", None))
+        most = _limit(wanted.pop("limit", None))
         if not wanted and not everything:
             raise InvalidInput(
                 f"{verb}_all() without a filter would concern every job: give one, such as "
                 "status='failed' or entity=('movie', 7), or everything=True"
             )
-        filter = make_filter(**wanted)
-        act: _Act = {
+        act: Mapping[Verb, Act] = {
             "cancel": self._cancelling,
             "retry": self._retrying,
             "delete": self._deleting,
-        }[verb]
-        spare = verb != "cancel" and filter.entity is None and filter.key is None
-        total, after = Changed(), None
-        while left is None or left > 0:
-            size = BATCH if left is None else min(BATCH, left)
-            step = partial(self._batch, filter, act, spare, after, size)
-            answer = yield Step(step, catch=(KeyConflict,))
-            if isinstance(answer, KeyConflict):  # an enqueue of the same key raced with a retry
-                answer = yield from self._one_by_one(filter, after, size, act, spare)
-            jobs, changed, after = answer
-            total = total.plus(jobs, changed, verb)
-            left = None if left is None else left - len(jobs)
-            if progress is not None:
-                progress(total)
-            if after is None:
-                break
-        return total
-
-    def _batch(
-        self, filter: Filter, act: _Act, spare: bool, after: str | None, size: int
-    ) -> Script[_Batch]:
-        page = yield from read_scripts.search(self._dialect, filter, after, size)
-        jobs = [job for job in page.jobs if not spare or job.schedule is None]
-        changed = (yield from act(jobs, filter.status)) if jobs else []
-        return page.jobs, changed, page.next
-
-    def _one_by_one(
-        self, filter: Filter, after: str | None, size: int, act: _Act, spare: bool
-    ) -> Steps[_Batch]:
-        page: Page = yield Step(
-            partial(read_scripts.search, self._dialect, filter, after, size), write=False
-        )
-        changed: list[str] = []
-        for job in page.jobs:
-            if not spare or job.schedule is None:
-                answer = yield Step(partial(act, [job], filter.status), catch=(KeyConflict,))
-                changed += [] if isinstance(answer, KeyConflict) else answer
-        return page.jobs, changed, page.next
+        }
+        change = BulkChange(self._dialect, verb, make_filter(**wanted), act[verb])
+        return change.steps(most, progress)
 
 
 def _limit(limit: int | None) -> int | None:

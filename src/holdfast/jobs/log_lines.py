@@ -1,19 +1,33 @@
-"""Lines of the logs of runs, as scripts: written beside the runs, read in their order."""
+"""Scripts that write and read the lines of job logs."""
 
+import re
 from collections.abc import Sequence
 
 from holdfast.engine.dialect import Dialect
 from holdfast.engine.script import Run, Script
+from holdfast.errors import InvalidInput
 from holdfast.jobs.job import LogLine
 
 RUNS = 20  # of a job, whose lines are kept: a recurring job never ends
 
+_CURSOR = re.compile(r"([0-9]{1,18})\.([0-9]{1,9})")
+
 Place = tuple[int, int]  #: the number of a claim, and of a line in it
 
 
+def parse_cursor(text: str) -> Place:
+    """Return the place that a cursor names: "3.17" is line 17 of the run with claim 3."""
+    match = _CURSOR.fullmatch(text)
+    if match is None:
+        raise InvalidInput(
+            f"after={text!r} is no place in a log: give the cursor of a line, as '3.17'"
+        )
+    return int(match[1]), int(match[2])
+
+
 def log(dialect: Dialect, lines: Sequence[LogLine]) -> Script[None]:
-    """Keep lines, and forget those of runs long before. In the order of their jobs: two who write
-    wait for each other, and not in a circle."""
+    """Store lines, and delete those of all but the last RUNS runs. Sorted by job, so that two writers
+    lock the jobs in the same order and cannot deadlock."""
     rows = [
         {
             "id": line.job_id,

@@ -1,7 +1,7 @@
-"""`app.jobs.wait_for(...)`: until a job has ended, and what came of it.
+"""`app.jobs.wait_for(...)`: wait until a job has ended, and return its result.
 
-One thread of the process follows events for all who wait. They also look at the row itself, at growing
-distances: a writer learns only within a second that somebody follows.
+One thread of the process follows events for all callers that wait. Each caller also reads the job's row
+at growing intervals: another process writes events only from a second after the first follower came.
 """
 
 import asyncio
@@ -13,30 +13,27 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
 from typing import Any
-from uuid import UUID
 
 from pydantic import ValidationError
 
-from holdfast.core.duration import Duration
-from holdfast.core.ids import parse_id
 from holdfast.engine.engine import Engine
 from holdfast.engine.steps import Runner
 from holdfast.errors import InvalidArguments, InvalidInput, JobFailed, JobNotFound
 from holdfast.events.event import JobEvent
-from holdfast.events.feed import Feed, patience
+from holdfast.events.feed import Feed
 from holdfast.jobs.job import FINISHED, Job, Status
 from holdfast.tasks.task import Task
 
 logger = logging.getLogger("holdfast")
 
-FIRST, LONGEST, GROWTH = 0.05, 1.0, 1.5  # seconds between two looks at the row
-_LINGER = 5.0  # seconds that the thread stays when nobody waits any more
+FIRST, LONGEST, GROWTH = 0.05, 1.0, 1.5  # seconds between two reads of the row
+_LINGER = 5.0  # seconds that the thread stays after the last caller has left
 
 Wake = Callable[[JobEvent], None]
 
 
 class Waiters:
-    """Those who wait in this process."""
+    """The callers in this process that wait for jobs, and the thread that wakes them."""
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
@@ -48,7 +45,7 @@ class Waiters:
 
     @contextmanager
     def waiting(self, id: str, wake: Wake) -> Iterator[None]:
-        """`wake` is called, from a thread of ours, when the job has ended."""
+        """Inside the block, `wake` is called from another thread when the job has ended."""
         with self._lock:
             self._waiting.setdefault(id, []).append(wake)
             if not self._closed and (self._thread is None or not self._thread.is_alive()):
@@ -83,7 +80,7 @@ class Waiters:
                 with self._lock:
                     self._feed = None
                 feed.close()
-        except Exception as problem:  # those who wait look at their rows anyway
+        except Exception as problem:  # callers that wait read their rows anyway
             logger.debug("events cannot be followed: %s", problem)
 
     def _of(self, event: JobEvent) -> list[Wake]:
@@ -100,29 +97,28 @@ class Waiters:
 
 
 class Results:
-    """The part of `app.jobs` that tells what came of a job, to those who wait for it."""
+    """Waits for jobs and decodes their results."""
 
     def __init__(self, runner: Runner, tasks: Mapping[str, Task[Any, Any]]) -> None:
         self._runner = runner
         self._tasks = tasks
-        self._room = Waiters(runner.engine)
-        runner.at_close(self._room.close)
+        self._waiters = Waiters(runner.engine)
+        runner.at_close(self._waiters.close)
 
-    def wait_for(self, id: str | UUID, *, timeout: Duration | None = None) -> Any:
-        """Wait until a job has ended; its result, of the type that its task returns if that is known
-        here. Raises JobFailed if it failed or was cancelled, TimeoutError when the time is up."""
-        wait = _Wait(parse_id(id), patience(timeout))
+    def wait_for(self, id: str, timeout: float | None) -> Any:
+        """What `app.jobs.wait_for` does, with checked parameters."""
+        wait = _Wait(id, timeout)
         if wait.is_over(self._look(wait.id)):
             return self._answer(wait)
         woken = threading.Event()
-        with self._room.waiting(wait.id, partial(wait.told, woken.set)):
+        with self._waiters.waiting(wait.id, partial(wait.ended, woken.set)):
             while not wait.is_over(self._look(wait.id)):
                 woken.wait(wait.pause())
                 woken.clear()
         return self._answer(wait)
 
-    async def await_for(self, id: str | UUID, *, timeout: Duration | None = None) -> Any:
-        wait = _Wait(parse_id(id), patience(timeout))
+    async def await_for(self, id: str, timeout: float | None) -> Any:
+        wait = _Wait(id, timeout)
         look = partial(self._runner.hop, partial(self._look, wait.id))
         if wait.is_over(await look()):
             return self._answer(wait)
@@ -132,7 +128,7 @@ class Results:
             if not loop.is_closed():
                 loop.call_soon_threadsafe(woken.set)
 
-        with self._room.waiting(wait.id, partial(wait.told, wake)):
+        with self._waiters.waiting(wait.id, partial(wait.ended, wake)):
             while not wait.is_over(await look()):
                 pause = wait.pause()
                 try:
@@ -150,7 +146,7 @@ class Results:
         job, event = wait.job, wait.event
         ended = job or event
         if ended is None:
-            raise AssertionError("only what has ended is asked for an answer")
+            raise AssertionError("is_over() was not true")
         if ended.status is not Status.COMPLETED:
             how = "failed" if ended.status is Status.FAILED else "was cancelled"
             because = f": {ended.error}" if ended.error else ""
@@ -174,17 +170,17 @@ class Results:
 
 
 class _Wait:
-    """How one wait stands. It decides, and does nothing."""
+    """The state of one call of `wait_for`: decides when it is over, and does no I/O."""
 
     def __init__(self, id: str, timeout: float | None) -> None:
         self.id = id
         self.job: Job | None = None
-        self.event: JobEvent | None = None  #: its end, as somebody told it
+        self.event: JobEvent | None = None  #: its last event, if that came first
         self._timeout = timeout
         self._deadline = None if timeout is None else time.monotonic() + timeout
         self._pause = FIRST
 
-    def told(self, wake: Callable[[], object], event: JobEvent) -> None:
+    def ended(self, wake: Callable[[], object], event: JobEvent) -> None:
         self.event = event
         wake()
 
@@ -204,7 +200,7 @@ class _Wait:
         return job.status in FINISHED
 
     def pause(self) -> float:
-        """Seconds until the next look, unless somebody wakes it before."""
+        """Seconds until the row is read again, unless an event comes first. Raises TimeoutError."""
         pause, self._pause = self._pause, min(LONGEST, GROWTH * self._pause)
         if self._deadline is None:
             return pause
