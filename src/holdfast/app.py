@@ -5,18 +5,7 @@ from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from functools import partial
 from pathlib import Path
-from types import TracebackType
-from typing import (
-    TYPE_CHECKING,
-    Any,
-    Concatenate,
-    Literal,
-    ParamSpec,
-    Protocol,
-    TypeVar,
-    Unpack,
-    overload,
-)
+from typing import TYPE_CHECKING, Any, Concatenate, Literal, ParamSpec, TypeVar, Unpack, overload
 
 from holdfast.core import validation
 from holdfast.core.clock import Clock
@@ -29,7 +18,7 @@ from holdfast.engine.script import Script
 from holdfast.engine.steps import Runner
 from holdfast.errors import InvalidArguments, InvalidInput, UnknownTask
 from holdfast.events.event import Event, Listener, Listeners
-from holdfast.events.feed import AsyncEvents, Events, Feed, make_topic, make_wanted, patience
+from holdfast.events.feed import AsyncEvents, Events, feed_opener, patience
 from holdfast.jobs import commands
 from holdfast.jobs.backoff import BackoffLike
 from holdfast.jobs.client import Jobs
@@ -45,9 +34,11 @@ from holdfast.settings import make_settings, place_of, thresholds
 from holdfast.tasks.context import Context, detached
 from holdfast.tasks.middleware import Middleware, wrap_enqueue
 from holdfast.tasks.options import UNSET, Options, Unset
-from holdfast.tasks.registration import make_task
-from holdfast.tasks.task import Hook, Task, Then, Using
-from holdfast.workflows.client import Composing, Workflows
+from holdfast.tasks.registration import Decorator, Errors, make_task
+from holdfast.tasks.task import Hook, Task, Then
+from holdfast.tasks.using import Call, Using
+from holdfast.workflows.builder import Workflow
+from holdfast.workflows.client import Workflows
 
 if TYPE_CHECKING:
     from holdfast.worker.worker import Worker
@@ -56,21 +47,9 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 DEFAULT_URL = "sqlite:///holdfast.db"
-Errors = type[BaseException] | tuple[type[BaseException], ...]
-Insert = Callable[[Sequence[NewJob]], list[Job]]
 
 
-class Decorator(Protocol):
-    """What `@app.task(...)` is: a Context in front is not one of the task's arguments."""
-
-    @overload
-    def __call__(self, handler: Callable[Concatenate[Context, P], R], /) -> Task[P, R]: ...
-
-    @overload
-    def __call__(self, handler: Callable[P, R], /) -> Task[P, R]: ...
-
-
-class Holdfast(Composing):
+class Holdfast:
     """Durable jobs in one database.
 
     >>> app = Holdfast("sqlite:///jobs.db")   # default: $HOLDFAST_URL, then sqlite:///holdfast.db
@@ -139,7 +118,7 @@ class Holdfast(Composing):
         self.queues = Queues(self.runner)  #: pause, limit, purge
         self.limits = Limits(self.runner)  #: what limits allow, and another number
         self.schedules = Schedules(self.runner)  #: recurring jobs
-        self.workflows = Workflows(self.runner, self.settings.retention)  #: jobs in order
+        self.workflows = Workflows(self.runner, self.settings.retention, self.middleware)
 
     @property
     def clock(self) -> Clock:
@@ -215,13 +194,13 @@ class Holdfast(Composing):
     def enqueue(self, type: str, payload: Mapping[str, Any] | None = None, **options: Any) -> Job:
         """Add a job by its task's name, where the code is not importable. The options are those of
         `task.using`."""
-        settings = Options(**_known(options))
+        settings = Options().changed(options)
         return self.insert([self._named(type, payload, settings)], settings)[0]
 
     async def aenqueue(
         self, type: str, payload: Mapping[str, Any] | None = None, **options: Any
     ) -> Job:
-        settings = Options(**_known(options))
+        settings = Options().changed(options)
         return (await self.ainsert([self._named(type, payload, settings)], settings))[0]
 
     def _named(self, type: str, payload: Mapping[str, Any] | None, options: Options) -> NewJob:
@@ -243,10 +222,7 @@ class Holdfast(Composing):
         """What tasks call. In the caller's transaction the jobs exist if and only if it commits."""
         if not jobs:
             return []
-        insert: Insert = partial(self._insert, options)
-        if self.middleware:
-            insert = wrap_enqueue(self.middleware, insert)
-        return insert(jobs)
+        return wrap_enqueue(self.middleware, partial(self._insert, options))(jobs)
 
     def _insert(self, options: Options, jobs: Sequence[NewJob]) -> list[Job]:
         if options.tx is not None:
@@ -277,6 +253,50 @@ class Holdfast(Composing):
                 f"no task named {name!r} is registered here; registered: "
                 f"{', '.join(sorted(self.tasks)) or 'none'}. Import the module that defines it"
             ) from None
+
+    # workflows
+
+    def workflow(self, name: str = "workflow", *, tx: Any = None, notify: bool = True) -> Workflow:
+        """Build a workflow: `with app.workflow() as flow: ...`. Its jobs, which may wait for each
+        other, are inserted at the end of the block, in one transaction."""
+        return Workflow(self.workflows, name, tx=tx, notify=notify)
+
+    def chain(self, *calls: Call, name: str = "chain", tx: Any = None) -> Workflow:
+        """Enqueue jobs that run one after the other: `app.chain(scan.call(...), tile.call(...))`."""
+        with self.workflow(name, tx=tx) as flow:
+            return flow.chain(calls)
+
+    async def achain(self, *calls: Call, name: str = "chain", tx: Any = None) -> Workflow:
+        async with self.workflow(name, tx=tx) as flow:
+            return flow.chain(calls)
+
+    def batch(
+        self,
+        calls: Sequence[Call],
+        *,
+        name: str = "batch",
+        on_completed: Call | None = None,
+        on_failed: Call | None = None,
+        on_finished: Call | None = None,
+        tx: Any = None,
+    ) -> Workflow:
+        """Enqueue jobs that run at the same time, and the jobs that run when all of these have
+        completed, when one has failed, and when all are finished."""
+        with self.workflow(name, tx=tx) as flow:
+            return flow.batch(calls, on_completed, on_failed, on_finished)
+
+    async def abatch(
+        self,
+        calls: Sequence[Call],
+        *,
+        name: str = "batch",
+        on_completed: Call | None = None,
+        on_failed: Call | None = None,
+        on_finished: Call | None = None,
+        tx: Any = None,
+    ) -> Workflow:
+        async with self.workflow(name, tx=tx) as flow:
+            return flow.batch(calls, on_completed, on_failed, on_finished)
 
     # running and observing
 
@@ -320,7 +340,7 @@ class Holdfast(Composing):
         begins now, or `after` the position of the last event seen, and ends when nothing came for
         `timeout`. The filters are `job`, `type`, `queue` and `entity`. With a `name`, events are kept
         for 10 minutes after its reader, so that it can resume."""
-        return Events(self._feed(after, name, kinds, filter)(), patience(timeout))
+        return Events(feed_opener(self.engine, after, name, kinds, filter)(), patience(timeout))
 
     def aevents(
         self,
@@ -332,18 +352,8 @@ class Holdfast(Composing):
         **filter: Any,
     ) -> AsyncEvents:
         """The same for `async for`; it begins with the first step, or with `async with`."""
-        return AsyncEvents(self._feed(after, name, kinds, filter), patience(timeout))
-
-    def _feed(
-        self,
-        after: int | None,
-        name: str | None,
-        kinds: str | Iterable[str],
-        filter: Mapping[str, Any],
-    ) -> Callable[[], Feed]:
-        known = None if name is None else validation.name(name, "name")
-        wanted, topic = make_wanted(kinds, **filter), make_topic(**filter)
-        return partial(Feed, self.engine, after, known, wanted, (topic,))
+        opener = feed_opener(self.engine, after, name, kinds, filter)
+        return AsyncEvents(opener, patience(timeout))
 
     # the rest
 
@@ -376,22 +386,8 @@ class Holdfast(Composing):
     def __enter__(self) -> "Holdfast":
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def __repr__(self) -> str:
         return f"<Holdfast {len(self.tasks)} tasks>"  # never the URL: it may hold a password
-
-
-def _known(options: Mapping[str, Any]) -> Mapping[str, Any]:
-    known = set(Options.__dataclass_fields__)
-    if unknown := set(options) - known:
-        raise InvalidInput(
-            f"unknown option {', '.join(sorted(unknown))}: there are {', '.join(sorted(known))}"
-        )
-    return options

@@ -21,7 +21,8 @@ from holdfast.jobs import outcome
 from holdfast.jobs.client import Jobs
 from holdfast.jobs.queues import Limits, Queues
 from holdfast.schedules.client import Schedules
-from holdfast.tasks.task import Task, Using
+from holdfast.tasks.task import Task
+from holdfast.tasks.using import Using
 from holdfast.workflows.client import Workflows
 from tests.support.jobs import claim
 

@@ -9,7 +9,7 @@ import pytest
 from psycopg import sql
 
 from holdfast import Context, Holdfast, Job, Limit, Status
-from holdfast.tasks.task import Using
+from holdfast.tasks.using import Using
 from tests.cli.command import process
 from tests.support.server import PostgresServer
 from tests.support.threads import in_threads

@@ -24,7 +24,7 @@ from holdfast.monitoring.metrics import Point, Times
 from holdfast.pytest_plugin import holdfast_app, holdfast_clock
 from holdfast.schedules.client import Schedules
 from holdfast.tasks.options import Options
-from holdfast.tasks.task import Call, Using
+from holdfast.tasks.using import Call, Using
 from holdfast.web.options import make_options
 from holdfast.web.security.permissions import READING, ROLES, Permission
 from holdfast.worker.worker import Worker
@@ -36,13 +36,14 @@ from tools.reference.source import Field, Method, Source, source_of
 
 # Methods without an underscore that only our own modules call.
 INNER: Mapping[str, frozenset[str]] = {
-    "Holdfast": frozenset({"insert", "ainsert", "detached", "start", "astart"}),
+    "Holdfast": frozenset({"insert", "ainsert", "detached"}),
     "Task": frozenset({"new_job", "following"}),
     "Using": frozenset({"new_job", "follow", "recurring"}),
     "Call": frozenset({"follow"}),
     "Context": frozenset({"stop", "clean", "next_at", "enqueued", "saw_stop", "completion"}),
     "Jobs": frozenset({"on", "close"}),
     "Schedules": frozenset({"put", "aput"}),
+    "Workflows": frozenset({"on", "start", "astart"}),
     "Worker": frozenset({"info", "executions", "idle_since", "pids"}),
     "Changed": frozenset({"plus"}),
     "Job": frozenset({"claim", "body"}),

@@ -11,7 +11,6 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from secrets import token_hex
-from types import TracebackType
 from typing import Any
 from uuid import UUID
 
@@ -231,12 +230,7 @@ class Events:
     def __enter__(self) -> "Events":
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
 
@@ -297,12 +291,7 @@ class AsyncEvents:
         await self._opened()
         return self
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         await self.aclose()
 
 
@@ -316,8 +305,21 @@ def patience(timeout: Duration | None) -> float | None:
 
 
 def make_topic(job: str | UUID | None = None, **_: Any) -> str:
-    """What has to be written for who filters like this."""
+    """Return the topic that holds all events which this filter may pass."""
     return EVERYTHING if job is None else parse_id(job)
+
+
+def feed_opener(
+    engine: Engine,
+    after: int | None,
+    name: str | None,
+    kinds: str | Iterable[str],
+    filter: Mapping[str, Any],
+) -> Callable[[], Feed]:
+    """Check the parameters of `app.events()`, and return a function that opens the feed."""
+    known = None if name is None else validation.name(name, "name")
+    wanted, topic = make_wanted(kinds, **filter), make_topic(**filter)
+    return partial(Feed, engine, after, known, wanted, (topic,))
 
 
 def make_wanted(
@@ -327,7 +329,7 @@ def make_wanted(
     queue: str | None = None,
     entity: tuple[str, Any] | None = None,
 ) -> Wanted:
-    """Which events somebody wants, checked."""
+    """Check a filter, and return the function that says whether an event passes it."""
     some = frozenset(some_kinds((kinds,) if isinstance(kinds, str) else tuple(kinds)))
     wanted: dict[str, Any] = {
         "job_id": None if job is None else parse_id(job),

@@ -62,7 +62,7 @@ class Jobs:
         self._aging = aging
 
     def on(self, runner: Runner) -> "Jobs":
-        """The same of another database."""
+        """Return the same for another database."""
         return Jobs(runner, keep=self._keep, aging=self._aging, tasks=self._tasks)
 
     # looking

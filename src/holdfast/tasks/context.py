@@ -31,7 +31,8 @@ from holdfast.jobs import rescue as worker_scripts
 from holdfast.jobs.job import Job, NewJob, Status
 from holdfast.jobs.outcome import Applied, Finish
 from holdfast.schedules.client import next_run
-from holdfast.tasks.task import Task, Using
+from holdfast.tasks.task import Task
+from holdfast.tasks.using import Using
 from holdfast.workflows import scripts as workflow_scripts
 from holdfast.workflows.builder import Running
 

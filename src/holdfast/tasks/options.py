@@ -1,7 +1,7 @@
 """How a job is enqueued: what `task.using(...)` takes, checked, and the job that it describes."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from enum import Enum
 from typing import Any, Literal, get_args
@@ -61,6 +61,15 @@ class Options:
             )
         if self.on_conflict != "existing" and self.key is None:
             raise InvalidInput(f"on_conflict={self.on_conflict!r} needs a key=")
+
+    def changed(self, changes: Mapping[str, Any]) -> "Options":
+        """Return these options with changes. Raises InvalidInput for a name that is no option."""
+        known = self.__dataclass_fields__
+        if unknown := set(changes) - set(known):
+            raise InvalidInput(
+                f"unknown option {', '.join(sorted(unknown))}: there are {', '.join(sorted(known))}"
+            )
+        return replace(self, **changes)
 
     @property
     def recurs(self) -> bool:

@@ -3,7 +3,7 @@
 import inspect
 import typing
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar, overload
 
 from holdfast.errors import InvalidArguments, InvalidInput
 from holdfast.jobs.backoff import backoff
@@ -13,7 +13,8 @@ from holdfast.schedules.next_run import make_schedule
 from holdfast.settings import Settings, keep_times
 from holdfast.tasks.context import Context
 from holdfast.tasks.options import UNSET, Options
-from holdfast.tasks.task import Conduct, Host, Kind, Task, Using
+from holdfast.tasks.task import Conduct, Kind, Task
+from holdfast.tasks.using import Host, Using
 
 OPTIONS = frozenset(
     {
@@ -41,7 +42,20 @@ OPTIONS = frozenset(
         "jitter",
     }
 )
+P = ParamSpec("P")
+R = TypeVar("R")
+Errors = type[BaseException] | tuple[type[BaseException], ...]
 _SCHEDULE = ("every", "cron", "timezone", "missed", "jitter")
+
+
+class Decorator(Protocol):
+    """The type of `@app.task(...)`: a Context in front is not one of the task's arguments."""
+
+    @overload
+    def __call__(self, handler: Callable[Concatenate[Context, P], R], /) -> Task[P, R]: ...
+
+    @overload
+    def __call__(self, handler: Callable[P, R], /) -> Task[P, R]: ...
 
 
 def make_task(

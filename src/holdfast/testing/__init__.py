@@ -22,7 +22,6 @@ from holdfast.tasks.task import Task
 from holdfast.testing.draining import adrain, drain
 from holdfast.testing.inline import Inline
 from holdfast.testing.pruning import prune
-from holdfast.workflows.client import Workflows
 
 __all__ = ["FakeClock", "Inline", "JobFailed", "adrain", "drain", "enqueued", "prune", "temporary"]
 
@@ -80,7 +79,7 @@ def temporary(
             "queues": other.queues,
             "limits": other.limits,
             "schedules": other.schedules,
-            "workflows": Workflows(other.runner, app.settings.retention),
+            "workflows": app.workflows.on(other.runner),
         }
         for name, value in changes.items():
             stack.enter_context(mock.patch.object(app, name, value))

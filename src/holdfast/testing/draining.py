@@ -7,7 +7,6 @@ import time
 from collections import Counter
 from collections.abc import Awaitable, Callable
 from functools import partial
-from types import TracebackType
 from typing import Any
 
 from holdfast.app import Holdfast
@@ -103,12 +102,7 @@ class _Drain:
     def __enter__(self) -> "_Drain":
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._engine.leave(self._id)
         self._engine.sweep([Seen(self._id, None)], limit=RUNS)
         self._rollups.close()

@@ -6,7 +6,6 @@ import json
 from collections.abc import Awaitable, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
-from types import TracebackType
 from typing import Any, NoReturn
 from unittest import mock
 
@@ -46,20 +45,15 @@ class Inline:
         for owner, name, instead in (
             (app, "insert", self._insert),
             (app, "ainsert", self._ainsert),
-            (app, "start", _refuse_workflow),
-            (app, "astart", _refuse_workflow),
+            (app.workflows, "start", _refuse_workflow),
+            (app.workflows, "astart", _refuse_workflow),
             (app.schedules, "put", _refuse_schedule),
             (app.schedules, "aput", _refuse_schedule),
         ):
             self._patches.enter_context(mock.patch.object(owner, name, instead))
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._patches.close()
 
     def _insert(self, jobs: Sequence[NewJob], options: Options) -> list[Job]:

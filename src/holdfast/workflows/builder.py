@@ -1,4 +1,4 @@
-"""Workflows, as an application writes them: jobs that wait for other jobs, inserted in one go.
+"""`app.workflow()`: build a workflow, whose jobs are inserted in one transaction.
 
 with app.workflow() as flow:
     scan = flow.add(scan_source, model="hrrr")
@@ -7,7 +7,6 @@ with app.workflow() as flow:
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
-from types import TracebackType
 from typing import Any, NamedTuple, Protocol, get_args
 
 from holdfast.core import validation
@@ -15,7 +14,8 @@ from holdfast.core.ids import new_id, parse_id
 from holdfast.errors import InvalidInput
 from holdfast.jobs.job import CALLBACK, Edge, Job, NewJob, OnParentFailure
 from holdfast.tasks.options import Options
-from holdfast.tasks.task import Call, Task, Using
+from holdfast.tasks.task import Task
+from holdfast.tasks.using import Call, Using
 from holdfast.workflows import rules as workflow_rules
 
 AnyTask = Task[Any, Any] | Using[Any]
@@ -29,8 +29,8 @@ class Node(NamedTuple):
     workflow_id: str
 
 
-class Host(Protocol):
-    """What a workflow needs of its application."""
+class Starter(Protocol):
+    """The part of `app.workflows` that inserts a workflow."""
 
     def start(self, flow: "Workflow", jobs: Sequence[NewJob]) -> list[Job]: ...
 
@@ -38,39 +38,39 @@ class Host(Protocol):
 
 
 class Workflow:
-    """A workflow that is being written down: nothing exists before the end of its `with`."""
+    """A workflow that is being built: its jobs are inserted at the end of its `with`."""
 
     def __init__(
-        self, host: Host, name: str = "workflow", *, tx: Any = None, notify: bool = True
+        self, starter: Starter, name: str = "workflow", *, tx: Any = None, notify: bool = True
     ) -> None:
         self.id = new_id()  #: by which `app.workflows` finds it
         self.name = validation.name(name, "workflow")  #: as it was given
         self.tx = tx
         self.notify = notify
-        self._host = host
+        self._starter = starter
         self._jobs: list[NewJob] = []
 
     def __repr__(self) -> str:
         return f"<Workflow {self.name} {self.id}: {len(self._jobs)} jobs>"
 
     def add(self, task: AnyTask, /, *args: Any, **kwargs: Any) -> Node:
-        """A job of this workflow. `task.using(after=[node, ...])`: it waits for others."""
+        """Add a job. One of `task.using(after=[node, ...])` waits for these jobs."""
         return self._put(make_node(self.id, task, args, kwargs))
 
     def add_many(self, task: AnyTask, /, calls: Iterable[Mapping[str, Any]]) -> list[Node]:
-        """One for each mapping of arguments."""
+        """Add a job for each mapping of arguments."""
         return [self._put(make_node(self.id, task, (), call)) for call in calls]
 
     def on_completed(self, task: AnyTask, /, *args: Any, **kwargs: Any) -> Node:
-        """A job for the moment when all have completed."""
+        """Add a callback: a job that runs when all other jobs have completed."""
         return self._callback(workflow_rules.ON_COMPLETED, task, args, kwargs)
 
     def on_failed(self, task: AnyTask, /, *args: Any, **kwargs: Any) -> Node:
-        """A job for the moment when the first has failed for good."""
+        """Add a callback: a job that runs when the first job has failed for good."""
         return self._callback(workflow_rules.ON_FAILED, task, args, kwargs)
 
     def on_finished(self, task: AnyTask, /, *args: Any, **kwargs: Any) -> Node:
-        """A job for the moment when none is left, whatever has become of them."""
+        """Add a callback: a job that runs when all other jobs are finished, however they ended."""
         return self._callback(workflow_rules.ON_FINISHED, task, args, kwargs)
 
     def _callback(
@@ -91,31 +91,21 @@ class Workflow:
         self._jobs.append(job)
         return Node(job.id, job.node or job.type, self.id)
 
-    # inserted when the `with` ends well
+    # inserted when the `with` ends without an error
 
     def __enter__(self) -> "Workflow":
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        if error is None:
-            self._host.start(self, self._checked())
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        if kind is None:
+            self._starter.start(self, self._checked())
 
     async def __aenter__(self) -> "Workflow":
         return self
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        if error is None:
-            await self._host.astart(self, self._checked())
+    async def __aexit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        if kind is None:
+            await self._starter.astart(self, self._checked())
 
     def _checked(self) -> list[NewJob]:
         if all((job.node or "").startswith(CALLBACK) for job in self._jobs):
@@ -125,25 +115,34 @@ class Workflow:
     # short forms
 
     def chain(self, calls: Sequence[Call]) -> "Workflow":
-        """Each after the one before."""
+        """Add jobs that run one after the other."""
         before: list[Node] = []
         for call in calls:
             before = [self.add(call.task.using(after=before), *call.args, **call.kwargs)]
         return self
 
-    def batch(self, calls: Sequence[Call], **callbacks: Call | None) -> "Workflow":
-        """All at once; `on_completed`, `on_failed`, `on_finished`: what follows."""
+    def batch(
+        self,
+        calls: Sequence[Call],
+        on_completed: Call | None = None,
+        on_failed: Call | None = None,
+        on_finished: Call | None = None,
+    ) -> "Workflow":
+        """Add jobs that run at the same time, and callbacks."""
         for call in calls:
             self.add(call.task, *call.args, **call.kwargs)
-        for name, follow in callbacks.items():
-            if follow is not None:
-                place: Callable[..., Node] = getattr(self, name)
-                place(follow.task, *follow.args, **follow.kwargs)
+        for name, callback in (
+            (workflow_rules.ON_COMPLETED, on_completed),
+            (workflow_rules.ON_FAILED, on_failed),
+            (workflow_rules.ON_FINISHED, on_finished),
+        ):
+            if callback is not None:
+                self._callback(name, callback.task, callback.args, callback.kwargs)
         return self
 
 
 class Running:
-    """`ctx.workflow`: the workflow of a job that runs."""
+    """`ctx.workflow`: the workflow of the running job."""
 
     def __init__(self, job: Job, put: Callable[[NewJob], None]) -> None:
         self.id = str(job.workflow_id)
@@ -151,8 +150,8 @@ class Running:
         self._put = put
 
     def add(self, task: AnyTask, /, *args: Any, **kwargs: Any) -> Node:
-        """One more job, added together with this one's completion, or not at all. `after=` may name
-        jobs of this workflow, also the one that runs."""
+        """Add a job together with the completion of the running one, or not at all. `after=` may name
+        jobs of this workflow, also the running one."""
         job = make_node(self.id, task, args, kwargs, next_task_of=self._job)
         self._put(job)
         return Node(job.id, job.node or job.type, self.id)
@@ -165,7 +164,8 @@ def make_node(
     kwargs: Mapping[str, Any],
     next_task_of: Job | None = None,
 ) -> NewJob:
-    """A job of a workflow, checked."""
+    """Return the job of a workflow that a call would add. Raises InvalidInput for options that jobs of
+    a workflow do not take."""
     if not isinstance(task, Task | Using):
         raise InvalidInput(f"a workflow was given {task!r}: give a task, or task.using(...)")
     using = task.using() if isinstance(task, Task) else task

@@ -1,4 +1,4 @@
-"""`app.workflow()`, `chain` and `batch`; and `app.workflows`: look at them, and change what happens."""
+"""`app.workflows`: look at workflows, cancel them, retry them, and release jobs that are held."""
 
 from collections.abc import Mapping, Sequence
 from functools import partial
@@ -6,14 +6,12 @@ from typing import Any
 from uuid import UUID
 
 from holdfast.core.ids import parse_id
-from holdfast.engine.engine import Engine
 from holdfast.engine.records import Parent, WorkflowInfo
-from holdfast.engine.steps import Runner, Step, Steps
+from holdfast.engine.steps import Runner, Steps, read_step, write_step
 from holdfast.errors import InvalidTransition, JobNotFound
 from holdfast.jobs.job import CALLBACK, Job, NewJob, Status
 from holdfast.jobs.read import LAST_ID, get
 from holdfast.tasks.middleware import Middleware, wrap_enqueue
-from holdfast.tasks.task import Call
 from holdfast.workflows import scripts as workflow_scripts
 from holdfast.workflows.builder import Workflow
 from holdfast.workflows.rules import Settled
@@ -26,17 +24,46 @@ _Edges = list[Settled]
 
 
 class Workflows:
-    """Every verb that changes something also runs in a caller's transaction: `tx=`."""
+    """Workflows by their ids. Methods that change something take a caller's transaction: `tx=`."""
 
-    def __init__(self, runner: Runner, retention: Mapping[Status, float]) -> None:
+    def __init__(
+        self,
+        runner: Runner,
+        retention: Mapping[Status, float],
+        middleware: Sequence[Middleware] = (),
+    ) -> None:
         self._runner = runner
         self._dialect = runner.engine.dialect
         self._retention = retention
+        self._middleware = middleware
+
+    def on(self, runner: Runner) -> "Workflows":
+        """Return the same for another database."""
+        return Workflows(runner, self._retention, self._middleware)
+
+    def start(self, flow: Workflow, jobs: Sequence[NewJob]) -> list[Job]:
+        """Insert a workflow with its jobs, at the end of its `with`."""
+
+        def insert(jobs: Sequence[NewJob]) -> _Jobs:
+            return self._runner.go(self._start(flow, jobs), flow.tx)
+
+        return wrap_enqueue(self._middleware, insert)(jobs)
+
+    async def astart(self, flow: Workflow, jobs: Sequence[NewJob]) -> list[Job]:
+        if flow.tx is None:
+            return await self._runner.hop(lambda: self.start(flow, jobs))
+        return await self._runner.ago(self._start(flow, jobs), flow.tx)
+
+    def _start(self, flow: Workflow, jobs: Sequence[NewJob]) -> Steps[_Jobs]:
+        hint = {job.queue for job in jobs if not job.waits} if flow.notify else set()
+        return write_step(
+            lambda: workflow_scripts.start(self._dialect, flow.id, flow.name, jobs, hint=hint)
+        )
 
     # looking
 
     def get(self, id: str | UUID) -> WorkflowInfo:
-        """How it stands; raises JobNotFound."""
+        """Return a workflow: its status and the numbers of its jobs. Raises JobNotFound."""
         return self._runner.go(self._get(id))
 
     async def aget(self, id: str | UUID) -> WorkflowInfo:
@@ -44,15 +71,13 @@ class Workflows:
 
     def _get(self, id: str | UUID) -> Steps[WorkflowInfo]:
         known = parse_id(id)
-        found: _Infos = yield Step(
-            lambda: workflow_scripts.find(self._dialect, [known]), write=False
-        )
+        found = yield from read_step(lambda: workflow_scripts.find(self._dialect, [known]))
         if not found:
             raise JobNotFound(f"there is no workflow {known}: it was pruned, or never made")
         return found[0]
 
     def list(self, *, before: str | UUID | None = None, limit: int = 100) -> _Infos:
-        """The newest first; `before`: those older than that one."""
+        """Return workflows, the newest first. `before`: only those older than that one."""
         return self._runner.go(self._list(before, limit))
 
     async def alist(self, *, before: str | UUID | None = None, limit: int = 100) -> _Infos:
@@ -60,13 +85,11 @@ class Workflows:
 
     def _list(self, before: str | UUID | None, limit: int) -> Steps[_Infos]:
         edge = LAST_ID if before is None else parse_id(before)
-        found: _Infos = yield Step(
-            lambda: workflow_scripts.listing(self._dialect, edge, limit), write=False
-        )
-        return found
+        return read_step(lambda: workflow_scripts.listing(self._dialect, edge, limit))
 
     def jobs(self, id: str | UUID) -> _Jobs:
-        """Its jobs in the order in which they were added, without payloads and results."""
+        """Return the jobs of a workflow in the order in which they were added, without payloads and
+        results."""
         return self._runner.go(self._jobs(id))
 
     async def ajobs(self, id: str | UUID) -> _Jobs:
@@ -74,25 +97,21 @@ class Workflows:
 
     def _jobs(self, id: str | UUID) -> Steps[_Jobs]:
         known = (yield from self._get(id)).id
-        found: _Jobs = yield Step(
-            lambda: workflow_scripts.members(self._dialect, known), write=False
-        )
+        found = yield from read_step(lambda: workflow_scripts.members(self._dialect, known))
         return [job for job in found if not (job.node or "").startswith(CALLBACK)]
 
     def parents(self, id: str | UUID) -> _Parents:
-        """Whom a job waits for, or waited for, and what came of them."""
+        """Return the jobs that a job waits for, or waited for, and how each of them ended."""
         return self._runner.go(self._parents(id))
 
     async def aparents(self, id: str | UUID) -> _Parents:
         return await self._runner.ago(self._parents(id))
 
     def _parents(self, id: str | UUID) -> Steps[_Parents]:
-        known = parse_id(id)
-        found: _Parents = yield Step(partial(workflow_scripts.parents, known), write=False)
-        return found
+        return read_step(partial(workflow_scripts.parents, parse_id(id)))
 
     def edges(self, id: str | UUID) -> _Edges:
-        """Who waits for whom in it; an outcome is "" while the parent is waited for."""
+        """Return which job of a workflow waits for which; outcomes are "" until the parent has ended."""
         return self._runner.go(self._edges(id))
 
     async def aedges(self, id: str | UUID) -> _Edges:
@@ -100,13 +119,13 @@ class Workflows:
 
     def _edges(self, id: str | UUID) -> Steps[_Edges]:
         ids = [job.id for job in (yield from self._jobs(id))]
-        found: _Edges = yield Step(lambda: workflow_scripts.edges(ids), write=False)
-        return found
+        return (yield from read_step(lambda: workflow_scripts.edges(ids)))
 
     # changing
 
     def cancel(self, id: str | UUID, *, tx: Any = None) -> int:
-        """Cancel what is not finished; how many jobs. Those that run are asked to stop."""
+        """Cancel the jobs that are not finished, and return their number. Running jobs are asked to
+        stop."""
         return self._runner.go(self._cancel(id), tx)
 
     async def acancel(self, id: str | UUID, *, tx: Any = None) -> int:
@@ -115,12 +134,11 @@ class Workflows:
     def _cancel(self, id: str | UUID) -> Steps[int]:
         known = (yield from self._get(id)).id
         keep = self._retention[Status.CANCELLED]
-        done: int = yield Step(lambda: workflow_scripts.stop(self._dialect, known, keep))
-        return done
+        return (yield from write_step(lambda: workflow_scripts.stop(self._dialect, known, keep)))
 
     def retry(self, id: str | UUID, *, tx: Any = None) -> int:
-        """Do again what failed or was cancelled, and what waited for that; how many jobs. What has
-        completed is not done again."""
+        """Run again the jobs that failed or were cancelled, and those that waited for them; return
+        their number. Completed jobs do not run again."""
         return self._runner.go(self._retry(id), tx)
 
     async def aretry(self, id: str | UUID, *, tx: Any = None) -> int:
@@ -128,11 +146,10 @@ class Workflows:
 
     def _retry(self, id: str | UUID) -> Steps[int]:
         known = (yield from self._get(id)).id
-        done: int = yield Step(lambda: workflow_scripts.retry(self._dialect, known))
-        return done
+        return (yield from write_step(lambda: workflow_scripts.retry(self._dialect, known)))
 
     def release(self, job: str | UUID, *, tx: Any = None) -> None:
-        """Let a job run that is held (`on_parent_failure="hold"`) because another has failed."""
+        """Let a job run that is held (`on_parent_failure="hold"`) since another job failed."""
         self._runner.go(self._release(job), tx)
 
     async def arelease(self, job: str | UUID, *, tx: Any = None) -> None:
@@ -140,87 +157,14 @@ class Workflows:
 
     def _release(self, id: str | UUID) -> Steps[None]:
         known = parse_id(id)
-        found: _Jobs = yield Step(lambda: get(self._dialect, [known]), write=False)
+        found = yield from read_step(lambda: get(self._dialect, [known]))
         if not found:
             raise JobNotFound(f"there is no job {known}: it was pruned, deleted, or never made")
         workflow = found[0].workflow_id
         released = workflow is not None and (
-            yield Step(lambda: workflow_scripts.release(self._dialect, known, workflow))
+            yield from write_step(lambda: workflow_scripts.release(self._dialect, known, workflow))
         )
         if not released:
             raise InvalidTransition(
                 f"job {known} ({found[0].status}) is not held by a failed job of its workflow"
             )
-
-
-class Composing:
-    """What the application offers to write workflows down."""
-
-    engine: Engine
-    runner: Runner
-    middleware: tuple[Middleware, ...]
-
-    def workflow(self, name: str = "workflow", *, tx: Any = None, notify: bool = True) -> Workflow:
-        """Jobs that wait for other jobs: `with app.workflow() as flow: ...`; all of them are inserted
-        at its end, in one transaction."""
-        return Workflow(self, name, tx=tx, notify=notify)
-
-    def chain(self, *calls: Call, name: str = "chain", tx: Any = None) -> Workflow:
-        """Jobs that run one after the other: `app.chain(scan.call(...), tile.call(...))`."""
-        with self.workflow(name, tx=tx) as flow:
-            return flow.chain(calls)
-
-    async def achain(self, *calls: Call, name: str = "chain", tx: Any = None) -> Workflow:
-        async with self.workflow(name, tx=tx) as flow:
-            return flow.chain(calls)
-
-    def batch(
-        self,
-        calls: Sequence[Call],
-        *,
-        name: str = "batch",
-        on_completed: Call | None = None,
-        on_failed: Call | None = None,
-        on_finished: Call | None = None,
-        tx: Any = None,
-    ) -> Workflow:
-        """Jobs that run at the same time, and what follows when all completed, one failed, all are
-        finished."""
-        follow = {"on_completed": on_completed, "on_failed": on_failed, "on_finished": on_finished}
-        with self.workflow(name, tx=tx) as flow:
-            return flow.batch(calls, **follow)
-
-    async def abatch(
-        self,
-        calls: Sequence[Call],
-        *,
-        name: str = "batch",
-        on_completed: Call | None = None,
-        on_failed: Call | None = None,
-        on_finished: Call | None = None,
-        tx: Any = None,
-    ) -> Workflow:
-        follow = {"on_completed": on_completed, "on_failed": on_failed, "on_finished": on_finished}
-        async with self.workflow(name, tx=tx) as flow:
-            return flow.batch(calls, **follow)
-
-    def start(self, flow: Workflow, jobs: Sequence[NewJob]) -> list[Job]:
-        """What a workflow calls at the end of its `with`."""
-
-        def insert(jobs: Sequence[NewJob]) -> list[Job]:
-            return self.runner.go(_starting(self.engine, flow, jobs), flow.tx)
-
-        return (wrap_enqueue(self.middleware, insert) if self.middleware else insert)(jobs)
-
-    async def astart(self, flow: Workflow, jobs: Sequence[NewJob]) -> list[Job]:
-        if flow.tx is None:
-            return await self.runner.hop(lambda: self.start(flow, jobs))
-        return await self.runner.ago(_starting(self.engine, flow, jobs), flow.tx)
-
-
-def _starting(engine: Engine, flow: Workflow, jobs: Sequence[NewJob]) -> Steps[list[Job]]:
-    queues = {job.queue for job in jobs if not job.waits} if flow.notify else set()
-    made: list[Job] = yield Step(
-        lambda: workflow_scripts.start(engine.dialect, flow.id, flow.name, jobs, hint=queues)
-    )
-    return made
