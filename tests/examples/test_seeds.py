@@ -80,4 +80,4 @@ def test_an_example_imports_nothing_private(name: str) -> None:
                         assert alias.name in PUBLIC, f"{path.name}: {alias.name}"
 
 
-PUBLIC = {"holdfast", "holdfast.web", "holdfast.testing", "holdfast.contrib.django"}
+PUBLIC = {"holdfast", "holdfast.web", "holdfast.testing"}

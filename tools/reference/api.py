@@ -11,7 +11,7 @@ import holdfast.testing
 import holdfast.web
 from holdfast.app import Holdfast
 from holdfast.engine.records import Parent, WorkflowInfo
-from holdfast.errors import EventsGone, HoldfastError
+from holdfast.errors import HoldfastError
 from holdfast.events.event import JobEvent
 from holdfast.events.feed import AsyncEvents, Events
 from holdfast.jobs.bulk_result import Changed
@@ -108,7 +108,7 @@ def _is_error(thing: Any) -> bool:
 def exceptions() -> list[type[HoldfastError]]:
     """Those that a user may want to name, the root first."""
     public = [getattr(holdfast, name) for name in holdfast.__all__]
-    found = [thing for thing in public if _is_error(thing)] + [EventsGone]
+    found = [thing for thing in public if _is_error(thing)]
     return sorted(found, key=lambda one: (len(one.__mro__), one.__name__))
 
 

@@ -1,7 +1,7 @@
-"""What a job is, and what may happen to it: values and the table of transitions, nothing that acts.
+"""What a job is, and the table of its transitions. Values only.
 
-`TRANSITIONS` is the one source of the state machine: SQL takes its lists of statuses from
-it, the documentation prints it, and the conformance suite tries every status against every verb.
+`TRANSITIONS` is the one source of the state machine: SQL takes its lists of statuses from it, the
+documentation prints it, and the tests try every status against every transition.
 """
 
 import json
@@ -13,25 +13,25 @@ from typing import Any, Literal, NamedTuple
 from holdfast.core.records import value
 from holdfast.errors import BodyNotLoaded
 
-Json = Any  #: what JSON can say: None, bool, int, float, str, lists and dicts of these
+Json = Any  #: a JSON value: None, bool, int, float, str, lists and dicts of these
 OnConflict = Literal["existing", "replace", "raise", "debounce"]
 OnParentFailure = Literal["cancel", "continue", "hold"]
 
 
 class Status(StrEnum):
-    """Where a job stands. It is a string: `job.status == "completed"`."""
+    """The status of a job. It is a string: `job.status == "completed"`."""
 
-    BLOCKED = "blocked"  #: waits for another job, or for room under a limit
+    BLOCKED = "blocked"  #: waits for another job, or for capacity under a limit
     SCHEDULED = "scheduled"  #: its `run_at` is in the future
     RETRYING = "retrying"  #: failed; `run_at` says when it is tried again
     PENDING = "pending"  #: due: the next free worker takes it
     RUNNING = "running"  #: a worker holds it
-    COMPLETED = "completed"  #: a run of it ended well
-    FAILED = "failed"  #: for good: attempts spent, or a permanent error
-    CANCELLED = "cancelled"  #: it was not to run, or not to go on
+    COMPLETED = "completed"  #: a run of it succeeded
+    FAILED = "failed"  #: for good: no attempt is left, or the error is permanent
+    CANCELLED = "cancelled"  #: before it began, or while it ran
 
 
-CALLBACK = "@"  #: begins the names of jobs that run when a workflow has come to something
+CALLBACK = "@"  #: begins the names of the callbacks of a workflow
 
 FINISHED = frozenset({Status.COMPLETED, Status.FAILED, Status.CANCELLED})
 UNFINISHED = frozenset(Status) - FINISHED
@@ -62,7 +62,7 @@ TRANSITIONS: Mapping[str, Transition] = {
     # by workers, where a limit with keys is full
     "park": Transition(frozenset({Status.PENDING}), Status.BLOCKED),
     "unpark": Transition(frozenset({Status.BLOCKED}), Status.PENDING),
-    # by workers, where those that a job waits for have ended
+    # by workers, when the jobs that a job waits for have ended
     "free": Transition(frozenset({Status.BLOCKED}), Status.PENDING),
     "drop": Transition(frozenset({Status.BLOCKED}), Status.CANCELLED),
     # by applications and operators; a running job is asked to stop, and stays until it has
@@ -81,22 +81,22 @@ TRANSITIONS: Mapping[str, Transition] = {
 
 
 class EventKind(StrEnum):
-    """What happened to a job. Whether it is over is told by the status that it has after that."""
+    """What happened to a job. Whether the job is finished then, its status says."""
 
-    ENQUEUED = "enqueued"  #: it is in line, or waits to be: made, asked for again, or free to run
+    ENQUEUED = "enqueued"  #: it was inserted, edited, retried, or released by its workflow
     STARTED = "started"  #: a worker took it
-    PROGRESS = "progress"  #: `ctx.progress(...)`, twice a second at the most
+    PROGRESS = "progress"  #: `ctx.progress(...)`, at most twice a second
     COMPLETED = "completed"  #: a run returned
     RETRYING = "retrying"  #: a run failed, and another follows
     FAILED = "failed"  #: for good
-    CANCELLED = "cancelled"  #: it was cancelled, or a run of it
-    SNOOZED = "snoozed"  #: it comes back later, by its own word
-    RELEASED = "released"  #: given back by a worker that stops, or cannot read its payload
-    RESCUED = "rescued"  #: given back by a worker that died
+    CANCELLED = "cancelled"  #: it was cancelled, or one run of a recurring job was
+    SNOOZED = "snoozed"  #: its run asked to run again later
+    RELEASED = "released"  #: given back by a worker that is stopping, or cannot read its payload
+    RESCUED = "rescued"  #: taken back from a worker that died
 
 
 class Body(NamedTuple):
-    """Payload and result as stored: JSON text, decoded only when somebody looks."""
+    """Payload and result as stored: JSON text, decoded at each use."""
 
     payload: str
     result: str | None = None
@@ -110,56 +110,56 @@ class Job:
     type: str  #: the name of its task
     queue: str
     status: Status
-    priority: int  #: a higher number runs first
-    rank: int  #: the order of running, ascending: -priority, unless aging moved it
-    key: str | None  #: unique among the unfinished jobs of its task
-    entity_type: str | None
-    entity_id: Json  #: what the job is about, with its JSON type kept
-    attempts: int  #: runs so far; snooze, release, rescue and unreadable payloads give one back
+    priority: int = 0  #: a higher number runs first
+    rank: int = 0  #: the order of running, ascending: -priority, unless aging moved it
+    key: str | None = None  #: unique among the unfinished jobs of its task
+    entity_type: str | None = None
+    entity_id: Json = None  #: what the job is about, with its JSON type kept
+    attempts: int = 0  #: runs so far; snooze, release, rescue and unreadable payloads give one back
     max_attempts: int
-    crashes: int  #: times it alone ran in a process that died by its own doing
-    claim_no: int  #: bumped by every claim, never reused: the fence against stale workers
-    worker_id: str | None
-    timeout: float | None  #: of one attempt, in seconds; None: its task's; 0: none
+    crashes: int = 0  #: times that its process died by its doing, with no other job in it
+    claim_no: int = 0  #: bumped by every claim, never reused: the fence against stale workers
+    worker_id: str | None = None
+    timeout: float | None = None  #: of one attempt, in seconds; None: its task's; 0: none
     created_at: datetime
     updated_at: datetime
     run_at: datetime
-    started_at: datetime | None
-    completed_at: datetime | None  #: set in every final status
-    keep_until: datetime | None  #: when a finished job may be pruned
-    error: str | None  #: "Type: message" of the last failure
-    progress: float | None
-    message: str | None
-    cancel_requested: bool
-    verdict: str | None = None  #: how its last run ended, where no worker was left to record it
-    expires_at: datetime | None = None  #: not begun by then, it is cancelled
+    started_at: datetime | None = None
+    completed_at: datetime | None = None  #: set in every final status
+    keep_until: datetime | None = None  #: when a finished job may be pruned
+    error: str | None = None  #: "Type: message" of the last failure
+    progress: float | None = None
+    message: str | None = None
+    cancel_requested: bool = False
+    verdict: str | None = None  #: how its last run ended, if its worker could not record it
+    expires_at: datetime | None = None  #: it is cancelled if it has not begun by then
     limit_key: str | None = None  #: of a limit with keys: what it counts under, or waits for
-    limited: bool = False  #: its end makes room under some limit
+    limited: bool = False  #: a limit counts it while it runs
     schedule: str | None = None  #: of a recurring job, as JSON
     enabled: bool = True
-    disabled_because: str | None = None  #: where it was not an operator who did so
+    disabled_because: str | None = None  #: the reason, unless an operator disabled it
     due_at: datetime | None = None  #: the moment of its schedule that `run_at` stands for
     last_run_at: datetime | None = None
     last_error: str | None = None
     consecutive_failures: int = 0
     workflow_id: str | None = None
     node: str | None = None  #: its name in the workflow
-    prune_error: str | None = None  #: why it could not be let go, though its time is over
+    prune_error: str | None = None  #: why it could not be deleted, although its time is over
     idempotency_key: str | None = None  #: at most one job of its task has this value
-    deaths: int = 0  #: processes that died while it ran there, since it last ended by itself
+    deaths: int = 0  #: processes that died while it ran in them, since a run of it last ended
     unreadable_since: datetime | None = None  #: when a worker first could not read its payload
     body: Body | None = None  #: absent in lists
-    created: bool = False  #: told to the enqueuer: True: inserted; False: one was there already
+    created: bool = False  #: for the enqueuer: True: inserted; False: the job existed already
 
     @property
     def payload(self) -> dict[str, Json]:
-        """The arguments, as JSON gives them."""
+        """The arguments as JSON values."""
         arguments: dict[str, Json] = json.loads(self._loaded().payload)
         return arguments
 
     @property
     def result(self) -> Json:
-        """What the handler returned, as JSON gives it; None until it completed."""
+        """What the handler returned, as a JSON value; None until the job has completed."""
         text = self._loaded().result
         return None if text is None else json.loads(text)
 
@@ -196,7 +196,7 @@ class Edge(NamedTuple):
 
 @value
 class NewJob:
-    """A job to insert: checked and encoded, so that an engine needs no rule of its own."""
+    """A job to insert, checked and encoded."""
 
     id: str
     type: str
@@ -210,18 +210,18 @@ class NewJob:
     max_attempts: int = 3
     timeout: float | None = None
     delay: float = 0.0  #: seconds from now, by the database's clock
-    run_at: datetime | None = None  #: wins over `delay`
+    run_at: datetime | None = None  #: if given, `delay` does not count
     schedule: str | None = None  #: JSON text: it is a recurring job
-    expires: float | None = None  #: seconds from now: not begun by then, it is cancelled
+    expires: float | None = None  #: seconds from now: it is cancelled if it has not begun by then
     aging: float | None = None  #: seconds of waiting that count as much as one step of priority
     workflow_id: str | None = None
     node: str | None = None  #: its name in the workflow
-    after: tuple[Edge, ...] = ()  #: whom it waits for
+    after: tuple[Edge, ...] = ()  #: the jobs that it waits for
     idempotency_key: str | None = None  #: at most one job of its task has this value
 
     @property
     def special(self) -> bool:
-        """It has what few jobs have."""
+        """Whether it needs the optional columns of the insert, which few jobs do."""
         return not (
             self.schedule is None
             and self.expires is None
@@ -232,11 +232,12 @@ class NewJob:
 
     @property
     def waits(self) -> bool:
-        """It is not to run until its workflow says so."""
+        """Whether it is blocked until its workflow releases it."""
         return bool(self.after) or (self.node is not None and self.node.startswith(CALLBACK))
 
     def copy(self, *, id: str, payload: str) -> "NewJob":
-        """Another job of the same kind. (`dataclasses.replace` takes four times as long.)"""
+        """Return the same job with another id and payload. (`dataclasses.replace` takes four times as
+        long.)"""
         return NewJob(
             id=id,
             type=self.type,
@@ -259,18 +260,18 @@ class NewJob:
 
     @property
     def unique(self) -> bool:
-        """Its insert may find another job that is there already."""
+        """Whether its insert may find an existing job instead."""
         return self.key is not None or self.idempotency_key is not None
 
     def repeats(self, job: Job) -> bool:
-        """Its insert added nothing, and found this job, which has its idempotency key."""
+        """Whether its insert added nothing and found `job`, which has the same idempotency key."""
         known = self.idempotency_key
         return known is not None and not job.created and job.idempotency_key == known
 
 
 @value
 class Attempt:
-    """One run that did not succeed, or any run of a recurring job; kept with its job."""
+    """A failed run, or any run of a recurring job; kept with its job."""
 
     job_id: str
     claim_no: int
@@ -297,5 +298,5 @@ class LogLine:
 
     @property
     def cursor(self) -> str:
-        """Its place in the log of its job: give it as `after`."""
+        """Its place in the log of its job, for `after`."""
         return f"{self.claim_no}.{self.line_no}"

@@ -126,19 +126,7 @@ def completed(
     job: Job, result: str | None = None, *, keep: float, enqueue: tuple[NewJob, ...] = ()
 ) -> Finish:
     """It returned."""
-    return Finish(
-        id=job.id,
-        claim_no=job.claim_no,
-        outcome=Outcome.COMPLETED,
-        attempt=job.attempts,
-        worker_id=job.worker_id,
-        started_at=job.started_at,
-        result=result,
-        keep=keep,
-        enqueue=enqueue,
-        limit_key=job.limit_key,
-        workflow_id=job.workflow_id,
-    )
+    return _finish(job, Outcome.COMPLETED, result=result, keep=keep, enqueue=enqueue)
 
 
 def retry_later(job: Job, error: str, trace: str | None = None, *, delay: float) -> Finish:

@@ -111,7 +111,7 @@ class Workflows:
         return read_step(partial(workflow_scripts.parents, parse_id(id)))
 
     def edges(self, id: str | UUID) -> _Edges:
-        """Return which job of a workflow waits for which; outcomes are "" until the parent has ended."""
+        """Return which job of a workflow waits for which; the outcome is "" while it waits."""
         return self._runner.go(self._edges(id))
 
     async def aedges(self, id: str | UUID) -> _Edges:
