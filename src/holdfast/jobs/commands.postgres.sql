@@ -1,5 +1,5 @@
 -- Insert, promote, cancel, retry, delete and edit jobs, and pause queues.
--- The same statements, in the same order, as in commands.sqlite.sql. How they are written: engine/statements.py.
+-- The same statements, in the same order, as in commands.sqlite.sql, except insert_payloads. How they are written: engine/statements.py.
 
 -- name: insert
 -- Add jobs; one whose id or idempotency key is there, or whose key is live, is left out. A single one comes as plain parameters,
@@ -42,10 +42,6 @@ RETURNING id::text, status, created_at::text, run_at::text
 SELECT made.*, pg_notify('{schema}_wake', :hint::text)                                                  --? hint
   FROM made                                                                                             --? hint
 ;
-
--- name: insert_payloads
--- Nothing to do: here they are in the row, and TOAST keeps large ones apart.
-SELECT 1;
 
 -- name: wake
 -- Hint at queues, when the transaction commits; a name and nothing else.

@@ -1,4 +1,4 @@
-"""`app.queues` and `app.limits`: the lanes, and what holds jobs back."""
+"""`app.queues` and `app.limits`: pause, limit and purge queues, and change limits."""
 
 import builtins
 from datetime import datetime
@@ -8,7 +8,7 @@ from holdfast.core import validation
 from holdfast.core.duration import Duration, seconds
 from holdfast.engine.records import Filter, LimitInfo, QueueInfo
 from holdfast.engine.script import Script
-from holdfast.engine.steps import Runner, Step, Steps
+from holdfast.engine.steps import Runner, Steps, read_step, write_step
 from holdfast.errors import InvalidInput, UnknownLimit
 from holdfast.jobs import commands
 from holdfast.jobs import read as read_scripts
@@ -22,7 +22,7 @@ Listed = list[QueueInfo]
 
 
 class Queues:
-    """Nothing of a paused queue is claimed; what runs goes on."""
+    """Queues by name. Methods that change something take a caller's transaction: `tx=`."""
 
     def __init__(self, runner: Runner) -> None:
         self._runner = runner
@@ -36,7 +36,8 @@ class Queues:
         resume_in: Duration | None = None,
         tx: Any = None,
     ) -> None:
-        """Until it is resumed, or goes on by itself at the given time."""
+        """Stop claims of a queue's jobs, until it is resumed, or until the given time. Running jobs go
+        on."""
         self._runner.go(self._pause(name, True, resume_at, resume_in), tx)
 
     async def apause(
@@ -50,7 +51,7 @@ class Queues:
         await self._runner.ago(self._pause(name, True, resume_at, resume_in), tx)
 
     def resume(self, name: str, *, tx: Any = None) -> None:
-        """Let its jobs be claimed again."""
+        """Let the jobs of a queue be claimed again."""
         self._runner.go(self._pause(name, False), tx)
 
     async def aresume(self, name: str, *, tx: Any = None) -> None:
@@ -68,12 +69,15 @@ class Queues:
             raise InvalidInput("resume_at= and resume_in= were both given: give one of them")
         until = None if resume_at is None else validation.moment(resume_at, "resume_at")
         during = None if resume_in is None else seconds(resume_in, what="resume_in")
-        yield Step(lambda: commands.pause(self._dialect, queue, paused, until=until, during=during))
+        return write_step(
+            lambda: commands.pause(self._dialect, queue, paused, until=until, during=during)
+        )
 
     def limit(
         self, name: str, concurrency: int | None = None, *, rate: str | None = None, tx: Any = None
     ) -> None:
-        """At most so many jobs of this queue run at once, over all workers; neither: no limit."""
+        """Limit how many jobs of a queue run at once, or start in a period, over all workers. With
+        neither number, remove the limit."""
         self._runner.go(self._limit(name, concurrency, rate), tx)
 
     async def alimit(
@@ -84,11 +88,11 @@ class Queues:
     def _limit(self, name: str, concurrency: int | None, rate: str | None) -> Steps[None]:
         queue = validation.name(name, "queue")
         most, pace = _numbers(concurrency, rate)
-        yield Step(lambda: limit_scripts.limit_queue(self._dialect, queue, most, pace))
+        return write_step(lambda: limit_scripts.limit_queue(self._dialect, queue, most, pace))
 
     def purge(self, name: str) -> int:
-        """Delete every job of a queue that waits, recurring ones excepted; how many. What runs goes
-        on. In batches, each a transaction of its own."""
+        """Delete the waiting jobs of a queue, except recurring ones, and return their number. Running
+        jobs go on. Jobs are deleted in batches, each a transaction of its own."""
         return self._runner.go(self._purge(name))
 
     async def apurge(self, name: str) -> int:
@@ -106,48 +110,43 @@ class Queues:
                 gone = yield from commands.delete(self._dialect, ids)
                 return len(gone), page.next
 
-            gone: int
-            gone, after = yield Step(script)
+            gone, after = yield from write_step(script)
             total += gone
             if after is None:
                 return total
 
     def list(self) -> Listed:
-        """The queues that hold pending jobs or were ever paused."""
+        """Return the queues that hold pending jobs or were ever paused."""
         return self._runner.go(self._list())
 
     async def alist(self) -> Listed:
         return await self._runner.ago(self._list())
 
     def _list(self) -> Steps[Listed]:
-        found: Listed = yield Step(lambda: read_scripts.queues(self._dialect, CAP), write=False)
-        return found
+        return read_step(lambda: read_scripts.queues(self._dialect, CAP))
 
 
 class Limits:
-    """The limits of tasks and queues: rows, which the code declares and an operator may change."""
+    """The limits of tasks and queues. The code declares them, and an operator may change them."""
 
     def __init__(self, runner: Runner) -> None:
         self._runner = runner
         self._dialect = runner.engine.dialect
 
     def list(self) -> list[LimitInfo]:
-        """With what runs under each, and what waits for it."""
+        """Return the limits, with the numbers of jobs that run under each and wait for it."""
         return self._runner.go(self._list())
 
     async def alist(self) -> builtins.list[LimitInfo]:
         return await self._runner.ago(self._list())
 
     def _list(self) -> Steps[builtins.list[LimitInfo]]:
-        found: builtins.list[LimitInfo] = yield Step(
-            lambda: limit_scripts.listing(CAP), write=False
-        )
-        return found
+        return read_step(lambda: limit_scripts.listing(CAP))
 
     def set(
         self, name: str, concurrency: int | None = None, *, rate: str | None = None, tx: Any = None
     ) -> None:
-        """Use these numbers instead of the code's, from the next claim on. What runs goes on."""
+        """Use these numbers instead of the code's, from the next claim on. Running jobs go on."""
         self._runner.go(self._set(name, concurrency, rate), tx)
 
     async def aset(
@@ -173,7 +172,9 @@ class Limits:
     def _change(self, name: str, most: int | None, pace: Rate | None) -> Steps[None]:
         if name.startswith(QUEUE):
             queue = validation.name(name.removeprefix(QUEUE), "queue")
-            yield Step(lambda: limit_scripts.limit_queue(self._dialect, queue, most, pace))
+            yield from write_step(
+                lambda: limit_scripts.limit_queue(self._dialect, queue, most, pace)
+            )
             return
         found = {limit.name: limit for limit in (yield from self._list())}
         known = found.get(name)
@@ -186,10 +187,10 @@ class Limits:
             raise InvalidInput(
                 f"the limit {name!r} has no concurrency in the code: only its rate can be changed"
             )
-        yield Step(lambda: limit_scripts.change(self._dialect, name, most, pace))
+        yield from write_step(lambda: limit_scripts.change(self._dialect, name, most, pace))
 
     def forget(self, name: str) -> bool:
-        """Drop a limit that is gone from the code; True if there was one."""
+        """Delete a limit that the code no longer declares; return False if it does not exist."""
         return self._runner.engine.run(lambda: limit_scripts.forget(name), write=True)
 
 

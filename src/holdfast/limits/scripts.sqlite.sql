@@ -1,9 +1,5 @@
 -- Limits, counted from rows under the locks of their keys.
--- The same statements, in the same order, as in scripts.postgres.sql. How they are written: engine/statements.py.
-
--- name: lock_keys
--- Nothing to lock: who writes is alone.
-SELECT :keys;
+-- The same statements, in the same order, as in scripts.postgres.sql, except lock_keys. How they are written: engine/statements.py.
 
 -- name: capacities
 -- How many run under some keys, what is allowed, and which pending job has the turn of a key. A limit counts by its name or

@@ -1,5 +1,5 @@
-"""`app.schedules`, and what `task.using(key=..., every=...)` does with it: recurring jobs, one row
-each, which are enabled, disabled and moved, and end only when they are deleted."""
+"""`app.schedules`: recurring jobs, one row each. They are enabled, disabled and rescheduled, and end
+only when they are deleted."""
 
 import asyncio
 import builtins
@@ -11,7 +11,7 @@ from typing import Any
 from holdfast.core import validation
 from holdfast.core.duration import Duration, seconds
 from holdfast.engine.script import Script
-from holdfast.engine.steps import Runner, Step, Steps
+from holdfast.engine.steps import Runner, Steps, read_step, write_step
 from holdfast.errors import DatabaseBusy, InvalidInput
 from holdfast.jobs.job import Job, NewJob
 from holdfast.schedules import scripts as schedule_scripts
@@ -23,47 +23,48 @@ _TRIES = 20
 
 
 class Schedules:
-    """By the name of a task and the key of the recurring job; without a key, the one that is written
-    at the task. Every verb gives the row as it stands then, and takes a caller's transaction: `tx=`."""
+    """Recurring jobs by the name of their task and their key; without a key, the one that the task's
+    own schedule made. Every method returns the job as it is afterwards, and takes a caller's
+    transaction: `tx=`."""
 
     def __init__(self, runner: Runner) -> None:
         self._runner = runner
         self._dialect = runner.engine.dialect
 
     def put(self, new: NewJob, *, tx: Any = None) -> Job:
-        """What `using(...).schedule()` calls."""
-        return self._runner.go(self._put(new), tx)
+        """Make a recurring job, or change the existing one: what `using(...).schedule()` calls."""
+        return self._runner.go(write_step(lambda: self._put(new)), tx)
 
     async def aput(self, new: NewJob, *, tx: Any = None) -> Job:
-        return await self._runner.ago(self._put(new), tx)
+        return await self._runner.ago(write_step(lambda: self._put(new)), tx)
 
-    def _put(self, new: NewJob) -> Steps[Job]:
-        job: Job = yield Step(lambda: schedule_scripts.schedule(self._dialect, new))
-        return job
+    def _put(self, new: NewJob) -> Script[Job]:
+        return schedule_scripts.schedule(self._dialect, new)
 
     def get(self, type: str, key: str = CODE, *, tx: Any = None) -> Job:
-        """The row, with its next run; without a key, the one that is written at the task."""
+        """Return a recurring job, with its next run. Raises JobNotFound."""
         return self._runner.go(self._step(schedule_scripts.whole, type, key), tx)
 
     async def aget(self, type: str, key: str = CODE, *, tx: Any = None) -> Job:
         return await self._runner.ago(self._step(schedule_scripts.whole, type, key), tx)
 
     def enable(self, type: str, key: str = CODE, *, tx: Any = None) -> Job:
-        """Let it run again; an overdue one does so at once."""
+        """Let a recurring job run again; if its next run is overdue, it runs now."""
         return self._runner.go(self._step(schedule_scripts.enable, type, key, True), tx)
 
     async def aenable(self, type: str, key: str = CODE, *, tx: Any = None) -> Job:
         return await self._runner.ago(self._step(schedule_scripts.enable, type, key, True), tx)
 
     def disable(self, type: str, key: str = CODE, *, tx: Any = None) -> Job:
-        """Keep it from running; its next run is remembered. A run that has begun ends as it would."""
+        """Keep a recurring job from running; its next run is remembered. A run that has begun goes on
+        to its end."""
         return self._runner.go(self._step(schedule_scripts.enable, type, key, False), tx)
 
     async def adisable(self, type: str, key: str = CODE, *, tx: Any = None) -> Job:
         return await self._runner.ago(self._step(schedule_scripts.enable, type, key, False), tx)
 
     def run_now(self, type: str, key: str = CODE, *, tx: Any = None) -> Job:
-        """A run at once, also of a disabled one; if it runs already, again after that."""
+        """Run a recurring job now, also if it is disabled; if it is running, once more after that."""
         return self._runner.go(self._step(schedule_scripts.move, type, key, None, 0.0), tx)
 
     async def arun_now(self, type: str, key: str = CODE, *, tx: Any = None) -> Job:
@@ -78,7 +79,7 @@ class Schedules:
         after: Duration | None = None,
         tx: Any = None,
     ) -> Job:
-        """Choose its next run."""
+        """Choose the next run: a moment, or a time from now."""
         return self._runner.go(
             self._step(schedule_scripts.move, type, key, *next_run(at, after)), tx
         )
@@ -96,22 +97,23 @@ class Schedules:
         return await self._runner.ago(step, tx)
 
     def delete(self, type: str, key: str = CODE, *, tx: Any = None) -> Job:
-        """The only end of it; the row as it was."""
+        """Delete a recurring job, and return it as it was. Nothing else ends it."""
         return self._runner.go(self._step(schedule_scripts.remove, type, key), tx)
 
     async def adelete(self, type: str, key: str = CODE, *, tx: Any = None) -> Job:
         return await self._runner.ago(self._step(schedule_scripts.remove, type, key), tx)
 
     def sync(self, type: str, key: str = CODE, *, enabled: Condition, tx: Any = None) -> Job:
-        """Enabled exactly when `enabled` holds: a function, or a pair of SQL and its parameters, looked
-        at after the row is locked. Without a `tx`, a function is called outside of any transaction:
-        before the change and again after it was committed, until both answers agree."""
+        """Enable a recurring job if `enabled` holds, else disable it. `enabled` is a function, or a
+        pair of SQL and its parameters; it is evaluated after the row is locked. Without a `tx`, a
+        function is called outside of any transaction: before the change and again after its commit,
+        until both answers agree."""
         return self._runner.go(self._sync(type, key, _checked(enabled), tx), tx)
 
     async def async_(
         self, type: str, key: str = CODE, *, enabled: Condition, tx: Any = None
     ) -> Job:
-        """The same; with a `tx`, the function may be asynchronous."""
+        """The same as `sync`; with a `tx`, the function may be asynchronous."""
         if not asyncio.iscoroutinefunction(enabled):
             return await self._runner.ago(self._sync(type, key, _checked(enabled), tx), tx)
         if tx is None:
@@ -123,9 +125,9 @@ class Schedules:
         )
 
     def _sync(self, type: str, key: str, enabled: Condition, tx: Any) -> Steps[Job]:
-        """The application's code must not run while our own transaction keeps others from writing.
-        Instead its answer is checked again after the commit: of two that change what it depends on,
-        whoever writes last has seen what the other did."""
+        """The application's function must not run inside our own transaction, which keeps other writers
+        waiting. Its answer is checked again after the commit instead: of two transactions that change
+        what the answer depends on, the later one sees what the earlier one did."""
         if tx is not None or not callable(enabled):
             return (yield from self._step(schedule_scripts.sync, type, key, enabled))
         answer = schedule_scripts.ask(enabled)
@@ -139,37 +141,34 @@ class Schedules:
         )
 
     def list(self) -> Iterator[Job]:
-        """All of them, by task and key, read page by page."""
+        """Return all recurring jobs, by task and key, read page by page."""
         after: tuple[str, str] | None = None
         while page := self.page(after):
             yield from page
             after = (page[-1].type, str(page[-1].key))
 
     def page(self, after: tuple[str, str] | None = None, limit: int = PAGE) -> builtins.list[Job]:
-        """Some of them, by task and key: those after this task and key."""
-        return self._runner.go(self._page(after or ("", ""), validation.integer(limit, "limit", 0)))
+        """Return some recurring jobs, by task and key: those after this task and key."""
+        return self._runner.go(self._page(after, limit))
 
     async def apage(
         self, after: tuple[str, str] | None = None, limit: int = PAGE
     ) -> builtins.list[Job]:
-        steps = self._page(after or ("", ""), validation.integer(limit, "limit", 0))
-        return await self._runner.ago(steps)
+        return await self._runner.ago(self._page(after, limit))
 
-    def _page(self, after: tuple[str, str], limit: int) -> Steps[Any]:
-        return (
-            yield Step(lambda: schedule_scripts.listing(self._dialect, after, limit), write=False)
-        )
+    def _page(self, after: tuple[str, str] | None, limit: int) -> Steps[builtins.list[Job]]:
+        most = validation.integer(limit, "limit", 0)
+        return read_step(lambda: schedule_scripts.listing(self._dialect, after or ("", ""), most))
 
     def _step(
-        self, verb: Callable[..., Script[Job]], type: str, key: str, *words: Any
+        self, script: Callable[..., Script[Job]], type: str, key: str, *args: Any
     ) -> Steps[Job]:
-        kind, named = validation.name(type, "type"), validation.key(key)
-        job: Job = yield Step(lambda: verb(self._dialect, kind, named, *words))
-        return job
+        known = validation.name(type, "type"), validation.key(key)
+        return write_step(lambda: script(self._dialect, *known, *args))
 
 
 def next_run(at: datetime | None, after: Duration | None) -> tuple[datetime | None, float]:
-    """A moment, or a time from now: one of them."""
+    """Check the next run that a caller chose: a moment and 0, or None and seconds from now."""
     if (at is None) == (after is None):
         raise InvalidInput("give the next run as at=datetime or after=duration, one of them")
     if at is not None:

@@ -1,7 +1,7 @@
-"""What a handler may ask of its run: the first parameter, where it is annotated `Context`.
+"""The context of a run: the first parameter of a handler, if it is annotated `Context`.
 
-A context never writes by itself: progress is handed to whoever runs the job, and what is enqueued
-waits for the finish. Only `complete` writes, on the caller's own transaction.
+A context does not write to the database: it passes progress to its worker, and jobs that it enqueues
+are inserted with the finish. Only `complete` writes, on the caller's transaction.
 """
 
 import json
@@ -21,9 +21,9 @@ from holdfast.core.duration import Duration
 from holdfast.core.ids import new_id
 from holdfast.core.log_format import RunLog
 from holdfast.engine.dialect import wake
-from holdfast.engine.records import Parent, Report
+from holdfast.engine.records import Report
 from holdfast.engine.script import Script
-from holdfast.engine.steps import Runner, Step, Steps
+from holdfast.engine.steps import Runner, Steps, read_step
 from holdfast.errors import InvalidInput, LostClaim
 from holdfast.jobs import finish as finish_scripts
 from holdfast.jobs import outcome
@@ -43,27 +43,27 @@ News = tuple[float | None, str | None]  #: progress and message
 
 
 class Port(Protocol):
-    """What a context needs of whoever runs the job."""
+    """The side of the worker that a context talks to."""
 
     def progress(self, percent: float, message: str | None) -> None: ...
 
     def log(self, level: str, text: str) -> None:
-        """A line that is kept with the job."""
+        """Keep a line with the job."""
 
     def wrote(self, finish: Finish) -> None:
-        """The completion was written on a transaction of the handler's; maybe not committed."""
+        """The handler has written the completion on its own transaction, which may not be committed."""
 
     def workdir(self) -> Path: ...
 
     def now(self) -> datetime | None:
-        """By the database's clock."""
+        """The time of the database's clock."""
 
 
 class Context:
     """One run of one job."""
 
     def __init__(self, job: Job, task: Task[Any, Any], port: Port, runner: Runner | None) -> None:
-        self.job = job  #: whose run it is
+        self.job = job  #: as it was when this run began
         self._task = task
         self._port = port
         self._runner = runner
@@ -71,11 +71,13 @@ class Context:
         self._news: News | None = None
         self._workdir: Path | None = None
         self._log: logging.LoggerAdapter[logging.Logger] | None = None
-        self.next_at: datetime | float | None = None  #: a moment, or seconds from the end
+        self.next_at: datetime | float | None = (
+            None  #: a moment, or seconds from the end of the run
+        )
         self._results: dict[str, Any] | None = None
-        self.enqueued: list[NewJob] = []  #: so far; inserted with the finish, or not at all
-        self.saw_stop = False  #: the handler knows that it shall stop
-        self.completion: Finish | None = None  #: written on a transaction of the handler's
+        self.enqueued: list[NewJob] = []  #: inserted with the finish, or not at all
+        self.saw_stop = False  #: the handler has read that it must stop
+        self.completion: Finish | None = None  #: written on the handler's transaction
 
     def __repr__(self) -> str:
         return f"<Context {self.job.type} {self.job.id} attempt {self.attempt}>"
@@ -87,27 +89,29 @@ class Context:
 
     @property
     def token(self) -> str:
-        """Names this claim, and grows with each claim of the job: a fence for other systems."""
+        """The id and the claim number of this run: a fencing token for other systems. The number grows
+        with each claim of the job."""
         return f"{self.job.id}:{self.job.claim_no}"
 
     @property
     def cancelled(self) -> bool:
-        """True when the run shall end: it was cancelled, is past its timeout, lost its job, or the
-        worker stops. What a handler returns that has seen this is not taken for a result."""
+        """Whether the run must stop: the job was cancelled, the timeout has passed, the claim is lost,
+        or the worker is stopping. What a handler returns after it has read True here is not its
+        result."""
         self.saw_stop = self._stop.is_set()
         return self.saw_stop
 
     def stop(self) -> None:
-        """Tell the handler to stop; called by whoever runs it."""
+        """Tell the handler to stop; called by the worker."""
         self._stop.set()
 
     def wait(self, seconds: float) -> bool:
-        """Sleep, in a `def` handler, but wake when the run shall end; True then."""
+        """Sleep in a `def` handler. Return True as soon as the run must stop, else False at the end."""
         self._stop.wait(seconds)
         return self.cancelled
 
     def progress(self, percent: float, message: str | None = None) -> None:
-        """How far it has come, from 0 to 100. Kept, and written a few times a second at the most."""
+        """Report how much is done, from 0 to 100. Written to the job at most a few times a second."""
         if type(percent) not in (int, float) or math.isnan(percent):
             raise InvalidInput(f"progress={percent!r}: give a number from 0 to 100")
         text = None if message is None else clean(str(message), MAX_MESSAGE)
@@ -115,8 +119,8 @@ class Context:
         self._port.progress(*self._news)
 
     def enqueue(self, task: "Task[Any, Any] | Using[Any]", /, *args: Any, **kwargs: Any) -> str:
-        """Add a job together with this one's completion, or not at all; its id. Priority and entity
-        are those of this one, unless they are given."""
+        """Add a job together with the completion of this one, or not at all, and return its id.
+        Priority and entity are those of this job, unless they are given."""
         if not isinstance(task, Task | Using):
             raise InvalidInput(f"ctx.enqueue was given {task!r}: give a task, or task.using(...)")
         using = task.using() if isinstance(task, Task) else task
@@ -124,19 +128,19 @@ class Context:
         self.enqueued.append(job)
         return job.id
 
-    # the workflow that it belongs to
+    # workflows and recurring jobs
 
     @property
     def workflow(self) -> Running:
-        """Its workflow: `ctx.workflow.add(...)`."""
+        """The workflow of this job: `ctx.workflow.add(...)`."""
         if self.job.workflow_id is None:
             raise InvalidInput("ctx.workflow: this job belongs to no workflow; see app.workflow()")
         return Running(self.job, self.enqueued.append)
 
     @property
     def results(self) -> dict[str, Any]:
-        """What the jobs returned that this one waited for, by their names, in the order of `after=`;
-        None of those that did not complete. Read at the first use; in `async def` use `aresults`."""
+        """The results of the jobs that this one waited for, by their names, in the order of `after=`;
+        None for those that did not complete. Read at the first use; in `async def` use `aresults`."""
         if self._results is None:
             self._results = {} if self._is_alone else self._attached().go(_results(self.job.id))
         return self._results
@@ -153,7 +157,7 @@ class Context:
         return self.job.workflow_id is None
 
     def next_run(self, *, at: datetime | None = None, after: Duration | None = None) -> None:
-        """Of a recurring job: when it runs next, if this run succeeds; the last word counts."""
+        """Choose when a recurring job runs next, if this run succeeds. The last call counts."""
         if self.job.schedule is None:
             raise InvalidInput(
                 "ctx.next_run: this job does not recur; task.using(key=...).schedule() makes one that "
@@ -170,14 +174,14 @@ class Context:
         return self._workdir
 
     def clean(self) -> None:
-        """Remove the folder, if one was made."""
+        """Remove the `workdir`, if there is one."""
         if self._workdir is not None:
             shutil.rmtree(self._workdir, ignore_errors=True)
 
     @property
     def log(self) -> "logging.LoggerAdapter[logging.Logger]":
-        """A logger whose records carry `job_id`, `task` and `attempt`; lines from INFO on are also
-        kept with the job, however logging is configured."""
+        """A logger whose records carry `job_id`, `task` and `attempt`. Lines from INFO on are also kept
+        with the job, however logging is configured."""
         if self._log is None:
             extra = {"job_id": self.job.id, "task": self.job.type, "attempt": self.attempt}
             self._log = RunLog(logger, extra, self._port.log)
@@ -186,8 +190,8 @@ class Context:
     # completion on the caller's transaction
 
     def complete(self, result: Any = None, *, tx: Any) -> None:
-        """Write this job's completion, with all that it enqueued, on your open transaction: your
-        rows and the finish commit together. What the handler returns is then ignored."""
+        """Write this job's completion and the jobs that it enqueued on your open transaction, so that
+        they commit together with your rows. What the handler returns is then ignored."""
         runner = self._attached()
         finish = self._completed(result)
         runner.engine.adopt(tx).run(_write(runner, finish, self._news))
@@ -230,9 +234,7 @@ def _write(runner: Runner, finish: Finish, news: News | None) -> Script[None]:
 
 
 def _results(id: str) -> Steps[dict[str, Any]]:
-    found: list[Parent] = yield Step(
-        lambda: workflow_scripts.parents(id, results=True), write=False
-    )
+    found = yield from read_step(lambda: workflow_scripts.parents(id, results=True))
     results: dict[str, Any] = {}
     for parent in found:
         name = parent.node or parent.id
@@ -243,7 +245,7 @@ def _results(id: str) -> Steps[dict[str, Any]]:
 
 
 class RunEnd:
-    """What a hook is given: how a run ended, and what is about to be written."""
+    """The parameter of a hook: how a run ended, and what is about to be written."""
 
     def __init__(
         self,
@@ -255,7 +257,7 @@ class RunEnd:
     ) -> None:
         self.job = job  #: as it was when the run began
         self.result = result  #: what the handler returned
-        self.error = finish.error  #: "Type: message"; None: it succeeded
+        self.error = finish.error  #: "Type: message"; None if the run succeeded
         self.trace = finish.trace  #: the traceback
         over = (outcome.Outcome.COMPLETED, outcome.Outcome.FAILED)
         self.final = finish.outcome in over  #: no other run follows
@@ -263,13 +265,13 @@ class RunEnd:
         self.retry_in = None if self.final or finish.recur else finish.delay  #: seconds, else
         failures = 0 if finish.error is None else job.consecutive_failures + 1
         self.consecutive_failures = failures  #: of a recurring job, this one included
-        self.finished = False  #: it was written on a transaction of the hook's
+        self.finished = False  #: the hook has written the end on its own transaction
         self._finish = finish
         self._news = news
         self._runner = runner
 
     def finish(self, *, tx: Any) -> None:
-        """Write the end on your open transaction, so that your rows and the job never disagree."""
+        """Write the end of the run on your open transaction, so that it commits with your rows."""
         self._runner.engine.adopt(tx).run(_write(self._runner, self._finish, self._news))
         self.finished = True
 
@@ -285,22 +287,22 @@ class Detached:
         logger.debug("progress %.0f %s", percent, message or "")
 
     def log(self, level: str, text: str) -> None:
-        """There is no job to keep it with."""
+        """Do nothing: there is no job to keep the line with."""
 
     def wrote(self, finish: Finish) -> None:
-        """Never: a detached context refuses to write."""
+        """Not called: a detached context refuses to write."""
 
     def now(self) -> None:
         return None
 
     def workdir(self) -> Path:
         path = Path(tempfile.mkdtemp(prefix="holdfast-"))
-        weakref.finalize(self, shutil.rmtree, path, ignore_errors=True)  # nobody else would
+        weakref.finalize(self, shutil.rmtree, path, ignore_errors=True)  # no worker removes it
         return path
 
 
 def detached(task: Task[Any, Any], now: Callable[[], Any]) -> Context:
-    """The context of a plain call: it goes nowhere."""
+    """Return a context for a plain call of a task: it belongs to no row."""
     moment = now()
     job = Job(
         id=new_id(),
