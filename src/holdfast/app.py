@@ -1,4 +1,4 @@
-"""Holdfast: the application object. A URL, a registry of tasks, and the verbs."""
+"""`Holdfast`: the application object, with a database and a registry of tasks."""
 
 import os
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
@@ -54,8 +54,8 @@ class Holdfast:
 
     >>> app = Holdfast("sqlite:///jobs.db")   # default: $HOLDFAST_URL, then sqlite:///holdfast.db
 
-    Nothing is opened before the first verb. One object serves all threads and event loops of a
-    process. One that has opened nothing may be forked; after that, make a new one in each child.
+    The database is opened at the first use. One object serves all threads and event loops of a process.
+    After a fork, an object that has opened its database cannot be used in the child: make a new one.
     """
 
     def __init__(
@@ -63,21 +63,22 @@ class Holdfast:
         url: str | None = None,  #: the database: `sqlite:///file`, `postgresql://...`
         *,
         schema: str = "holdfast",  #: PostgreSQL: where the tables are
-        auto_migrate: bool | None = None,  #: migrate at the first use; None: only SQLite does
-        pooler: bool | None = None,  #: PostgreSQL: pgbouncer or the like; None: find out
-        database_timeout: Duration | None = None,  #: of one call to the database, 30 s
-        max_attempts: int | None = None,  #: runs in all, of a job that fails; 3 if not told
-        timeout: Duration | Unset | None = UNSET,  #: of one run, 5 minutes; None: no limit
-        backoff: BackoffLike | None = None,  #: waiting between runs: 5 s, twice as long each time
+        auto_migrate: bool | None = None,  #: migrate at the first use; None: on SQLite only
+        pooler: bool | None = None,  #: PostgreSQL: behind pgbouncer or the like; None: find out
+        database_timeout: Duration | None = None,  #: timeout of one call to the database; 30 s
+        max_attempts: int | None = None,  #: the most runs of a failing job; 3
+        timeout: Duration | Unset | None = UNSET,  #: timeout of one run; 5 minutes; None: no limit
+        backoff: BackoffLike | None = None,  #: the delay before a retry; 5 s, doubled each time
         retention: Mapping[str, Duration] | None = None,  #: how long finished jobs stay, by status
-        poll_interval: Duration | None = None,  #: a look for work without a hint
-        heartbeat: Duration | None = None,  #: a worker's signs of life; three missed: dead
+        poll_interval: Duration | None = None,  #: between two looks for work without a hint; 1 s
+        heartbeat: Duration
+        | None = None,  #: interval of workers' heartbeats; 5 s; three missed: dead
         workdir: str | Path | None = None,  #: where `ctx.workdir` folders are made
-        aging: Duration | None = None,  #: waiting that counts as one step of priority
+        aging: Duration | None = None,  #: a wait that counts as one step of priority
         health: Mapping[str, Any] | None = None,  #: thresholds of `app.health()`
-        app_version: str | None = None,  #: of your code, told by workers
-        archive: str | Path | None = None,  #: a folder for finished jobs, before they go
-        unreadable_for: Duration | None = None,  #: then a job that no worker can read fails; 1h
+        app_version: str | None = None,  #: of your code, shown with workers
+        archive: str | Path | None = None,  #: a folder for finished jobs before they are deleted
+        unreadable_for: Duration | None = None,  #: then a job fails that no worker can read; 1 h
         middleware: Sequence[Middleware] = (),  #: around every enqueue and run
         clock: Clock | None = None,  #: for tests: `FakeClock()`
     ) -> None:
@@ -122,7 +123,7 @@ class Holdfast:
 
     @property
     def clock(self) -> Clock:
-        """What tells the time here."""
+        """The clock of this application."""
         return self.engine.clock
 
     # tasks
@@ -138,29 +139,31 @@ class Holdfast:
         self,
         /,
         *,
-        name: str | None = None,  #: not the function's
-        queue: str = "default",  #: the lane that its jobs wait in
+        name: str | None = None,  #: instead of the function's
+        queue: str = "default",  #: the queue of its jobs
         priority: int = 0,  #: a higher number runs first
-        max_attempts: int | None = None,  #: runs in all; None: as the application
-        timeout: Duration | Unset | None = UNSET,  #: of one run; None: no limit; else as the app
-        backoff: BackoffLike | None = None,  #: between runs; None: as the application
-        retry_on: Errors | None = None,  #: only these are tried again
-        discard_on: Errors | None = None,  #: these fail for good
+        max_attempts: int | None = None,  #: the most runs of a job; None: as the application
+        timeout: Duration
+        | Unset
+        | None = UNSET,  #: of one run; None: no limit; default: as the app
+        backoff: BackoffLike | None = None,  #: the delay before a retry; None: as the application
+        retry_on: Errors | None = None,  #: retry only these
+        discard_on: Errors | None = None,  #: do not retry these
         on_success: Hook | None = None,  #: called with a `RunEnd`
-        on_failure: Hook | None = None,  #: the same, after each failed run
-        then: Task[Any, Any] | Using[Any] | Then | None = None,  #: what follows a completed job
-        on_prune: Hook | None = None,  #: called with a finished job before it goes
+        on_failure: Hook | None = None,  #: called with a `RunEnd` after each failed run
+        then: Task[Any, Any] | Using[Any] | Then | None = None,  #: the next task
+        on_prune: Hook | None = None,  #: called with a finished job before it is deleted
         on_lost: Literal["strict", "relaxed"] = "strict",  #: stop runs without a database?
         process: bool = False,  #: run it in a process of its own
         retention: Mapping[str, Duration] | None = None,  #: how long jobs stay, by status
         concurrency: int | Limit | Sequence[Limit] | None = None,  #: how many at once
         rate: str | Limit | None = None,  #: how many may start: '100/m'
-        expires: Duration | None = None,  #: not begun by then: cancelled
-        every: Duration | None = None,  #: it recurs, at this interval
-        cron: str | None = None,  #: it recurs: '0 3 * * *'
+        expires: Duration | None = None,  #: cancel a job that has not begun by then
+        every: Duration | None = None,  #: run it at this interval
+        cron: str | None = None,  #: run it at these moments: '0 3 * * *'
         timezone: str | None = None,  #: of `cron`; UTC
-        missed: Missed = "once",  #: of moments when no worker ran
-        jitter: Duration = 0,  #: at random, on top of each moment
+        missed: Missed = "once",  #: what to do about moments when no worker ran
+        jitter: Duration = 0,  #: the most that is added to each moment, at random
     ) -> Decorator: ...
 
     def task(self, handler: Any = None, /, *, name: str | None = None, **options: Any) -> Any:
@@ -192,8 +195,7 @@ class Holdfast:
     # enqueueing
 
     def enqueue(self, type: str, payload: Mapping[str, Any] | None = None, **options: Any) -> Job:
-        """Add a job by its task's name, where the code is not importable. The options are those of
-        `task.using`."""
+        """Add a job by the name of its task. The options are those of `task.using`."""
         settings = Options().changed(options)
         return self.insert([self._named(type, payload, settings)], settings)[0]
 
@@ -219,7 +221,7 @@ class Holdfast:
         return options.new_job(type, text, defaults, new_id())
 
     def insert(self, jobs: Sequence[NewJob], options: Options) -> list[Job]:
-        """What tasks call. In the caller's transaction the jobs exist if and only if it commits."""
+        """Insert jobs, for tasks. With `options.tx`, they exist if that transaction commits."""
         if not jobs:
             return []
         return wrap_enqueue(self.middleware, partial(self._insert, options))(jobs)
@@ -245,7 +247,7 @@ class Holdfast:
         return commands.insert(self.engine.dialect, jobs, hint=queues)
 
     def find_task(self, name: str) -> Task[Any, Any]:
-        """A task by its name; raises UnknownTask."""
+        """Return the task with this name. Raises UnknownTask."""
         try:
             return self.tasks[name]
         except KeyError:
@@ -301,15 +303,15 @@ class Holdfast:
     # running and observing
 
     def worker(self, **options: Any) -> "Worker":
-        """A worker in this process: `with app.worker(): ...`, `async with app.worker(): ...`. The
-        options: queues, concurrency, grace."""
+        """Return a worker that runs in this process: `with app.worker(): ...`, `async with ...`. The
+        options are queues, concurrency and grace."""
         from holdfast.worker.worker import Worker
 
         return Worker(self, **options)
 
     def lifespan(self, **options: Any) -> Callable[[Any], AbstractAsyncContextManager[None]]:
-        """For ASGI applications: `FastAPI(lifespan=app.lifespan())` runs a worker inside the server,
-        `async def` handlers on its event loop. The options are those of `worker`."""
+        """Return a lifespan for ASGI: `FastAPI(lifespan=app.lifespan())` runs a worker inside the
+        server, with `async def` handlers on its event loop. The options are those of `worker`."""
 
         @asynccontextmanager
         async def lifespan(server: Any) -> AsyncIterator[None]:
@@ -319,7 +321,7 @@ class Holdfast:
         return lifespan
 
     def on(self, *kinds: str) -> Callable[[Listener], Listener]:
-        """Listen to events of this process: `@app.on("failed")`; without a kind, to all."""
+        """Decorate a listener to events of this process: `@app.on("failed")`; no kind: all events."""
 
         def add(listener: Listener) -> Listener:
             self.listeners.add(kinds, listener)
@@ -337,9 +339,10 @@ class Holdfast:
         **filter: Any,
     ) -> Events:
         """Follow what happens to jobs, in all processes: `with app.events() as events: for ...`. It
-        begins now, or `after` the position of the last event seen, and ends when nothing came for
-        `timeout`. The filters are `job`, `type`, `queue` and `entity`. With a `name`, events are kept
-        for 10 minutes after its reader, so that it can resume."""
+        starts now, or `after` the position of the last event seen, and ends when none comes for
+        `timeout`. The filters are `job`, `type`, `queue` and `entity`. With a `name`, a reader can
+        resume for 10 minutes. Raises EventsGone if events after the position are deleted or were never
+        written."""
         return Events(feed_opener(self.engine, after, name, kinds, filter)(), patience(timeout))
 
     def aevents(
@@ -351,36 +354,36 @@ class Holdfast:
         timeout: Duration | None = None,
         **filter: Any,
     ) -> AsyncEvents:
-        """The same for `async for`; it begins with the first step, or with `async with`."""
+        """The same for `async for`; it starts at the first step, or at `async with`."""
         opener = feed_opener(self.engine, after, name, kinds, filter)
         return AsyncEvents(opener, patience(timeout))
 
-    # the rest
+    # monitoring and the database
 
     def stats(self, *, window: Duration = "1h") -> Stats:
-        """What there is now, by status and queue, each counted up to a cap; and what was done in the
-        last hour (`window`, at most a day), by task, by queue, and by the minute. Cheap, whatever
-        the size of the table."""
+        """Return the numbers of jobs by status and queue, each counted up to a cap, and of the runs of
+        the last hour (`window`, at most a day) by task, queue and minute. A large table costs no
+        more."""
         return read_stats(Snapshot(self.engine), window, self.tasks)
 
     async def astats(self, *, window: Duration = "1h") -> Stats:
         return await self.runner.hop(lambda: self.stats(window=window))
 
     def health(self, **limits: Unpack[HealthLimits]) -> Health:
-        """Is work being done? `health.ok`, `health.problems` with what to do about each, and
-        `health.checks`. What is given goes before `Holdfast(health=...)`. A database out of reach is
-        a problem, too."""
+        """Check whether jobs are being run: `health.ok`, `health.problems` with a remedy for each, and
+        `health.checks`. Thresholds that are given replace those of `Holdfast(health=...)`. A database
+        that is out of reach is a problem, too."""
         return read_health(Snapshot(self.engine), thresholds(limits, self.settings.health))
 
     async def ahealth(self, **limits: Unpack[HealthLimits]) -> Health:
         return await self.runner.hop(lambda: self.health(**limits))
 
     def migrate(self) -> list[str]:
-        """Bring the tables up to this release; the names of the migrations applied."""
+        """Bring the tables up to this release; return the names of the migrations applied."""
         return self.engine.migrate()
 
     def close(self) -> None:
-        """Release connections and threads. Idempotent."""
+        """Close connections and stop threads. Idempotent."""
         self.runner.close()
 
     def __enter__(self) -> "Holdfast":

@@ -285,5 +285,5 @@ class Engine(Inspector):
         far as was known within the last second.)"""
         audience = self.dialect.audience
         if audience.is_stale:
-            self._run(lambda: outbox.look(self.dialect), False, deadline)
+            self._run(lambda: outbox.read_audience(self.dialect), False, deadline)
         return audience.listens(ids, kinds)

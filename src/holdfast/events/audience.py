@@ -1,4 +1,4 @@
-"""Which jobs have followers: events are written for these only."""
+"""Which jobs have followers. Events are written for these jobs only."""
 
 from collections.abc import Iterable, Sequence
 
@@ -7,17 +7,17 @@ from holdfast.events.sampling import GLANCE, Pace
 from holdfast.jobs.job import EventKind
 
 EVERYTHING = ""  #: the topic of followers of all jobs; that of followers of one job is its id
-_KNOWN_FOR = 1.0  # seconds between two looks at the followers
+_KNOWN_FOR = 1.0  # seconds until the followers are read again
 
 
 class Audience:
-    """What has followers, as far as this process knows: looked up at most every second."""
+    """The topics that are followed, as this process last read them: at most a second ago."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self._until = float("-inf")
         self._topics: frozenset[str] = frozenset()
-        self._glances = False
+        self._samples = False
         self._pace = Pace(clock.monotonic)
 
     @property
@@ -26,35 +26,38 @@ class Audience:
 
     @property
     def is_silent(self) -> bool:
-        """True if, for certain, nothing has a follower."""
-        return not (self._topics or self._glances or self.is_stale)
+        """Whether it is certain that nothing is followed."""
+        return not (self._topics or self._samples or self.is_stale)
 
     def listens(self, ids: Sequence[str] | None, kinds: Iterable[EventKind]) -> bool:
-        """Would a follower get an event if one of these happened to one of these jobs, or to any?"""
-        if self._glances and any(self._pace.room(kind) for kind in kinds):
+        """Whether an event of one of these kinds would be written for one of these jobs, or (None) for
+        any job."""
+        if self._samples and any(self._pace.room(kind) for kind in kinds):
             return True
         if ids is None or EVERYTHING in self._topics:
             return bool(self._topics)
         return any(id in self._topics for id in ids) if self._topics else False
 
     def wants(self, ids: Sequence[str], kind: EventKind) -> Sequence[str]:
-        """The jobs among these for which an event of this kind is to be written."""
+        """Return those of these jobs for which an event of this kind must be written."""
         if EVERYTHING in self._topics:
             return ids
-        room = self._pace.room(kind) if self._glances else 0
-        if not room:
+        left = self._pace.room(kind) if self._samples else 0
+        if not left:
             return [id for id in ids if id in self._topics] if self._topics else ()
         if not self._topics:
-            return ids[:room]
-        glanced = frozenset([id for id in ids if id not in self._topics][:room])
-        return [id for id in ids if id in glanced or id in self._topics]
+            return ids[:left]
+        sampled = frozenset([id for id in ids if id not in self._topics][:left])
+        return [id for id in ids if id in sampled or id in self._topics]
 
-    def told(self, kind: EventKind, number: int) -> None:
-        if self._glances:
+    def count(self, kind: EventKind, number: int) -> None:
+        """Count events that were written, against the limit of samples."""
+        if self._samples:
             self._pace.count(kind, number)
 
     def learn(self, topics: Iterable[str]) -> None:
+        """Take over the topics that were read from the database."""
         found = frozenset(topics)
         self._topics = found - {GLANCE}
-        self._glances = GLANCE in found
+        self._samples = GLANCE in found
         self._until = self._clock.monotonic() + _KNOWN_FOR

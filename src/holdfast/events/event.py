@@ -1,5 +1,5 @@
-"""Events: what happened to jobs. Listeners of this process observe and change nothing, and one that
-raises is logged and harms nobody; `JobEvent` is what the outbox tells to any process (feed.py)."""
+"""Events: what happened to jobs. `Event` is for the listeners of this process: one that raises is
+logged, and the others are called. `JobEvent` is what any process reads from the outbox (feed.py)."""
 
 import logging
 from collections.abc import Callable
@@ -15,10 +15,10 @@ logger = logging.getLogger("holdfast")
 
 @value
 class Event:
-    """Something that happened to a job."""
+    """Something that happened to a job in this process."""
 
     kind: EventKind
-    job: Job  #: as it was known when it happened
+    job: Job  #: as this process knew it then
     error: str | None = None
     result: str | None = None  #: JSON text
     progress: float | None = None
@@ -28,9 +28,9 @@ class Event:
 
 @value
 class JobEvent:
-    """Something that happened to a job, and how its row stood right after that."""
+    """Something that happened to a job, and the job's fields right after that."""
 
-    position: int  #: where to go on: `app.events(after=event.position)`
+    position: int  #: to resume after this event: `app.events(after=event.position)`
     at: datetime
     kind: EventKind
     job_id: str
@@ -43,10 +43,10 @@ class JobEvent:
     max_attempts: int
     claim_no: int
     worker_id: str | None
-    run_at: datetime  #: of one that retries or was snoozed: when it runs again
+    run_at: datetime  #: when it runs again, if it is retried or was snoozed
     error: str | None
     result: Json  #: of a completed run
-    result_left_out: bool  #: it is too large for an event: `app.jobs.get` has it
+    result_left_out: bool  #: True: the result is too large for an event; use `app.jobs.get`
     progress: float | None
     message: str | None
 
@@ -56,8 +56,8 @@ class JobEvent:
 
     @property
     def data(self) -> dict[str, Json]:
-        """What is of interest of this kind, as JSON takes it."""
-        told: dict[str, Json] = {
+        """Return the fields that matter for an event of this kind, as JSON values."""
+        data: dict[str, Json] = {
             "job_id": self.job_id,
             "type": self.type,
             "queue": self.queue,
@@ -66,26 +66,26 @@ class JobEvent:
         }
         match self.kind:
             case EventKind.PROGRESS:
-                told |= {"progress": self.progress, "message": self.message}
+                data |= {"progress": self.progress, "message": self.message}
             case EventKind.COMPLETED:
-                told |= {"result": self.result}
+                data |= {"result": self.result}
                 if self.result_left_out:
-                    told["result_left_out"] = True
+                    data["result_left_out"] = True
             case EventKind.FAILED | EventKind.RETRYING | EventKind.CANCELLED:
-                told |= {"error": self.error, "attempts": self.attempts}
-                told["max_attempts"] = self.max_attempts
+                data |= {"error": self.error, "attempts": self.attempts}
+                data["max_attempts"] = self.max_attempts
             case EventKind.STARTED:
-                told |= {"attempts": self.attempts, "worker_id": self.worker_id}
+                data |= {"attempts": self.attempts, "worker_id": self.worker_id}
         if self.kind in (EventKind.RETRYING, EventKind.SNOOZED, EventKind.ENQUEUED):
-            told["run_at"] = self.run_at.isoformat()
-        return told
+            data["run_at"] = self.run_at.isoformat()
+        return data
 
 
 Listener = Callable[[Event], Any]
 
 
 def some_kinds(kinds: tuple[str, ...]) -> list[EventKind]:
-    """Kinds by their names; none given: all of them."""
+    """Return the kinds with these names; without names, all kinds."""
     try:
         return [EventKind(kind) for kind in kinds] or list(EventKind)
     except ValueError:
@@ -95,7 +95,7 @@ def some_kinds(kinds: tuple[str, ...]) -> list[EventKind]:
 
 
 class Listeners:
-    """Who listens to what."""
+    """The listeners of an application, by kind of event."""
 
     def __init__(self) -> None:
         self._of: dict[EventKind, list[Listener]] = {}

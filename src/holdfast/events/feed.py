@@ -1,7 +1,7 @@
 """`app.events(...)`: follow what happens to jobs, in any process, from a position on.
 
-A feed reads the outbox (outbox.py) and lets it be written by being subscribed: to everything, or
-to some jobs. It wakes when the database hints at news, and looks every second without that.
+A feed subscribes to all jobs or to some, so that their events are written, and reads them from the
+outbox (outbox.py). It reads when the database hints at news, and every second without a hint.
 """
 
 import asyncio
@@ -26,18 +26,19 @@ from holdfast.events.audience import EVERYTHING
 from holdfast.events.event import JobEvent, some_kinds
 from holdfast.jobs.job import EventKind, Status
 
-BATCH = 500  # events that are read at a time
-POLL = 1.0  # seconds between two looks without a hint
-NAMED, UNNAMED = 600.0, 30.0  #: seconds that a subscription lives after its reader
-LOST = 60.0  # seconds without the database, until that is an error
-APART = 0.01  # seconds between two looks, at the least: SQLite hints at every commit of anybody
-_SOON = 0.05  # seconds until the next look at what a transaction has not told yet
+BATCH = 500  # events that one read returns
+POLL = 1.0  # seconds between two reads without a hint
+NAMED, UNNAMED = 600.0, 30.0  #: seconds that a subscription outlives its reader
+LOST = 60.0  # seconds without the database until `take` raises
+APART = 0.01  # the least seconds between two reads: SQLite hints at every commit of any process
+_SOON = 0.05  # seconds until the next read, while an event before others is missing
 
 Wanted = Callable[[JobEvent], bool]
 
 
 class Feed:
-    """Reads the outbox from a position on. For one thread at a time; `stop` is for others."""
+    """Reads the outbox from a position on. For one thread at a time; `stop` and `interrupt` may be
+    called from other threads."""
 
     def __init__(
         self,
@@ -48,12 +49,12 @@ class Feed:
         topics: Collection[str] = (EVERYTHING,),
         apart: float = APART,
     ) -> None:
-        """`topics`: the jobs that `wanted` chooses from. `apart`: seconds between two looks, at the
-        least."""
+        """`topics`: the ids of jobs, or EVERYTHING, from whose events `wanted` chooses. `apart`: the
+        least seconds between two reads."""
         self._engine = engine
         self.apart = apart
         self._topics = frozenset(topics)
-        #: Of each topic: from which position on nothing of it was left out.
+        #: For each topic: all its events from this position on are written.
         self.since: Mapping[str, int] = dict.fromkeys(topics, 0)
         self._name = name or f"~{token_hex(8)}"
         self._named = name is not None
@@ -78,12 +79,12 @@ class Feed:
 
     @property
     def position(self) -> int:
-        """All up to here was told."""
+        """The position up to which all events were returned."""
         return 0 if self._outbox_cursor is None else self._outbox_cursor.position
 
     def take(self, patience: float) -> list[JobEvent]:
-        """The next events; empty when none came for so many seconds, or it was stopped or interrupted.
-        A database that is out of reach is waited for, a minute."""
+        """Return the next events; none if none came for `patience` seconds, or if the feed was stopped
+        or interrupted. If the database is out of reach, try again for a minute, then raise."""
         deadline = time.monotonic() + patience
         while not self._stopped:
             try:
@@ -103,14 +104,14 @@ class Feed:
         return []
 
     def follow(self, topics: Collection[str]) -> None:
-        """Other topics, from the next `take` on, unless the database is out of reach: `since` has those
-        that have begun. What is not among them any more is written until its time is over."""
+        """Follow other topics from the next `take` on, if the database can be reached: `since` has the
+        topics that are followed. Events of the former topics are written until their time is over."""
         self._topics = frozenset(topics)
         if not self.since.keys() >= self._topics:
             self._renew_at = float("-inf")
 
     def _look(self) -> list[JobEvent]:
-        """Also while what is wanted by nobody fills a batch: there may be more behind it."""
+        """Read until there are wanted events or no more rows: a whole batch may be unwanted."""
         while not self._stopped:
             if time.monotonic() >= self._renew_at:
                 self._subscribe()
@@ -137,7 +138,7 @@ class Feed:
         return []
 
     def _rest(self, left: float) -> None:
-        """Until a hint comes, or it is time for a look without one."""
+        """Wait for a hint, or until it is time to read without one."""
         pending = self._outbox_cursor is not None and self._outbox_cursor.pending
         self._wakeups.wait(min(left, self._soon if pending else POLL))
         time.sleep(max(0.0, min(left, self._looked_at + self.apart - time.monotonic())))
@@ -146,27 +147,27 @@ class Feed:
         spare = self._life / 10 if self._named else self._life / 3
         life = self._life + (spare if self._named else 0.0)
         engine = self._engine
-        told = engine.run(
+        subscription = engine.run(
             lambda: outbox.subscribe(engine.dialect, self._name, self._topics, life), write=True
         )
         self._renew_at = time.monotonic() + spare
         if self._outbox_cursor is None:
-            self._outbox_cursor = outbox.OutboxCursor(told.newest)
+            self._outbox_cursor = outbox.OutboxCursor(subscription.newest)
         position = self._outbox_cursor.position
-        if position > told.newest:
+        if position > subscription.newest:
             raise InvalidInput(
-                f"after={position}: the newest event of this database is {told.newest}: is the "
+                f"after={position}: the newest event of this database is {subscription.newest}: is the "
                 "position of another one? after=None begins now"
             )
-        self._check(position, told.floor)
-        for topic in self.since.keys() & told.since.keys():
-            if told.since[topic] > self.since[topic]:  # nobody followed it for a while
-                self._check(position, told.since[topic])
-        self.since = told.since
+        self._check(position, subscription.floor)
+        for topic in self.since.keys() & subscription.since.keys():
+            if subscription.since[topic] > self.since[topic]:  # it had no follower for a while
+                self._check(position, subscription.since[topic])
+        self.since = subscription.since
         engine.maintenance.prune_events()
 
     def _is_held(self) -> bool:
-        """Otherwise what was read may have begun after a time in which nothing was written."""
+        """Whether the subscription is still alive. If it is not, events may not have been written."""
         engine = self._engine
         return engine.run(lambda: outbox.is_held(engine.dialect, self._name), write=False)
 
@@ -179,23 +180,23 @@ class Feed:
             )
 
     def interrupt(self) -> None:
-        """End a wait, from another thread."""
+        """End a `take` that waits, from another thread."""
         self._interrupted = True
         self._wakeups.nudge()
 
     def stop(self) -> None:
-        """The same, and nothing comes after that."""
+        """End a `take` that waits, from another thread; later ones return nothing."""
         self._stopped = True
         self._wakeups.nudge()
 
     def close(self) -> None:
-        """The subscription lives on for its time, for who comes back."""
+        """Stop reading. The subscription lives on for its time, so that a reader can resume."""
         self._stopped = True
         self._wakeups.close()
 
 
 class Events:
-    """What `app.events()` gives: an iterator, to be closed, best by `with`."""
+    """The result of `app.events()`: an iterator, to be closed, best by `with`."""
 
     def __init__(self, feed: Feed, timeout: float | None) -> None:
         self._feed = feed
@@ -205,7 +206,7 @@ class Events:
 
     @property
     def position(self) -> int:
-        """Where it stands: nothing before this is still to come, but for what was taken already."""
+        """The position to resume from: all events up to here were returned."""
         return self._ready[-1].position - 1 if self._ready else self._feed.position
 
     def __iter__(self) -> "Events":
@@ -221,7 +222,7 @@ class Events:
         return self._ready.pop()
 
     def close(self) -> None:
-        """Stop following; what was not read comes to who goes on from `position`."""
+        """Stop following. `app.events(after=position)` returns the events that were not read."""
         if not self._closed:
             self._closed = True
             self._ready.clear()
@@ -235,7 +236,7 @@ class Events:
 
 
 class AsyncEvents:
-    """The same for `async for`. It has a thread of its own, since it waits in it."""
+    """The same for `async for`. Its thread waits for events."""
 
     def __init__(self, open_feed: Callable[[], Feed], timeout: float | None) -> None:
         self._open_feed = open_feed
@@ -247,7 +248,7 @@ class AsyncEvents:
 
     @property
     def position(self) -> int:
-        """Where it stands: nothing before this is still to come, but for what was taken already."""
+        """The position to resume from: all events up to here were returned."""
         if self._ready:
             return self._ready[-1].position - 1
         return 0 if self._feed is None else self._feed.position
@@ -273,12 +274,12 @@ class AsyncEvents:
         return self._ready.pop()
 
     def _fill(self, feed: Feed, patience: float) -> None:
-        """What comes after its reader was cancelled, the next one finds."""
+        """Keep the events also if the reader was cancelled: the next step returns them."""
         if not self._ready:
             self._ready = feed.take(patience)[::-1]
 
     async def aclose(self) -> None:
-        """Stop following; what was not read comes to who goes on from `position`."""
+        """Stop following. `app.events(after=position)` returns the events that were not read."""
         if self._closed:
             return
         self._closed = True
@@ -296,7 +297,7 @@ class AsyncEvents:
 
 
 def _left(begin: float, timeout: float | None) -> float:
-    """A wait without an end is made of long ones."""
+    """Seconds until the timeout; without one, an hour at a time."""
     return 3600.0 if timeout is None else begin + timeout - time.monotonic()
 
 
@@ -305,7 +306,7 @@ def patience(timeout: Duration | None) -> float | None:
 
 
 def make_topic(job: str | UUID | None = None, **_: Any) -> str:
-    """Return the topic that holds all events which this filter may pass."""
+    """Return the topic of a filter: a job's id, or EVERYTHING."""
     return EVERYTHING if job is None else parse_id(job)
 
 
@@ -348,7 +349,7 @@ def make_wanted(
 
 
 def decoded(dialect: Dialect, rows: Iterable[Row]) -> list[JobEvent]:
-    """The events among rows of the outbox."""
+    """Return the events among rows of the outbox."""
     return [decode(dialect, row) for row in rows if row[3] != outbox.BEGIN]
 
 

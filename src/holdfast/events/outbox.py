@@ -1,5 +1,5 @@
-"""Events in the database, as scripts: written with the change that they tell of, where somebody
-follows, and read in an order in which nothing is skipped (decision 0018)."""
+"""Scripts that write and read events. An event is written in the transaction of the change that it
+reports, if it has followers, and is read in an order in which no event is skipped (decision 0018)."""
 
 import json
 from collections.abc import Collection, Mapping, Sequence
@@ -10,22 +10,22 @@ from holdfast.engine.script import Row, Run, Script
 from holdfast.events.audience import EVERYTHING
 from holdfast.jobs.job import EventKind
 
-KEPT = 100_000  #: events, at the most, while somebody follows
-AGE = 3600.0  #: seconds that they are kept, at the most
-RESULT = 65_536  #: bytes of a result that an event carries
-PRUNED = 1000  #: at a time
-TOPICS = 5000  #: rows of followers; of more they are not told apart: everything is written
-BEGIN = "begin"  #: the kind of a row that is no event: something more is written from there on
+KEPT = 100_000  #: the most events that are kept while they have followers
+AGE = 3600.0  #: the most seconds that an event is kept
+RESULT = 65_536  #: the most bytes of a result that an event carries
+PRUNED = 1000  #: events deleted in one transaction
+TOPICS = 5000  #: with more followed topics than this, all events are written
+BEGIN = "begin"  #: the kind of a row that is no event: some topic is written from its position on
 
 
 def emit(
     dialect: Dialect, kind: EventKind, ids: Sequence[str], *, final: bool = False
 ) -> Script[None]:
-    """Tell what has happened to jobs, in the transaction in which it did; how they stand is read from
-    their rows. `final`: only of those that have ended. Nothing of jobs that nobody follows."""
+    """Write an event for each of these jobs that has followers, with the job's row as it is now. Runs
+    in the transaction of the change. `final`: only for jobs that are finished."""
     audience = dialect.audience
     if audience.is_stale:
-        yield from look(dialect)
+        yield from read_audience(dialect)
     wanted = audience.wants(ids, kind)
     if not wanted:
         return
@@ -36,13 +36,13 @@ def emit(
         "final": final,
         "result": RESULT,
     }
-    if told := (yield Run("emit", params)).changed:
-        audience.told(kind, told)
+    if written := (yield Run("emit", params)).changed:
+        audience.count(kind, written)
         yield Run("ring", {})
 
 
-def look(dialect: Dialect) -> Script[bool]:
-    """Does somebody follow anything?"""
+def read_audience(dialect: Dialect) -> Script[bool]:
+    """Read what is followed; return whether anything is."""
     params = {"now": dialect.now(), "limit": TOPICS + 1}
     topics = [row[0] for row in (yield Run("audience", params)).rows]
     dialect.audience.learn(topics if len(topics) <= TOPICS else [EVERYTHING])
@@ -50,22 +50,22 @@ def look(dialect: Dialect) -> Script[bool]:
 
 
 class OutboxBounds(NamedTuple):
-    newest: int  #: the last position that was given away
-    floor: int  #: events up to here may be gone
+    newest: int  #: the last position that was given to an event
+    floor: int  #: events up to this position may be deleted
 
 
 class Subscription(NamedTuple):
     newest: int
     floor: int
-    since: Mapping[str, int]  #: of each topic: nothing was left out from this position on
+    since: Mapping[str, int]  #: of each topic: all its events from this position on are written
 
 
 def subscribe(
     dialect: Dialect, name: str, topics: Collection[str], life: float
 ) -> Script[Subscription]:
-    """From now on somebody follows these topics, for so many seconds. What nobody followed until now
-    begins with a row of its own: what happened before was not written, and who comes back to the
-    last event stands below that row, and learns it."""
+    """Follow these topics from now on, for `life` seconds. If a topic had no follower until now, its
+    events were not written. Then a row of kind BEGIN is added, and the topic counts as complete only
+    from that row's position on: a reader that goes on from an earlier position gets EventsGone."""
     yield Run("hold_outbox", {})
     now = dialect.now()
     asked = {"now": now, "topics": json.dumps([EVERYTHING, *topics])}
@@ -80,32 +80,34 @@ def subscribe(
     since = {topic: min(positions, default=begin) for topic, positions in known.items()}
     params = {"now": now, "name": name, "life": round(life * MICRO), "since": json.dumps(since)}
     yield Run("subscribe", params)
-    yield from look(dialect)
+    yield from read_audience(dialect)
     newest, floor = yield from bounds()
     return Subscription(newest, floor, since)
 
 
 def bounds() -> Script[OutboxBounds]:
+    """Return the range of positions that can be read."""
     return OutboxBounds(*(yield Run("horizon", {})).rows[0])
 
 
 class Reading(NamedTuple):
-    """What can be seen behind a position."""
+    """The rows behind a position, and what is known of missing ones."""
 
-    newest: int  #: positions up to here were given away...
-    mark: int | None  #: ... to transactions before this one, if that was asked for
+    newest: int  #: the last position that was given to an event...
+    mark: int | None  #: ... by a transaction before this one; None: not asked for
     ended: int  #: all transactions before this one have ended
     floor: int
     rows: list[Row]
 
 
 def is_held(dialect: Dialect, name: str) -> Script[bool]:
-    """Return whether a subscription is alive. If it is after a read, it was during the read."""
+    """Return whether a subscription is alive. If it is alive after a read, it was during the read."""
     return bool((yield Run("is_held", {"now": dialect.now(), "name": name})).rows[0][0])
 
 
 def read(after: int, limit: int, *, mark: bool) -> Script[Reading]:
-    """The order of the statements matters: see `OutboxCursor`."""
+    """Read up to `limit` rows behind a position, for `OutboxCursor`. The order of the statements
+    matters: first `newest`, then the mark, then `ended`, then the rows."""
     newest, floor = yield from bounds()
     if newest <= after:
         return Reading(newest, None, 0, floor, [])
@@ -117,52 +119,56 @@ def read(after: int, limit: int, *, mark: bool) -> Script[Reading]:
 
 
 class OutboxCursor:
-    """Which events can be told. Positions are given away in order, but transactions commit in another:
-    an event is told when none before it is missing, or what is missing never comes."""
+    """Decides which events can be passed on. Positions are given in order, but transactions commit in
+    another order: an event is passed on when no event before it is missing, or when the missing ones
+    can no longer come."""
 
     def __init__(self, position: int) -> None:
-        self.position = position  #: all up to here was told
-        self.pending = False  #: there is more, or there may be
+        self.position = position  #: all events up to here were passed on
+        self.pending = False  #: there are more events, or there may be
         self._stuck_at: int | None = None
         self._mark: tuple[int, int] | None = None
         self._safe = position
 
     @property
     def wants_mark(self) -> bool:
-        """Something is missing since the last look, and it is not known yet whose it is. (A mark
-        takes a transaction's number; mostly what is missing is there by the next look.)"""
+        """Whether the next read needs a mark: an event was missing at the last read, and no mark says
+        yet which transactions could still write it. (A mark uses up a transaction number, and most
+        missing events are there at the next read.)"""
         return self._mark is None and self._stuck_at == self.position
 
     def take(self, reading: Reading, limit: int) -> list[Row]:
-        """A writer has its number before it takes a position, and the mark was taken after `newest` was
-        looked up: when all before the mark have ended, what is missing up to `newest` never comes."""
+        """Return the rows that can be passed on, and move the position behind them. A writer gets its
+        transaction number before its position, and the mark was taken after `newest` was read: when all
+        transactions before the mark have ended, positions up to `newest` that are missing stay
+        empty."""
         if reading.mark is not None:
             self._mark = (reading.mark, reading.newest)
         if self._mark is not None and self._mark[0] <= reading.ended:
             self._safe, self._mark = self._mark[1], None
-        told = []
+        passed = []
         for row in reading.rows:
             if row[0] != self.position + 1 and row[0] > self._safe:
                 break
-            told.append(row)
+            passed.append(row)
             self.position = row[0]
-        if len(told) == len(reading.rows) < limit:
+        if len(passed) == len(reading.rows) < limit:
             self.position = max(self.position, self._safe)
         self.pending = self.position < reading.newest
-        self._stuck_at = self.position if self.pending and len(told) < limit else None
-        return told
+        self._stuck_at = self.position if self.pending and len(passed) < limit else None
+        return passed
 
 
 def is_kept() -> Script[bool]:
-    """Is there any event? (Mostly there is none, and nothing to prune.)"""
+    """Return whether there is any event. (Usually there is none, and nothing to prune.)"""
     return bool((yield Run("events", {"after": 0, "limit": 1})).rows)
 
 
 def prune(dialect: Dialect, limit: int) -> Script[int]:
-    """Forget the oldest; all, when nobody follows any more. How many went."""
+    """Delete the oldest events, or all of them if they have no followers; return their number."""
     yield Run("hold_outbox", {})
     now = dialect.now()
-    followed = yield from look(dialect)
+    followed = yield from read_audience(dialect)
     newest, _ = yield from bounds()
     params = {
         "now": now,
