@@ -2,15 +2,15 @@
 -- The same statements, in the same order, as in outbox.sqlite.sql. How they are written: engine/statements.py.
 
 -- name: audience
--- What somebody follows.
+-- The topics that are followed.
 SELECT topic
   FROM {schema}.followers
  WHERE until > {now}
  LIMIT :limit::int;
 
 -- name: emit
--- Tell of jobs, as their rows stand now. A job that has ended tells that; one that failed and runs again did not fail
--- for good. The transaction gets its number before the first position is taken: readers rely on that.
+-- Write events of jobs, with their rows as they are now. A finished job's event says so; a failed run that is followed
+-- by another is `retrying`. The transaction gets its number before its first position: readers rely on that.
 INSERT INTO {schema}.events (at, job_id, kind, data)
 SELECT {now}, jobs.id,
        CASE WHEN jobs.status IN ({finished}) THEN jobs.status
@@ -33,36 +33,36 @@ SELECT {now}, jobs.id,
 RETURNING position;
 
 -- name: ring
--- Wake those who follow, when the transaction commits.
+-- Wake the followers when the transaction commits.
 SELECT pg_notify('{schema}_events', '');
 
 -- name: hold_outbox
--- One at a time looks who follows, and draws its conclusions.
+-- Lock the outbox: one transaction at a time reads the followers and acts on them.
 SELECT floor
   FROM {schema}.outbox
    FOR UPDATE;
 
 -- name: covered
--- Since which positions nothing of these topics was left out.
+-- From which positions on all events of these topics are written.
 SELECT topic, since
   FROM {schema}.followers
  WHERE until > {now}
    AND topic IN (SELECT json_array_elements_text(:topics::text::json));
 
 -- name: begin_topics
--- A row of no job: from its position on, something more is written. (The lock on the outbox has given the transaction its
--- number already.)
+-- Add a row without a job: some topic is written from its position on. (The lock on the outbox has given the transaction
+-- its number already.)
 INSERT INTO {schema}.events (at, job_id, kind, data)
 VALUES ({now}, '00000000-0000-0000-0000-000000000000', :kind::text, '{}')
 RETURNING position;
 
 -- name: raise_floor
--- What is up to here cannot be read any more.
+-- Events up to this position cannot be read any more.
 UPDATE {schema}.outbox
    SET floor = GREATEST(floor, :floor::bigint);
 
 -- name: subscribe
--- Somebody follows these topics, at least for so long.
+-- Follow these topics, for at least so long.
 INSERT INTO {schema}.followers (name, topic, until, since)
 SELECT :name::text, key, {now} + :life::bigint * interval '1 microsecond', value::bigint
   FROM json_each_text(:since::text::json)
@@ -70,21 +70,21 @@ ON CONFLICT (name, topic) DO UPDATE
    SET until = GREATEST(followers.until, excluded.until), since = excluded.since;
 
 -- name: is_held
--- Is a subscription alive?
+-- Whether a subscription is alive.
 SELECT EXISTS (SELECT 1 FROM {schema}.followers WHERE name = :name::text AND until > {now});
 
 -- name: horizon
--- The last position that was given away, and from where on all can be read.
+-- The last position that was given to an event, and the position behind which all events can be read.
 SELECT (SELECT CASE WHEN is_called THEN last_value ELSE 0 END FROM {schema}.events_position_seq),
        (SELECT floor FROM {schema}.outbox);
 
 -- name: mark
--- A transaction's number, higher than that of any before. (A snapshot's xmax is not: it is one more than the last that
--- has ended, and others run already.)
+-- A transaction number, higher than that of any transaction before. (A snapshot's xmax is not: it is one more than the
+-- last number that has ended, and later transactions may be running.)
 SELECT txid_current();
 
 -- name: ended
--- All transactions before this one have ended.
+-- All transactions before this number have ended.
 SELECT txid_snapshot_xmin(txid_current_snapshot());
 
 -- name: events
@@ -96,7 +96,7 @@ SELECT position, at, job_id::text, kind, data::text, (SELECT floor FROM {schema}
  LIMIT :limit::int;
 
 -- name: prune_events
--- Forget the oldest events: those up to a position, and those of an age; a bounded look.
+-- Delete the oldest events: those up to a position, and those of an age; a bounded look.
 DELETE FROM {schema}.events
  WHERE position = ANY(ARRAY(SELECT old.position
                               FROM (SELECT position, at
@@ -109,6 +109,6 @@ DELETE FROM {schema}.events
 RETURNING position;
 
 -- name: prune_followers
--- Forget those whose time is over.
+-- Delete subscriptions whose time is over.
 DELETE FROM {schema}.followers
  WHERE until <= {now};

@@ -2,15 +2,15 @@
 -- The same statements, in the same order, as in outbox.postgres.sql. How they are written: engine/statements.py.
 
 -- name: audience
--- What somebody follows.
+-- The topics that are followed.
 SELECT topic
   FROM holdfast_followers
  WHERE until > {now}
  LIMIT :limit;
 
 -- name: emit
--- Tell of jobs, as their rows stand now. A job that has ended tells that; one that failed and runs again did not fail
--- for good.
+-- Write events of jobs, with their rows as they are now. A finished job's event says so; a failed run that is followed
+-- by another is `retrying`.
 INSERT INTO holdfast_events (at, job_id, kind, data)
 SELECT {now}, jobs.id,
        CASE WHEN jobs.status IN ({finished}) THEN jobs.status
@@ -31,34 +31,34 @@ SELECT {now}, jobs.id,
  ORDER BY told.key;
 
 -- name: ring
--- Wake those who follow. Nothing to send here: the kernel tells of every commit (wakeups.py).
+-- Wake the followers. Nothing to do: the kernel reports every commit (wakeups.py).
 SELECT 1;
 
 -- name: hold_outbox
--- Nothing to hold: who writes is alone.
+-- Nothing to lock: there is one writer at a time.
 SELECT floor
   FROM holdfast_outbox;
 
 -- name: covered
--- Since which positions nothing of these topics was left out.
+-- From which positions on all events of these topics are written.
 SELECT topic, since
   FROM holdfast_followers
  WHERE until > {now}
    AND topic IN (SELECT value FROM json_each(:topics));
 
 -- name: begin_topics
--- A row of no job: from its position on, something more is written.
+-- Add a row without a job: some topic is written from its position on.
 INSERT INTO holdfast_events (at, job_id, kind, data)
 VALUES ({now}, '', :kind, '{}')
 RETURNING position;
 
 -- name: raise_floor
--- What is up to here cannot be read any more.
+-- Events up to this position cannot be read any more.
 UPDATE holdfast_outbox
    SET floor = MAX(floor, :floor);
 
 -- name: subscribe
--- Somebody follows these topics, at least for so long.
+-- Follow these topics, for at least so long.
 INSERT INTO holdfast_followers (name, topic, until, since)
 SELECT :name, key, {now} + :life, value
   FROM json_each(:since)
@@ -67,20 +67,20 @@ ON CONFLICT (name, topic) DO UPDATE
    SET until = MAX(until, excluded.until), since = excluded.since;
 
 -- name: is_held
--- Is a subscription alive?
+-- Whether a subscription is alive.
 SELECT EXISTS (SELECT 1 FROM holdfast_followers WHERE name = :name AND until > {now});
 
 -- name: horizon
--- The last position that was given away, and from where on all can be read.
+-- The last position that was given to an event, and the position behind which all events can be read.
 SELECT COALESCE((SELECT seq FROM sqlite_sequence WHERE name = 'holdfast_events'), 0),
        (SELECT floor FROM holdfast_outbox);
 
 -- name: mark
--- Nothing to compare: here positions are in the order of commits.
+-- Nothing to compare: positions are in the order of commits.
 SELECT 0;
 
 -- name: ended
--- Nor here: all that is seen has ended.
+-- Nothing to compare: all rows that can be read are committed.
 SELECT 1;
 
 -- name: events
@@ -92,7 +92,7 @@ SELECT position, at, job_id, kind, data, (SELECT floor FROM holdfast_outbox)
  LIMIT :limit;
 
 -- name: prune_events
--- Forget the oldest events: those up to a position, and those of an age; a bounded look.
+-- Delete the oldest events: those up to a position, and those of an age; a bounded look.
 DELETE FROM holdfast_events
  WHERE position IN (SELECT position
                       FROM (SELECT position, at
@@ -105,6 +105,6 @@ DELETE FROM holdfast_events
 RETURNING position;
 
 -- name: prune_followers
--- Forget those whose time is over.
+-- Delete subscriptions whose time is over.
 DELETE FROM holdfast_followers
  WHERE until <= {now};

@@ -2,8 +2,8 @@
 -- The same statements, in the same order, as in commands.sqlite.sql, except insert_payloads. How they are written: engine/statements.py.
 
 -- name: insert
--- Add jobs; one whose id or idempotency key is there, or whose key is live, is left out. A single one comes as plain parameters,
--- which is a fifth quicker; one queue can be hinted at by the way.
+-- Add jobs. A job is left out if its id or idempotency key exists, or if an unfinished job has its key. A single job
+-- comes as plain parameters, which is a fifth faster. The same statement can send a hint for one queue.
 WITH made AS (                                                                                          --? hint
 INSERT INTO {schema}.jobs
        (id, type, queue, status, priority, rank, key, entity_type, entity_id,
@@ -44,7 +44,7 @@ SELECT made.*, pg_notify('{schema}_wake', :hint::text)                          
 ;
 
 -- name: wake
--- Hint at queues, when the transaction commits; a name and nothing else.
+-- Send hints for queues when the transaction commits: their names only.
 SELECT pg_notify('{schema}_wake', queue)
   FROM json_array_elements_text(:queues::text::json) AS queue;
 
@@ -55,7 +55,7 @@ SELECT id::text
  WHERE id = ANY(ARRAY(SELECT json_array_elements_text(:ids::text::json)::uuid));
 
 -- name: holder
--- The live job that holds a key, and whether it recurs.
+-- The unfinished job that has a key, and whether it recurs.
 SELECT id::text, status, schedule IS NOT NULL
   FROM {schema}.jobs
  WHERE type = :type::text
@@ -70,7 +70,8 @@ SELECT id::text
    AND idempotency_key = :idempotency_key::text;
 
 -- name: replace
--- Give the live holder of a key the newer request: a waiting one takes it over, a running one runs again.
+-- Give the unfinished job that has a key the newer request: a waiting job takes it over, a running job runs again with
+-- it.
 UPDATE {schema}.jobs
    SET priority = :priority::bigint,
        rank = CASE WHEN :aging::bigint IS NULL THEN -:priority::bigint
@@ -115,7 +116,7 @@ UPDATE {schema}.jobs
 RETURNING queue;
 
 -- name: next_due
--- Microseconds until the next job is due, or a key has room by time; not positive: now.
+-- Microseconds until the next job is due, or until the rate of a key has capacity; 0 or less: now.
 SELECT LEAST((SELECT (extract(epoch FROM run_at - {now}) * 1000000)::bigint
                 FROM {schema}.jobs
                WHERE status IN ({promote})
@@ -129,7 +130,7 @@ SELECT LEAST((SELECT (extract(epoch FROM run_at - {now}) * 1000000)::bigint
                LIMIT 1));
 
 -- name: cancel
--- Cancel what waits; ask what runs to stop.
+-- Cancel waiting jobs, and ask running ones to stop.
 UPDATE {schema}.jobs
    SET status = CASE WHEN status = 'running' THEN status ELSE 'cancelled' END,
        cancel_requested = true,
@@ -146,8 +147,8 @@ UPDATE {schema}.jobs
 RETURNING id::text;
 
 -- name: retry
--- Run again, from the beginning, unless another live job holds the key by now; of several with one key, the
--- live one, or the first.
+-- Run jobs again from the beginning, unless another unfinished job has the key. Of several jobs with one key: the
+-- unfinished one, or the first.
 WITH asked AS MATERIALIZED (
     SELECT id, key, row_number() OVER (PARTITION BY type, key ORDER BY COALESCE(status, '') IN ({finished}), id) AS place
       FROM {schema}.jobs
@@ -189,15 +190,15 @@ UPDATE {schema}.jobs
 RETURNING id::text, queue;
 
 -- name: delete
--- Remove jobs, whatever they are doing; a run whose row is gone ends quietly.
+-- Delete jobs in any status. The run of a deleted job ends without a record.
 DELETE FROM {schema}.jobs
  WHERE id = ANY(ARRAY(SELECT job_id FROM json_to_recordset(:batch::text::json) AS new (job_id uuid)))
    AND COALESCE(status, '') = ANY(ARRAY(SELECT json_array_elements_text(:statuses::text::json)))         --? only
 RETURNING id::text, limit_key, status, queue;
 
 -- name: edit
--- Give a job that waits another priority, time or queue. Parked for a limit, it waits on if it is due; blocked by another
--- job, it waits on in any case. What has aged keeps its age.
+-- Give a waiting job another priority, time or queue. A job that is parked for a limit stays parked if it is due, one
+-- that waits for another job stays blocked. A job that has aged keeps its age.
 WITH given AS MATERIALIZED (
     SELECT COALESCE(:run_at::text::timestamptz, {now} + :delay::bigint * interval '1 microsecond') AS moment
 )
@@ -222,7 +223,7 @@ UPDATE {schema}.jobs
 RETURNING id::text, queue;
 
 -- name: pause
--- Pause a queue or let it go on.
+-- Pause a queue, or resume it.
 INSERT INTO {schema}.queues (name, paused_at, resume_at)
 VALUES (:name::text, CASE WHEN :paused::boolean THEN {now} END,
         COALESCE(:resume_at::text::timestamptz, {now} + :resume_in::bigint * interval '1 microsecond'))

@@ -1,5 +1,4 @@
-"""Scripts that change jobs: insert, promote, cancel, retry, delete, edit. One logic for both dialects
-of SQL."""
+"""Scripts that change jobs: insert, promote, cancel, retry, delete, edit; and pause queues."""
 
 import dataclasses
 import json
@@ -19,13 +18,14 @@ from holdfast.jobs.rows import new_to_job
 from holdfast.limits.scripts import AT_ONCE, release, unpark
 
 _PLAIN, _SPECIAL = frozenset({"plain"}), frozenset({"special"})
-_TRIES = 50  # a key that changes hands this often while we look is another's bug
+_TRIES = 50  # a key that changes its holder this often is a bug of the application
 
 
 def insert(
     dialect: Dialect, jobs: Sequence[NewJob], *, hint: Iterable[str] = ()
 ) -> Script[list[Job]]:
-    """`hint`: the queues to hint at."""
+    """Insert jobs and return them, each as inserted or as found by its key. `hint`: queues whose
+    workers are woken."""
     queues = frozenset(hint)
     made = yield from _insert(dialect, jobs, queues)
     if not (dialect.hints_by_the_way and len(queues) == 1):
@@ -46,9 +46,9 @@ def _insert(dialect: Dialect, jobs: Sequence[NewJob], hint: frozenset[str]) -> S
     yield from _edges(jobs)
     if reply.changed == len(jobs):
         yield from _payloads(dialect, rows)
-        yield from tell(dialect, jobs)
+        yield from emit_enqueued(dialect, jobs)
         return _inserted(dialect, jobs, now, reply)
-    yield from wake(hint)  # what is replaced or found below was not inserted
+    yield from wake(hint)  # the insert sent no hint for jobs that are replaced below
     present = yield Run("present", {"ids": json.dumps([job.id for job in jobs])})
     there = {row[0] for row in present.rows}
     yield from _payloads(dialect, [row for row in rows if row["id"] in there])
@@ -57,21 +57,22 @@ def _insert(dialect: Dialect, jobs: Sequence[NewJob], hint: frozenset[str]) -> S
         if job.id in there:
             found = yield from get(dialect, [job.id])
             settled += [dataclasses.replace(one, created=True) for one in found]
-            yield from tell(dialect, [one for one in found if _is_new(dialect, one, reply, now)])
+            new = [one for one in found if _is_new(dialect, one, reply, now)]
+            yield from emit_enqueued(dialect, new)
         else:
             settled.append((yield from _settle(dialect, job)))
     return settled
 
 
 def _is_new(dialect: Dialect, job: Job, reply: Reply, now: Any) -> bool:
-    """It was not there before: sent again, a job is not told of again."""
+    """Whether this insert added the job: an insert that is repeated must not write its event again."""
     if dialect.claims_in_one:
         return any(row[0] == job.id for row in reply.rows)
     return job.created_at == dialect.moment(now)
 
 
-def tell(dialect: Dialect, jobs: Sequence[NewJob | Job]) -> Script[None]:
-    """Of jobs that are in line now."""
+def emit_enqueued(dialect: Dialect, jobs: Sequence[NewJob | Job]) -> Script[None]:
+    """Write the events of jobs that were inserted."""
     yield from emit(dialect, EventKind.ENQUEUED, [job.id for job in jobs])
 
 
@@ -80,9 +81,10 @@ def _kind(jobs: Sequence[NewJob]) -> frozenset[str]:
 
 
 def _settle(dialect: Dialect, job: NewJob) -> Script[Job]:
-    """A job that was left out: return the first one with its idempotency key, else do what the policy
-    of its key says, until one of them is certain. Raises KeyConflict if a recurring job holds the
-    key: neither may take the other's place."""
+    """Handle a job that the insert left out. Return the job with its idempotency key, if there is one;
+    else do what `on_conflict` says about the job with its key. Tries again while that job ends or
+    begins meanwhile. Raises KeyConflict if a recurring job holds the key: neither may replace the
+    other."""
     for _ in range(_TRIES):
         if (first := (yield from _first_one(dialect, job))) is not None:
             return first
@@ -93,7 +95,7 @@ def _settle(dialect: Dialect, job: NewJob) -> Script[Job]:
             reply = yield Run("insert", {"now": now}, rows, _kind([job]))
             if reply.changed:
                 yield from _payloads(dialect, rows)
-                yield from tell(dialect, [job])
+                yield from emit_enqueued(dialect, [job])
                 return _inserted(dialect, [job], now, reply)[0]
             continue
         id, status, recurs = holder.rows[0]
@@ -122,7 +124,7 @@ def _settle(dialect: Dialect, job: NewJob) -> Script[Job]:
 
 
 def _first_one(dialect: Dialect, job: NewJob) -> Script[Job | None]:
-    """The job that has this one's idempotency key, whatever has become of it."""
+    """Return the job that has this job's idempotency key, in any status."""
     if job.idempotency_key is None:
         return None
     params = {"type": job.type, "idempotency_key": job.idempotency_key}
@@ -132,7 +134,7 @@ def _first_one(dialect: Dialect, job: NewJob) -> Script[Job | None]:
 
 
 def _edges(jobs: Sequence[NewJob]) -> Script[None]:
-    """Whom they wait for. (A job of a workflow has no key, so that it was inserted, or was before.)"""
+    """Insert which jobs these wait for. (A job of a workflow has no key, so it is never left out.)"""
     rows = [
         {"child_id": job.id, "parent_id": parent, "place": place, "policy": policy}
         for job in jobs
@@ -148,6 +150,7 @@ def _payloads(dialect: Dialect, rows: Sequence[dict[str, Any]]) -> Script[None]:
 
 
 def new_row(dialect: Dialect, job: NewJob, now: Any) -> dict[str, Any]:
+    """Return the parameters of a job for the statements that insert or replace it."""
     return {
         "now": now,
         "id": job.id,
@@ -178,24 +181,26 @@ def _replacement(dialect: Dialect, job: NewJob, holder: str) -> dict[str, Any]:
 
 
 def _inserted(dialect: Dialect, jobs: Sequence[NewJob], now: Any, reply: Reply) -> list[Job]:
-    """The jobs as they stand now. An engine whose clock decides told what it wrote."""
-    told = {row[0]: row[1:4] for row in reply.rows}
-    return [new_to_job(dialect, job, *told.get(job.id, (None, now, None))) for job in jobs]
+    """Return the jobs as they were inserted. Where the database's clock decides, the reply has
+    times."""
+    written = {row[0]: row[1:4] for row in reply.rows}
+    return [new_to_job(dialect, job, *written.get(job.id, (None, now, None))) for job in jobs]
 
 
 def promote(dialect: Dialect, limit: int) -> Script[Promoted]:
+    """Make due jobs pending, and return parked jobs to the queue whose rate has capacity again."""
     params = {"now": dialect.now(), "limit": limit}
     moved = (yield Run("promote", params)).rows
     if keys := (yield Run("due_keys", params)).rows:
         moved += yield from unpark(dialect, {key: AT_ONCE for (key,) in keys})
     due = yield from next_due(dialect)
     queues = frozenset(row[0] for row in moved)
-    yield from wake(queues)  # there may be more than we have slots for
+    yield from wake(queues)  # other workers may have free slots
     return Promoted(len(moved), queues, due)
 
 
 def next_due(dialect: Dialect) -> Script[float | None]:
-    """Seconds until the next job is due; None: none waits."""
+    """Return the seconds until the next job is due; None if no job waits for its time."""
     due = yield Run("next_due", {"now": dialect.now()})
     left = due.rows[0][0]
     return None if left is None else max(0.0, left / MICRO)
@@ -207,17 +212,19 @@ def cancel(
     keep: float | Mapping[str, float],
     only: Collection[Status] = (),
 ) -> Script[list[str]]:
-    """`keep`: for how many seconds, also for each of them. `only`: while they have such a status (also
-    below): between a look at the rows and this, others may have moved them."""
+    """Cancel waiting jobs and ask running ones to stop; return the ids of both. `keep`: how many
+    seconds cancelled jobs are kept, for all or for each. `only`: change only jobs in one of these
+    statuses, since a job may have changed after the caller read it (also below)."""
     params = {"now": dialect.now(), **_only(only)}
     ages = keep if isinstance(keep, Mapping) else dict.fromkeys(ids, keep)
     rows = [{**params, "job_id": id, "keep": round(ages[id] * MICRO)} for id in sorted(ids)]
     cancelled = [row[0] for row in (yield Run("cancel", params, rows, _fence(only))).rows]
-    yield from emit(dialect, EventKind.CANCELLED, cancelled, final=True)  # what runs has not ended
+    yield from emit(dialect, EventKind.CANCELLED, cancelled, final=True)  # not of running jobs
     return cancelled
 
 
 def retry(dialect: Dialect, ids: Sequence[str], only: Collection[Status] = ()) -> Script[list[str]]:
+    """Run jobs again from the beginning; return the ids of those changed."""
     params = {"now": dialect.now(), **_only(only)}
     rows = [{**params, "job_id": id} for id in sorted(ids)]
     reply = yield Run("retry", params, rows, _fence(only))
@@ -229,6 +236,7 @@ def retry(dialect: Dialect, ids: Sequence[str], only: Collection[Status] = ()) -
 def delete(
     dialect: Dialect, ids: Sequence[str], only: Collection[Status] = ()
 ) -> Script[list[str]]:
+    """Delete jobs in any status; return the ids of those deleted."""
     params = _only(only)
     rows = [{**params, "job_id": id} for id in sorted(ids)]
     gone = (yield Run("delete", params, rows, _fence(only))).rows
@@ -246,6 +254,7 @@ def _fence(statuses: Collection[Status]) -> frozenset[str]:
 
 
 def edit(dialect: Dialect, id: str, change: Edit) -> Script[list[str]]:
+    """Change a waiting job; return its id, or nothing if it could not be changed."""
     params = {
         "now": dialect.now(),
         "id": id,
@@ -269,6 +278,7 @@ def pause(
     until: datetime | None = None,
     during: float | None = None,
 ) -> Script[None]:
+    """Pause a queue, for good, `until` a moment or `during` some seconds; or resume it."""
     resume = {
         "resume_at": None if until is None else dialect.time(until),
         "resume_in": None if during is None else round(during * MICRO),

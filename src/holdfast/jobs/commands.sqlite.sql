@@ -2,7 +2,7 @@
 -- The same statements, in the same order, as in commands.postgres.sql. How they are written: engine/statements.py.
 
 -- name: insert
--- Add jobs; one whose id or idempotency key is there, or whose key is live, is left out.
+-- Add jobs. A job is left out if its id or idempotency key exists, or if an unfinished job has its key.
 INSERT INTO holdfast_jobs
        (id, type, queue, status, priority, rank, key, entity_type, entity_id,
         schedule, due_at, expires_at, workflow_id, node, idempotency_key,       --? special
@@ -28,7 +28,7 @@ VALUES (:id, :payload)
 ON CONFLICT DO NOTHING;
 
 -- name: wake
--- Hint at queues. Nothing to send here: the kernel tells of every commit (wakeups.py).
+-- Send hints for queues. Nothing to do: the kernel reports every commit (wakeups.py).
 SELECT :queues;
 
 -- name: present
@@ -38,7 +38,7 @@ SELECT id
  WHERE id IN (SELECT value FROM json_each(:ids));
 
 -- name: holder
--- The live job that holds a key, and whether it recurs.
+-- The unfinished job that has a key, and whether it recurs.
 SELECT id, status, schedule IS NOT NULL
   FROM holdfast_jobs
  WHERE type = :type
@@ -55,7 +55,8 @@ SELECT id
    AND idempotency_key IS NOT NULL;
 
 -- name: replace
--- Give the live holder of a key the newer request: a waiting one takes it over, a running one runs again.
+-- Give the unfinished job that has a key the newer request: a waiting job takes it over, a running job runs again with
+-- it.
 UPDATE holdfast_jobs
    SET priority = :priority,
        rank = CASE WHEN :aging IS NULL THEN -:priority ELSE COALESCE(:run_at, {now} + :delay) - :priority * :aging END,
@@ -100,7 +101,7 @@ UPDATE holdfast_jobs
 RETURNING queue;
 
 -- name: next_due
--- Microseconds until the next job is due, or a key has room by time; not positive: now.
+-- Microseconds until the next job is due, or until the rate of a key has capacity; 0 or less: now.
 SELECT MIN(due)
   FROM (SELECT (SELECT run_at - {now}
                   FROM holdfast_jobs INDEXED BY holdfast_jobs_due
@@ -116,7 +117,7 @@ SELECT MIN(due)
                  LIMIT 1));
 
 -- name: cancel
--- Cancel what waits; ask what runs to stop.
+-- Cancel waiting jobs, and ask running ones to stop.
 UPDATE holdfast_jobs
    SET status = CASE WHEN status = 'running' THEN status ELSE 'cancelled' END,
        cancel_requested = 1,
@@ -131,7 +132,7 @@ UPDATE holdfast_jobs
 RETURNING id;
 
 -- name: retry
--- Run again, from the beginning, unless another live job holds the key by now.
+-- Run jobs again from the beginning, unless another unfinished job has the key.
 UPDATE holdfast_jobs
    SET status = 'pending',
        attempts = 0,
@@ -169,15 +170,15 @@ DELETE FROM holdfast_results
    AND EXISTS (SELECT 1 FROM holdfast_jobs WHERE id = :job_id AND status = 'pending');
 
 -- name: delete
--- Remove jobs, whatever they are doing; a run whose row is gone ends quietly.
+-- Delete jobs in any status. The run of a deleted job ends without a record.
 DELETE FROM holdfast_jobs
  WHERE id = :job_id
    AND status IN (SELECT value FROM json_each(:statuses))                       --? only
 RETURNING id, limit_key, status, queue;
 
 -- name: edit
--- Give a job that waits another priority, time or queue. Parked for a limit, it waits on if it is due; blocked by another
--- job, it waits on in any case. What has aged keeps its age.
+-- Give a waiting job another priority, time or queue. A job that is parked for a limit stays parked if it is due, one
+-- that waits for another job stays blocked. A job that has aged keeps its age.
 UPDATE holdfast_jobs
    SET priority = COALESCE(:priority, priority),
        rank = CASE WHEN rank = -priority THEN -COALESCE(:priority, priority)
@@ -198,7 +199,7 @@ UPDATE holdfast_jobs
 RETURNING id, queue;
 
 -- name: pause
--- Pause a queue or let it go on.
+-- Pause a queue, or resume it.
 INSERT INTO holdfast_queues (name, paused_at, resume_at)
 VALUES (:name, CASE WHEN :paused THEN {now} END, COALESCE(:resume_at, {now} + :resume_in))
 ON CONFLICT (name) DO UPDATE

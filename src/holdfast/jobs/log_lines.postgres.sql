@@ -1,9 +1,9 @@
--- Lines of the logs of runs.
+-- Lines of job logs.
 -- The same statements, in the same order, as in log_lines.sqlite.sql. How they are written: engine/statements.py.
 
 -- name: insert_logs
--- Keep lines of runs; those whose job is gone, and those that are there already, are left out. The jobs are locked as the
--- foreign key would lock them, one line earlier: one that is being deleted is gone, and no error.
+-- Add lines. Lines that exist already, and those of deleted jobs, are left out. The jobs are locked first, as the
+-- foreign key would lock them, so that a job that is being deleted is skipped and causes no error.
 INSERT INTO {schema}.logs (job_id, claim_no, attempt, line_no, at, level, text)
 SELECT jobs.id, new.claim_no, new.attempt, new.line_no, new.at, new.level, new.text
   FROM json_to_recordset(:batch::text::json)
@@ -12,8 +12,8 @@ SELECT jobs.id, new.claim_no, new.attempt, new.line_no, new.at, new.level, new.t
 ON CONFLICT DO NOTHING;
 
 -- name: prune_logs
--- Forget the lines of older runs of jobs: a recurring job never ends. (Job by job, whatever the tables seemed to hold
--- when it was planned: a join of both would read all lines.)
+-- Delete the lines of older runs: a recurring job never ends. (Job by job, whatever sizes the planner assumes: a join of
+-- both tables would read all lines.)
 DELETE FROM {schema}.logs
  WHERE ctid = ANY (ARRAY(
        SELECT line.place
@@ -26,7 +26,7 @@ DELETE FROM {schema}.logs
               OFFSET 0) AS line));
 
 -- name: logs
--- Lines of a job behind one of them, in order; or the last ones, backwards.
+-- Lines of a job behind one of them, in order; or the last lines, in reverse order.
 SELECT job_id::text, claim_no, attempt, line_no, at, level, text
   FROM {schema}.logs
  WHERE job_id = :id::text::uuid

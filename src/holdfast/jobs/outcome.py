@@ -1,9 +1,8 @@
-"""How a run ends, as values, and what follows from it: `judge` and `decide`, which only think.
+"""How a run ends, and what is written about it: values and pure decisions (`judge`, `decide`).
 
-Every legal finish has a name; an engine writes what it is given.
-
-The row itself may know better: a job asked to stop, that would have been tried again, is cancelled,
-and one whose payload was replaced while it ran goes back to be run again (finish.*.sql).
+Each way to finish a run has a name, an `Outcome`. The statements of finish.*.sql change the outcome in
+two cases: a job that was asked to stop is cancelled instead of retried, and a job whose payload was
+replaced while it ran becomes pending again.
 """
 
 from collections.abc import Callable, Mapping
@@ -18,9 +17,7 @@ from holdfast.jobs.job import EventKind, Job, NewJob, Status
 from holdfast.schedules import next_run
 from holdfast.tasks.control import Discard, Retry, Snooze
 
-WEEK = (
-    7 * 86400.0
-)  #: how long completed and cancelled jobs are kept, unless somebody says otherwise
+WEEK = 7 * 86400.0  #: seconds that completed and cancelled jobs are kept by default
 
 
 class Outcome(StrEnum):
@@ -38,17 +35,17 @@ class Outcome(StrEnum):
 
 
 class Recur(NamedTuple):
-    """What follows the run of a recurring job."""
+    """What is written after the run of a recurring job."""
 
     run_at: datetime  #: its next run
     due_at: (
         datetime | None
-    )  #: the moment of the schedule that it stands for; None: the run chose it
-    ran: bool = True  #: False: it was left out, being late
-    stopped: bool = False  #: it was cancelled: neither a success nor a failure
-    died: bool = False  #: its own process died under it
-    because: str | None = None  #: it is disabled from now on, for this reason
-    told_at: datetime | None = None  #: the worker's now, if `run_at` was counted from it
+    )  #: the moment of the schedule that `run_at` stands for; None: the run chose it
+    ran: bool = True  #: False: it was skipped, being late
+    stopped: bool = False  #: the run was cancelled: neither a success nor a failure
+    died: bool = False  #: its process died while it ran
+    because: str | None = None  #: the reason for which it is disabled now
+    told_at: datetime | None = None  #: the worker's time, if `run_at` was counted from it
 
 
 @value
@@ -65,12 +62,12 @@ class Finish:
     error: str | None = None
     trace: str | None = None
     delay: float = 0.0  #: seconds until it runs again
-    keep: float = WEEK  #: seconds that the row is kept, should this finish it
+    keep: float = WEEK  #: seconds that the row is kept, if this finishes the job
     enqueue: tuple[NewJob, ...] = ()  #: inserted together with this finish, or not at all
     recur: Recur | None = None
-    limit_key: str | None = None  #: that has room for another then
-    workflow_id: str | None = None  #: whose other jobs may have waited for this one
-    own: bool = True  #: of a process that died: by its own doing, which counts as a crash
+    limit_key: str | None = None  #: the key whose capacity it gives back
+    workflow_id: str | None = None  #: other jobs of it may wait for this one
+    own: bool = True  #: if its process died: by its own doing, which counts as a crash
 
     @property
     def is_run_of_recurring(self) -> bool:
@@ -90,22 +87,22 @@ _KINDS = {
 
 
 def kind_of(finish: Finish) -> EventKind:
-    """What a finish is to those who listen."""
+    """Return the kind of event that a finish is."""
     if finish.recur is None:
         return _KINDS[finish.outcome]
-    if finish.error is not None:  # a run that is followed by another
+    if finish.error is not None:  # another run follows
         return EventKind.RETRYING
     stopped = finish.recur.stopped or not finish.recur.ran
     return EventKind.CANCELLED if stopped else EventKind.COMPLETED
 
 
 class Applied(StrEnum):
-    """What became of a finish."""
+    """The result of writing a finish."""
 
     APPLIED = "applied"
-    LOST = "lost"  #: the claim is somebody else's by now, or the row is gone: nothing changed
-    BUSY = "busy"  #: somebody's transaction holds the row: nothing changed yet, send it again
-    UNWRITTEN = "unwritten"  #: the database could not store it: nothing changed yet, send it again
+    LOST = "lost"  #: another worker has claimed the job, or it was deleted: nothing was written
+    BUSY = "busy"  #: another transaction has locked the row: nothing was written, send it again
+    UNWRITTEN = "unwritten"  #: the database could not store it: nothing was written, send it again
 
 
 def _finish(job: Job, outcome: Outcome, **fields: Any) -> Finish:
@@ -125,43 +122,44 @@ def _finish(job: Job, outcome: Outcome, **fields: Any) -> Finish:
 def completed(
     job: Job, result: str | None = None, *, keep: float, enqueue: tuple[NewJob, ...] = ()
 ) -> Finish:
-    """It returned."""
+    """The finish of a run that returned."""
     return _finish(job, Outcome.COMPLETED, result=result, keep=keep, enqueue=enqueue)
 
 
 def retry_later(job: Job, error: str, trace: str | None = None, *, delay: float) -> Finish:
-    """It failed, and is tried again."""
+    """The finish of a run that failed; the job is retried after `delay` seconds."""
     return _finish(job, Outcome.RETRY_LATER, error=error, trace=trace, delay=delay)
 
 
 def failed(job: Job, error: str, trace: str | None = None, *, keep: float) -> Finish:
-    """It failed for good."""
+    """The finish of a run that failed for good."""
     return _finish(job, Outcome.FAILED, error=error, trace=trace, keep=keep)
 
 
 def snoozed(job: Job, *, delay: float) -> Finish:
-    """It asked to come back later; the attempt is given back."""
+    """The finish of a run that asked to run again later; the attempt does not count."""
     return _finish(job, Outcome.SNOOZED, delay=delay)
 
 
 def stopped(job: Job, error: str | None = None, *, keep: float) -> Finish:
-    """It was asked to stop, and did; or it was not worth to begin any more."""
+    """The finish of a run that was asked to stop and did, or that did not begin before it expired."""
     return _finish(job, Outcome.STOPPED, error=error, keep=keep)
 
 
 def released(job: Job) -> Finish:
-    """The worker gives it back unharmed (a shutdown); the attempt is given back."""
+    """The finish of a run that its worker stopped for a shutdown; the attempt does not count."""
     return _finish(job, Outcome.RELEASED)
 
 
 def unreadable(job: Job, error: str, *, delay: float) -> Finish:
-    """This worker's code cannot read its payload: another worker may; the attempt is given back."""
+    """The finish of a job whose payload this worker cannot read; another worker may. The attempt does
+    not count."""
     return _finish(job, Outcome.UNREADABLE, error=error, delay=delay)
 
 
 def crashed(job: Job, error: str, *, delay: float, own: bool = True) -> Finish:
-    """Its own process died under it; the attempt is given back. `own`: by its own doing: a crash is
-    counted."""
+    """The finish of a run whose process died; the attempt does not count. `own`: the process died by
+    its own doing, which counts as a crash."""
     return _finish(job, Outcome.CRASHED, error=error, delay=delay, own=own)
 
 
@@ -171,7 +169,7 @@ def crashed(job: Job, error: str, *, delay: float, own: bool = True) -> Finish:
 class Returned(NamedTuple):
     result: str | None  #: JSON text
     enqueue: tuple[NewJob, ...] = ()
-    next_run: datetime | float | None = None  #: of a recurring job, by its own word
+    next_run: datetime | float | None = None  #: of a recurring job: as the run asked
 
 
 class Raised(NamedTuple):
@@ -186,24 +184,24 @@ class Snoozed(NamedTuple):
 
 
 class Stopped(NamedTuple):
-    """It was asked to stop, and did."""
+    """The run was asked to stop, and did."""
 
 
 class GivenBack(NamedTuple):
-    """The worker stopped it for reasons of its own."""
+    """The worker stopped the run because the worker shuts down."""
 
 
 class Late(NamedTuple):
-    """It was not begun: its time is over."""
+    """The run did not begin: it is too late."""
 
-    error: str | None  #: None: of a recurring job, which just waits for its next moment
+    error: str | None  #: None for a recurring job, which waits for its next moment
 
 
 class Died(NamedTuple):
-    """Its own process died under it."""
+    """The run's process died."""
 
     how: str  #: "SIGSEGV", "exit code 9"
-    own: bool = True  #: by its own doing, and not by an operator's signal
+    own: bool = True  #: by its own doing, not by an operator's signal
 
 
 class Unreadable(NamedTuple):
@@ -212,7 +210,7 @@ class Unreadable(NamedTuple):
     error: str  #: names the field
 
     def failed(self, patience: float = 0.0) -> Raised:
-        """The failure for good, after `patience` seconds in which no worker could read it."""
+        """Return the failure for good, after `patience` seconds in which no worker could read it."""
         waited = f"; no worker could read it for {patience:g} s" if patience else ""
         return Raised(f"{self.error}{waited}", None, permanent=True)
 
@@ -222,23 +220,24 @@ Ended = Returned | Raised | Snoozed | Stopped | GivenBack | Late | Died | Unread
 
 @value
 class Policy:
-    """What a task wants to follow."""
+    """What a task wants after its runs."""
 
     backoff: Callable[[int], float]
-    own_backoff: bool = False  #: its author chose it
+    own_backoff: bool = False  #: the task was given a backoff of its own
     keep: Mapping[Status, float]  #: seconds that a finished job is kept
     discard_on: tuple[type[BaseException], ...] = ()
     retry_on: tuple[type[BaseException], ...] | None = None  #: None: everything
     unreadable_for: float = 3600.0  #: seconds until a job that no worker can read fails
 
 
-SHARED: Mapping[int, int] = {1: 17, 2: 5, 3: 1}  #: by deaths on record: as many share a process
-CRASHES = 3  #: as often may a job's process die by its own doing, with no other job in it
-DIED = "its process died: "  #: begins the error of a job whose process died; how follows
+SHARED: Mapping[int, int] = {1: 17, 2: 5, 3: 1}  #: how many jobs share a process, by their deaths
+CRASHES = 3  #: a job fails when its process has died so often by its doing, with no other job in it
+DIED = "its process died: "  #: the beginning of the error of a job whose process died
 
 
 def judge(error: BaseException, policy: Policy) -> Raised | Snoozed:
-    """What an exception means. Done where it was raised, as it cannot leave its process."""
+    """Return what an exception means. Called where it was raised: an exception cannot leave its
+    process."""
     if isinstance(error, Snooze):
         return Snoozed(error.delay)
     text = encode_error(error)
@@ -250,8 +249,8 @@ def judge(error: BaseException, policy: Policy) -> Raised | Snoozed:
 
 
 def decide(job: Job, ended: Ended, policy: Policy, now: datetime | None = None) -> Finish:
-    """What follows from how a run ended. `now`, by the database's clock, matters to recurring jobs and
-    to payloads that cannot be read."""
+    """Return the finish to write after a run that ended like this. `now`, by the database's clock, is
+    used for recurring jobs and for payloads that cannot be read."""
     keep = policy.keep
     if type(ended) is Unreadable:
         moment = now or job.started_at or job.run_at
@@ -296,11 +295,11 @@ SILENT = (
 
 
 def _recurred(job: Job, ended: Ended, policy: Policy, now: datetime) -> Finish:
-    """Whatever happened, the row waits for its next run."""
+    """Return the finish of a run of a recurring job: its row waits for the next run in any case."""
     try:
         schedule = next_run.from_json(job.schedule or "{}")
         return _next_run(job, ended, policy, now, schedule)
-    except Exception as problem:  # an unknown zone on this machine: recorded, and tried again
+    except Exception as problem:  # such as a time zone unknown to this machine: tried again
         error = f"its schedule cannot be followed: {problem}"
         at = now + timedelta(seconds=policy.backoff(job.consecutive_failures + 1))
         recur = Recur(at, job.due_at or at, told_at=now)
@@ -348,7 +347,7 @@ def _next_run(
         raise AssertionError(f"not the end of a run: {ended!r}")
     later = None if ended.after is None else now + timedelta(seconds=ended.after)
     because = None
-    if job.crashes + own >= CRASHES:  # a run by itself sets them to zero: they were in a row
+    if job.crashes + own >= CRASHES:  # a run that ends by itself sets them to 0: they were in a row
         because = f"{CRASHED_IN_A_ROW}: {_how(ended.error if died else job.error)}"
     following = after_failure() if later is None else next_run.Next(later, due)
     recur = _recur(schedule, following, now)._replace(died=died, because=because)
@@ -357,7 +356,7 @@ def _next_run(
 
 
 def _recur(schedule: next_run.Schedule, following: next_run.Next, now: datetime) -> Recur:
-    """A moment that cron names is one of the clock; everything else is counted from now."""
+    """A moment of cron stays after a step of the clock; any other next run is counted from `now`."""
     is_named = schedule.cron is not None and following.due_at > now
     return Recur(*following, told_at=None if is_named else now)
 
@@ -366,7 +365,8 @@ CRASHED_IN_A_ROW = "its process died three times in a row"  #: why a recurring j
 
 
 def quarantined(crashes: int, how: str | None) -> str:
-    """The error of a job that is given up. `how`: it died, or the error that says so."""
+    """Return the error of a job that is quarantined. `how`: how its process died, or the error about
+    it."""
     return (
         f"Quarantined: its process died {crashes} times under it, with no other job in it"
         f" ({_how(how)})"

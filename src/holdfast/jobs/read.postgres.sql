@@ -2,7 +2,7 @@
 -- The same statements, in the same order, as in read.sqlite.sql. How they are written: engine/statements.py.
 
 -- name: suspects
--- How many jobs wait whose process died under them, by queue, type and level: a bounded look. Paused queues are left out.
+-- How many jobs with deaths on record wait, by queue, type and level: a bounded look. Paused queues are left out.
 SELECT queue, type, level, count(*)
   FROM (SELECT queue, type, LEAST(GREATEST(deaths, 1), 3) AS level
           FROM {schema}.jobs
@@ -15,7 +15,7 @@ SELECT queue, type, level, count(*)
  LIMIT 300;
 
 -- name: get
--- Whole jobs by id.
+-- Jobs by id, with their bodies.
 SELECT {columns}, payload::text, result::text
   FROM {schema}.jobs
  WHERE id = ANY(ARRAY(SELECT json_array_elements_text(:ids::text::json)::uuid));
@@ -38,9 +38,9 @@ SELECT told.id, right(runs.trace, 8000), runs.finished_at
                       LIMIT 1) AS runs;
 
 -- name: search
--- A page of jobs, the newest first: a bounded walk of one index, filtered. Bodies are not read. "= ANY" and the order
--- leave the planner one index to choose: by a plain "status = ..." it may walk the primary key, and find nothing. A
--- payload with escapes that no text can hold is never looked into: that would be an error.
+-- A page of jobs, the newest first: a bounded walk of one index, filtered. Bodies are not returned. "= ANY" and the
+-- order leave the planner one index to choose: by a plain "status = ..." it may walk the primary key past all other
+-- jobs. A payload with escapes that text cannot hold is skipped: reading it would be an error.
 SELECT {columns}
   FROM (SELECT *
           FROM {schema}.jobs                                                --? newest
@@ -81,7 +81,7 @@ SELECT {columns}
  LIMIT :limit::int;
 
 -- name: search_edge
--- How far that walk went: the last id, and how many rows it saw.
+-- Where the walk of `search` ended: the last id, and the number of rows.
 SELECT min(id::text), count(*)
   FROM (SELECT id
           FROM {schema}.jobs                                                --? newest
@@ -100,10 +100,10 @@ SELECT min(id::text), count(*)
          LIMIT :scan::int) AS look;
 
 -- name: counts
--- How many jobs have each of some statuses, counted up to a cap, all at one moment: counted one after the other, a job
--- that moves meanwhile would be in none. The planner does not know the status, by which it would find other indexes that
--- fit; the range keeps the order by status a real one, which only one index gives: for an equal status and a small cap it
--- would read the table from its start, past every job of the other statuses.
+-- How many jobs have each of some statuses, counted up to a cap, all in one snapshot: in separate statements, a job that
+-- changes its status meanwhile could be counted in none. The planner does not know the status, which would let it choose
+-- other indexes; the range makes the order by status a real one, which only one index gives. For an equal status and a
+-- small cap it would read the table from its start, past every job of the other statuses.
 SELECT wanted.status,
        CASE wanted.status
        WHEN 'running' THEN (SELECT count(*)
@@ -123,7 +123,7 @@ SELECT wanted.status,
   FROM json_array_elements_text(:statuses::text::json) AS wanted (status);
 
 -- name: workers
--- Every worker that is remembered.
+-- All workers that have a row.
 SELECT id, info, beat_no, started_at, beat_at, left_at, died_at
   FROM {schema}.workers
  ORDER BY id;

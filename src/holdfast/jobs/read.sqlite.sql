@@ -2,7 +2,7 @@
 -- The same statements, in the same order, as in read.postgres.sql. How they are written: engine/statements.py.
 
 -- name: suspects
--- How many jobs wait whose process died under them, by queue, type and level: a bounded look. Paused queues are left out.
+-- How many jobs with deaths on record wait, by queue, type and level: a bounded look. Paused queues are left out.
 SELECT queue, type, level, COUNT(*)
   FROM (SELECT queue, type, MIN(MAX(deaths, 1), 3) AS level
           FROM holdfast_jobs INDEXED BY holdfast_jobs_suspect
@@ -15,7 +15,7 @@ SELECT queue, type, level, COUNT(*)
  LIMIT 300;
 
 -- name: get
--- Whole jobs by id.
+-- Jobs by id, with their bodies.
 SELECT {columns}, payload, CASE WHEN status = 'completed' OR schedule IS NOT NULL THEN result END
   FROM holdfast_jobs
   JOIN holdfast_payloads ON holdfast_payloads.job_id = id
@@ -37,8 +37,8 @@ SELECT runs.job_id, substr(runs.trace, -8000), runs.finished_at
  WHERE runs.claim_no = (SELECT MAX(claim_no) FROM holdfast_attempts WHERE job_id = told.value);
 
 -- name: search
--- A page of jobs, the newest first: a bounded walk of one index, filtered. Bodies are not read, unless they are asked for:
--- two paths give a list as JSON text, in which numbers are as they were written.
+-- A page of jobs, the newest first: a bounded walk of one index, filtered. Payloads are read only for a filter of
+-- payloads: two paths give a list as JSON text, in which numbers are as they were written.
 SELECT {columns}
   FROM (SELECT *
           FROM holdfast_jobs                                    --? newest
@@ -82,7 +82,7 @@ SELECT {columns}
  LIMIT :limit;
 
 -- name: search_edge
--- How far that walk went: the last id, and how many rows it saw.
+-- Where the walk of `search` ended: the last id, and the number of rows.
 SELECT MIN(id), COUNT(*)
   FROM (SELECT id
           FROM holdfast_jobs                                    --? newest
@@ -99,8 +99,8 @@ SELECT MIN(id), COUNT(*)
          LIMIT :scan);
 
 -- name: counts
--- How many jobs have each of some statuses, counted up to a cap, all at one moment: counted one after the other, a job
--- that moves meanwhile would be in none.
+-- How many jobs have each of some statuses, counted up to a cap, all in one snapshot: in separate statements, a job that
+-- changes its status meanwhile could be counted in none.
 SELECT wanted.value,
        CASE wanted.value
        WHEN 'running' THEN (SELECT COUNT(*)
@@ -118,7 +118,7 @@ SELECT wanted.value,
   FROM json_each(:statuses) AS wanted;
 
 -- name: workers
--- Every worker that is remembered.
+-- All workers that have a row.
 SELECT id, info, beat_no, started_at, beat_at, left_at, died_at
   FROM holdfast_workers
  ORDER BY id;

@@ -1,8 +1,8 @@
--- Heartbeats, deaths, and giving back the jobs of dead workers.
--- The same statements, in the same order, as in workers.sqlite.sql. How they are written: engine/statements.py.
+-- Heartbeats, dead workers, and the return of their jobs to the queues.
+-- The same statements, in the same order, as in rescue.sqlite.sql. How they are written: engine/statements.py.
 
 -- name: mark_dead
--- Mark workers dead, for good, if they are as silent as was seen.
+-- Mark workers dead, for good, if they have not sent a heartbeat since the given one.
 UPDATE {schema}.workers
    SET died_at = {now}
   FROM json_to_recordset(:batch::text::json) AS seen (id text, beat_no bigint)
@@ -12,8 +12,8 @@ UPDATE {schema}.workers
 RETURNING workers.id, workers.left_at, workers.info::text;
 
 -- name: suspect
--- A worker died: each job that had begun in it has one more death on record, and one that was the only one has a crash
--- too, if the process died by its own doing. `begun`: a list of 'id:claim number', or NULL: all that the worker held.
+-- A worker has died: add a death to each job that had begun in it, and a crash to a job that was the only one if the
+-- process died by its own doing. `begun`: a list of 'id:claim number', or NULL: all jobs that the worker held.
 UPDATE {schema}.jobs
    SET suspect = true,
        deaths = jobs.deaths + 1,
@@ -30,7 +30,7 @@ UPDATE {schema}.jobs
                               FOR NO KEY UPDATE OF held SKIP LOCKED));
 
 -- name: held_by_dead
--- What dead workers held, and whether they went in good order.
+-- The jobs that dead workers held, and whether the worker deregistered.
 SELECT held.id::text, held.claim_no, held.attempts, held.worker_id, held.started_at, held.verdict, dead.left_at IS NOT NULL
   FROM {schema}.workers AS dead
   JOIN {schema}.jobs AS held ON held.worker_id = dead.id
@@ -40,7 +40,7 @@ SELECT held.id::text, held.claim_no, held.attempts, held.worker_id, held.started
    FOR NO KEY UPDATE OF held SKIP LOCKED;
 
 -- name: rescue
--- Give back what dead workers held; the attempt is given back too.
+-- Return the jobs of dead workers to their queues. Their attempt does not count.
 UPDATE {schema}.jobs
    SET status = CASE WHEN rerun_at > {now} THEN 'scheduled'
                      WHEN rerun_at IS NULL AND cancel_requested AND schedule IS NULL THEN 'cancelled'
@@ -60,14 +60,14 @@ UPDATE {schema}.jobs
 RETURNING {columns};
 
 -- name: leave
--- A worker goes in good order: what it still holds did not kill it.
+-- Deregister a worker that shuts down: what it still holds is not suspected of its death.
 UPDATE {schema}.workers
    SET left_at = {now}
  WHERE id = :id::text
    AND died_at IS NULL;
 
 -- name: record_verdict
--- What to record of a run that its worker cannot record any more; whoever claims it next does.
+-- Store the end of a run that its worker cannot record. The next worker that claims the job records it.
 UPDATE {schema}.jobs
    SET verdict = :verdict::text
  WHERE id = :id::text::uuid
@@ -75,7 +75,8 @@ UPDATE {schema}.jobs
    AND COALESCE(status, '') = 'running';
 
 -- name: report
--- How far runs have come, each only while its claim holds, and if that is news: at its end a run may tell it once more.
+-- Write the progress of runs, each only while its claim holds and only if it is new: at its end a run may report it
+-- again.
 UPDATE {schema}.jobs
    SET progress = new.progress,
        message = new.message,
@@ -93,7 +94,7 @@ UPDATE {schema}.jobs
 RETURNING jobs.id::text;
 
 -- name: beat
--- A worker's sign of life, the first one makes its row; a dead worker stays dead.
+-- Write a worker's heartbeat; the first one adds its row. A dead worker stays dead.
 INSERT INTO {schema}.workers (id, info, beat_no, started_at, beat_at)
 VALUES (:id::text, :info::text, 1, {now}, {now})
 ON CONFLICT (id) DO UPDATE
@@ -104,14 +105,14 @@ ON CONFLICT (id) DO UPDATE
 RETURNING beat_no, COALESCE(asked_at > COALESCE(stacks_at, started_at), false);
 
 -- name: held
--- What a worker holds, by the database's word.
+-- The claims of a worker.
 SELECT id::text, claim_no, cancel_requested
   FROM {schema}.jobs
  WHERE status = 'running'
    AND worker_id = :worker::text;
 
 -- name: ask_stacks
--- Somebody wants to see where the runs of a worker stand; its next beat tells it so.
+-- Ask a worker for the stacks of its runs; its next heartbeat returns the request.
 UPDATE {schema}.workers
    SET asked_at = {now}
  WHERE id = :id::text
@@ -119,20 +120,20 @@ UPDATE {schema}.workers
 RETURNING id;
 
 -- name: tell_stacks
--- Where they stand.
+-- Store the stacks of a worker's runs.
 UPDATE {schema}.workers
    SET stacks_at = {now},
        stacks = :text::text
  WHERE id = :id::text;
 
 -- name: stacks
--- What a worker said of its runs, and when it was asked.
+-- The stacks of a worker's runs, and when they were asked for and stored.
 SELECT asked_at, stacks_at, stacks
   FROM {schema}.workers
  WHERE id = :id::text;
 
 -- name: prune_workers
--- Forget workers that died before the given age and hold nothing.
+-- Delete workers that died before the given age and hold nothing.
 DELETE FROM {schema}.workers
  WHERE died_at <= {now} - :age::bigint * interval '1 microsecond'
    AND NOT EXISTS (SELECT 1 FROM {schema}.jobs WHERE status = 'running' AND worker_id = workers.id);

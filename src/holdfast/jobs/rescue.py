@@ -1,5 +1,5 @@
-"""Scripts of workers: heartbeats, declaring workers dead, and giving back the jobs that dead ones
-held."""
+"""Scripts of workers: heartbeats, progress, declaring workers dead, and returning their jobs to the
+queues."""
 
 import json
 from collections import Counter
@@ -16,39 +16,40 @@ from holdfast.limits.scripts import release
 
 
 def sweep(dialect: Dialect, dead: Sequence[Seen], limit: int, keep: float) -> Script[Swept]:
-    """The mark comes first, under the worker's row lock: what it claims after that is refused, and
-    what it claimed at the same moment is found by the next sweep."""
+    """Mark workers dead and return the jobs of dead workers to the queues. The mark comes first, under
+    the lock of the worker's row: later claims of the worker are refused, and the next sweep finds jobs
+    that it claimed at the same time."""
     now = dialect.now()
-    buried: list[str] = []
+    marked_dead: list[str] = []
     if dead:
         rows = [{"now": now, "id": worker.id, "beat_no": worker.beat_no} for worker in dead]
         marked = (yield Run("mark_dead", {"now": now}, rows)).rows
-        buried = [id for id, _, _ in marked]
+        marked_dead = [id for id, _, _ in marked]
         yield from _suspect(dead, marked)
-    fallen = (yield Run("held_by_dead", {"limit": limit})).rows
-    if not fallen:
-        return Swept(buried, [])
-    ids = json.dumps([row[0] for row in fallen])
+    lost = (yield Run("held_by_dead", {"limit": limit})).rows
+    if not lost:
+        return Swept(marked_dead, [])
+    ids = json.dumps([row[0] for row in lost])
     reply = yield Run("rescue", {"now": now, "ids": ids, "keep": round(keep * MICRO)})
     rescued = [columns_to_job(dialect, row) for row in reply.rows]
     begun = {worker.id: worker.begun for worker in dead if worker.begun is not None}
-    if runs := [_lost_run(dialect, row, now, begun) for row in fallen if row[5] is None]:
+    if runs := [_lost_run(dialect, row, now, begun) for row in lost if row[5] is None]:
         yield Run("record_attempts", {"now": now}, runs)
     yield from emit(dialect, EventKind.RESCUED, [job.id for job in rescued])
     yield from wake(job.queue for job in rescued)
     yield from release(dialect, Counter(job.limit_key for job in rescued if job.limit_key))
-    return Swept(buried, rescued)
+    return Swept(marked_dead, rescued)
 
 
 def _suspect(dead: Sequence[Seen], marked: Sequence[Row]) -> Script[None]:
-    """Put the deaths on record of the jobs that may have caused them (decision 0021). Before anything
-    is given back: of a rescue in several steps, the last job would look as if it had been alone."""
+    """Record a death for each job that may have caused one (decision 0021). This comes before any job
+    is returned: after a rescue in several steps, the last job would look as if it had been alone."""
     seen = {worker.id: worker for worker in dead}
     victims = []
     for id, left_at, info in marked:
         worker = seen[id]
         if left_at is not None or (worker.beat_no is not None and _is_supervised(info)):
-            continue  # it went in good order, or its supervisor is gone too: no job did that
+            continue  # it deregistered, or its supervisor died too: no job did that
         begun, crash = worker.begun, worker.crash
         if crash is not None:
             alone = len((yield from held(id)) if begun is None else begun) == 1
@@ -71,7 +72,8 @@ def _is_supervised(info: str) -> bool:
 def _lost_run(
     dialect: Dialect, row: Row, now: Any, begun: Mapping[str, Collection[Claim]]
 ) -> dict[str, Any]:
-    """A run whose end no worker has recorded. (A verdict is recorded by the next claim's worker.)"""
+    """Return the record of a run whose end no worker has recorded. (The worker of the next claim
+    records a verdict.)"""
     id, claim_no, attempt, worker, started_at, _, orderly = row
     how = "left before this had ended" if orderly else "was lost while it ran this"
     if worker in begun and Claim(id, claim_no) not in begun[worker] and not orderly:
@@ -89,14 +91,17 @@ def _lost_run(
 
 
 def leave(dialect: Dialect, worker: str) -> Script[None]:
+    """Deregister a worker."""
     yield Run("leave", {"now": dialect.now(), "id": worker})
 
 
 def record_verdict(claim: Claim, verdict: str) -> Script[None]:
+    """Store how a run ended, for the worker of the next claim to record."""
     yield Run("record_verdict", {"id": claim.id, "claim_no": claim.claim_no, "verdict": verdict})
 
 
 def report(dialect: Dialect, reports: Sequence[Report]) -> Script[None]:
+    """Write the progress of runs whose claims still hold."""
     now = dialect.now()
     rows = [{"now": now, **one._asdict()} for one in reports]
     changed = (yield Run("report", {"now": now}, rows, tell="id")).rows
@@ -104,21 +109,26 @@ def report(dialect: Dialect, reports: Sequence[Report]) -> Script[None]:
 
 
 def beat(dialect: Dialect, worker: str, info: str) -> Script[Beat]:
+    """Write a heartbeat; return whether the worker counts as alive, its claims, and whether its stacks
+    are asked for."""
     reply = yield Run("beat", {"now": dialect.now(), "id": worker, "info": info})
     asked = bool(reply.rows) and bool(reply.rows[0][1])
     return Beat(bool(reply.rows), (yield from held(worker)), asked)
 
 
 def ask_stacks(dialect: Dialect, worker: str) -> Script[bool]:
+    """Ask a worker for the stacks of its runs; return whether the worker is there."""
     reply = yield Run("ask_stacks", {"now": dialect.now(), "id": worker})
     return bool(reply.rows)
 
 
 def tell_stacks(dialect: Dialect, worker: str, text: str) -> Script[None]:
+    """Store the stacks of a worker's runs."""
     yield Run("tell_stacks", {"now": dialect.now(), "id": worker, "text": text})
 
 
 def stacks(dialect: Dialect, worker: str) -> Script[Stacks | None]:
+    """Return the stacks of a worker's runs, as last stored."""
     reply = yield Run("stacks", {"id": worker})
     for asked_at, at, text in reply.rows:
         return Stacks(
@@ -130,9 +140,11 @@ def stacks(dialect: Dialect, worker: str) -> Script[Stacks | None]:
 
 
 def held(worker: str) -> Script[list[Held]]:
+    """Return the claims of a worker."""
     reply = yield Run("held", {"worker": worker})
     return [Held(id, claim_no, bool(cancel)) for id, claim_no, cancel in reply.rows]
 
 
 def prune_workers(dialect: Dialect, age: float) -> Script[None]:
+    """Delete workers that died `age` seconds ago and hold no job."""
     yield Run("prune_workers", {"now": dialect.now(), "age": round(age * MICRO)})

@@ -1,8 +1,8 @@
--- Heartbeats, deaths, and giving back the jobs of dead workers.
--- The same statements, in the same order, as in workers.postgres.sql. How they are written: engine/statements.py.
+-- Heartbeats, dead workers, and the return of their jobs to the queues.
+-- The same statements, in the same order, as in rescue.postgres.sql. How they are written: engine/statements.py.
 
 -- name: mark_dead
--- Mark workers dead, for good, if they are as silent as was seen.
+-- Mark workers dead, for good, if they have not sent a heartbeat since the given one.
 UPDATE holdfast_workers
    SET died_at = {now}
  WHERE id = :id
@@ -11,8 +11,8 @@ UPDATE holdfast_workers
 RETURNING id, left_at, info;
 
 -- name: suspect
--- A worker died: each job that had begun in it has one more death on record, and one that was the only one has a crash
--- too, if the process died by its own doing. `begun`: a list of 'id:claim number', or NULL: all that the worker held.
+-- A worker has died: add a death to each job that had begun in it, and a crash to a job that was the only one if the
+-- process died by its own doing. `begun`: a list of 'id:claim number', or NULL: all jobs that the worker held.
 UPDATE holdfast_jobs INDEXED BY holdfast_jobs_held
    SET suspect = 1,
        deaths = deaths + 1,
@@ -23,7 +23,7 @@ UPDATE holdfast_jobs INDEXED BY holdfast_jobs_held
    AND (:begun IS NULL OR id || ':' || claim_no IN (SELECT value FROM json_each(:begun)));
 
 -- name: held_by_dead
--- What dead workers held, and whether they went in good order.
+-- The jobs that dead workers held, and whether the worker deregistered.
 SELECT held.id, held.claim_no, held.attempts, held.worker_id, held.started_at, held.verdict, dead.left_at IS NOT NULL
   FROM holdfast_workers AS dead
  CROSS JOIN holdfast_jobs AS held INDEXED BY holdfast_jobs_held
@@ -34,7 +34,7 @@ SELECT held.id, held.claim_no, held.attempts, held.worker_id, held.started_at, h
  LIMIT :limit;
 
 -- name: rescue
--- Give back what dead workers held; the attempt is given back too.
+-- Return the jobs of dead workers to their queues. Their attempt does not count.
 UPDATE holdfast_jobs
    SET status = CASE WHEN rerun_at > {now} THEN 'scheduled'
                      WHEN rerun_at IS NULL AND cancel_requested AND schedule IS NULL THEN 'cancelled'
@@ -54,14 +54,14 @@ UPDATE holdfast_jobs
 RETURNING {columns};
 
 -- name: leave
--- A worker goes in good order: what it still holds did not kill it.
+-- Deregister a worker that shuts down: what it still holds is not suspected of its death.
 UPDATE holdfast_workers
    SET left_at = {now}
  WHERE id = :id
    AND died_at IS NULL;
 
 -- name: record_verdict
--- What to record of a run that its worker cannot record any more; whoever claims it next does.
+-- Store the end of a run that its worker cannot record. The next worker that claims the job records it.
 UPDATE holdfast_jobs
    SET verdict = :verdict
  WHERE id = :id
@@ -69,7 +69,8 @@ UPDATE holdfast_jobs
    AND status = 'running';
 
 -- name: report
--- How far runs have come, each only while its claim holds, and if that is news: at its end a run may tell it once more.
+-- Write the progress of runs, each only while its claim holds and only if it is new: at its end a run may report it
+-- again.
 UPDATE holdfast_jobs
    SET progress = :progress,
        message = :message,
@@ -80,7 +81,7 @@ UPDATE holdfast_jobs
    AND (progress IS NOT :progress OR message IS NOT :message);
 
 -- name: beat
--- A worker's sign of life, the first one makes its row; a dead worker stays dead.
+-- Write a worker's heartbeat; the first one adds its row. A dead worker stays dead.
 INSERT INTO holdfast_workers (id, info, beat_no, started_at, beat_at)
 VALUES (:id, :info, 1, {now}, {now})
 ON CONFLICT (id) DO UPDATE
@@ -91,14 +92,14 @@ ON CONFLICT (id) DO UPDATE
 RETURNING beat_no, COALESCE(asked_at > COALESCE(stacks_at, started_at), 0);
 
 -- name: held
--- What a worker holds, by the database's word.
+-- The claims of a worker.
 SELECT id, claim_no, cancel_requested
   FROM holdfast_jobs INDEXED BY holdfast_jobs_held
  WHERE status = 'running'
    AND worker_id = :worker;
 
 -- name: ask_stacks
--- Somebody wants to see where the runs of a worker stand; its next beat tells it so.
+-- Ask a worker for the stacks of its runs; its next heartbeat returns the request.
 UPDATE holdfast_workers
    SET asked_at = {now}
  WHERE id = :id
@@ -106,20 +107,20 @@ UPDATE holdfast_workers
 RETURNING id;
 
 -- name: tell_stacks
--- Where they stand.
+-- Store the stacks of a worker's runs.
 UPDATE holdfast_workers
    SET stacks_at = {now},
        stacks = :text
  WHERE id = :id;
 
 -- name: stacks
--- What a worker said of its runs, and when it was asked.
+-- The stacks of a worker's runs, and when they were asked for and stored.
 SELECT asked_at, stacks_at, stacks
   FROM holdfast_workers
  WHERE id = :id;
 
 -- name: prune_workers
--- Forget workers that died before the given age and hold nothing.
+-- Delete workers that died before the given age and hold nothing.
 DELETE FROM holdfast_workers
  WHERE died_at <= {now} - :age
    AND NOT EXISTS (SELECT 1 FROM holdfast_jobs WHERE status = 'running' AND worker_id = holdfast_workers.id);

@@ -1,4 +1,4 @@
-"""How finished jobs go, as scripts: at once, or, where a hook or an archive comes first, by a lease."""
+"""Scripts that delete finished jobs: directly, or by a lease if a hook or an archive comes first."""
 
 import json
 from collections.abc import Collection, Sequence
@@ -9,16 +9,16 @@ from holdfast.engine.records import Lease, PutOff, Retention
 from holdfast.engine.script import Run, Script
 from holdfast.jobs.job import Status
 
-LEASE = 300.0  # seconds; after them another pruner may take the job
-_SCAN = 4  # rows looked at for each that may go
+LEASE = 300.0  # seconds after which another pruner may lease the job
+_SCAN = 4  # rows looked at for each that may be deleted
 
 
 class Look(NamedTuple):
-    """A bounded look at the finished jobs of one status."""
+    """The result of a bounded look at the finished jobs of one status."""
 
-    gone: int
+    gone: int  #: deleted
     leased: list[Lease]
-    edge: str | None  #: where to go on; None: the end was reached
+    edge: str | None  #: where the next look begins; None: the end was reached
 
 
 def prune(
@@ -31,6 +31,8 @@ def prune(
     limit: int,
     leases: int,
 ) -> Script[Look]:
+    """Delete up to `limit` jobs whose time is over, and lease up to `leases` that need a hook or an
+    archive."""
     params = _params(dialect, status, wanted, after, before, limit)
     age = _age(wanted)
     edge, seen = (yield Run("prune_edge", params)).rows[0][:2]
@@ -49,16 +51,17 @@ def prune(
 
 
 class Due(NamedTuple):
-    """What a look would let go."""
+    """The jobs that a look would delete or lease."""
 
     number: int
-    unknown: int  #: of these, with a hook that the caller does not know
+    unknown: int  #: those with a hook that the caller does not know
     edge: str | None
 
 
 def count(
     dialect: Dialect, status: Status, wanted: Retention, *, after: str, before: str, limit: int
 ) -> Script[Due]:
+    """Count the jobs that `prune` would delete or lease."""
     params = _params(dialect, status, wanted, after, before, limit)
     options = _age(wanted) | {"counted"}
     edge, seen, number, unknown = (yield Run("prune_edge", params, options=options)).rows[0]
@@ -86,11 +89,13 @@ def _age(wanted: Retention) -> frozenset[str]:
 
 
 def prune_leased(leases: Sequence[Lease]) -> Script[list[str]]:
+    """Delete leased jobs whose leases still hold; return their ids."""
     rows = [lease._asdict() for lease in sorted(leases)]
     return [row[0] for row in (yield Run("prune_leased", {}, rows)).rows]
 
 
 def put_off(dialect: Dialect, kept: Sequence[PutOff]) -> Script[None]:
+    """Keep leased jobs that could not be deleted for longer, with the reason."""
     now = dialect.now()
     rows = [
         {
@@ -105,7 +110,7 @@ def put_off(dialect: Dialect, kept: Sequence[PutOff]) -> Script[None]:
 
 
 def declare_hooks(types: Collection[str], gone: Collection[str]) -> Script[None]:
-    """Tasks that have a hook, and tasks that have none any more."""
+    """Record which tasks have a hook, and which have none any more."""
     if types:
         yield Run("declare_hooks", {}, [{"type": type} for type in sorted(types)])
     if gone:
@@ -113,4 +118,5 @@ def declare_hooks(types: Collection[str], gone: Collection[str]) -> Script[None]
 
 
 def hooks() -> Script[list[str]]:
+    """Return the tasks whose jobs are deleted only after a hook."""
     return [row[0] for row in (yield Run("hooks", {})).rows]

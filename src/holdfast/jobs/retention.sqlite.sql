@@ -1,11 +1,11 @@
 -- Delete finished jobs.
--- A finished job is kept until `keep_until`. A pruner that runs a hook on it, or archives it, first leases it: its time is
--- put off and its `prunings` counted, and only the holder of that number may delete it; unless it has run again meanwhile.
--- What belongs to a workflow stays until that has ended: others may wait for it.
+-- A finished job is kept until `keep_until`. Before a pruner calls a hook on a job or archives it, it leases the job: that
+-- postpones `keep_until` and increases `prunings`. Only the pruner with that number may delete the job, and only if the job
+-- has not run again meanwhile. Jobs of a workflow are kept until the workflow has ended: other jobs may wait for them.
 -- The same statements, in the same order, as in retention.postgres.sql. How they are written: engine/statements.py.
 
 -- name: prune
--- Delete finished jobs whose time is over, the oldest first: a bounded look at one status. Not those with a hook.
+-- Delete finished jobs whose time is over and whose task has no hook, the oldest first: a bounded look at one status.
 DELETE FROM holdfast_jobs
  WHERE id IN (SELECT id
                 FROM (SELECT id, type, keep_until, completed_at, prunings, workflow_id
@@ -24,8 +24,8 @@ DELETE FROM holdfast_jobs
 RETURNING id;
 
 -- name: prune_edge
--- How far that look goes: the last id, and how many rows it sees; and, if asked, how many are to go, and how many of
--- those have a hook that the caller does not know.
+-- Where that look ended: the last id, and the number of rows. If asked, also how many jobs are due, and how many of
+-- these have a hook that the caller does not know.
 SELECT MAX(id), COUNT(*)
        , SUM(due)                                                                                         --? counted
        , SUM(due AND type IN (SELECT type FROM holdfast_hooks) AND type NOT IN (SELECT value FROM json_each(:types))) --? counted
@@ -44,8 +44,8 @@ SELECT MAX(id), COUNT(*)
          LIMIT :scan);
 
 -- name: lease
--- Take some of those that are to go, for a while: of types with a hook that the caller knows; or, to be archived, also of
--- all that have none.
+-- Lease some jobs that are due: those of tasks with a hook that the caller knows, and for an archive also those without
+-- a hook.
 UPDATE holdfast_jobs
    SET keep_until = {now} + :lease,
        prunings = prunings + 1
@@ -68,7 +68,7 @@ UPDATE holdfast_jobs
 RETURNING id, prunings, claim_no;
 
 -- name: prune_leased
--- Delete jobs that were leased, each only while its lease holds.
+-- Delete leased jobs, each only while its lease holds.
 DELETE FROM holdfast_jobs
  WHERE id = :id
    AND prunings = :prunings
@@ -77,7 +77,7 @@ DELETE FROM holdfast_jobs
 RETURNING id;
 
 -- name: put_off
--- Keep jobs that could not be let go, and say why; each only while its lease holds.
+-- Keep jobs that could not be deleted, with the reason; each only while its lease holds.
 UPDATE holdfast_jobs
    SET keep_until = {now} + :delay,
        prune_error = :error
@@ -87,18 +87,18 @@ UPDATE holdfast_jobs
    AND status IN ({prune});
 
 -- name: declare_hooks
--- Tasks whose jobs may go only after their hook was called.
+-- Add tasks whose jobs are deleted only after a hook.
 INSERT INTO holdfast_hooks (type)
 VALUES (:type)
 ON CONFLICT DO NOTHING;
 
 -- name: forget_hooks
--- Tasks that have none any more.
+-- Remove tasks that have no such hook any more.
 DELETE FROM holdfast_hooks
  WHERE type IN (SELECT value FROM json_each(:types));
 
 -- name: hooks
--- The tasks with a hook.
+-- The tasks with such a hook.
 SELECT type
   FROM holdfast_hooks
  ORDER BY type;

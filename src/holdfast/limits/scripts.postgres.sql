@@ -2,7 +2,7 @@
 -- The same statements, in the same order, as in scripts.sqlite.sql. How they are written: engine/statements.py.
 
 -- name: lock_keys
--- Hold some keys for this transaction: who counts next, counts what this one has done.
+-- Lock keys for this transaction: the next one to lock them counts what this one has written.
 SELECT key
   FROM {schema}.keys
  WHERE key = ANY(ARRAY(SELECT json_array_elements_text(:keys::text::json)))
@@ -10,8 +10,9 @@ SELECT key
    FOR UPDATE;
 
 -- name: capacities
--- How many run under some keys, what is allowed, and which pending job has the turn of a key. A limit counts by its name or
--- its queue, or by its keys. "= ANY" and the order leave the planner one index to choose.
+-- How many jobs run under some keys, how many may, and which pending job has the turn of a key. A limit without keys
+-- counts jobs by its name or its queue, one with keys by key. "= ANY" and the order leave the planner one index to
+-- choose.
 SELECT keys.key,
        COALESCE(limits.set_concurrency, limits.concurrency),
        COALESCE(limits.set_rate, limits.rate),
@@ -35,7 +36,7 @@ SELECT keys.key,
  WHERE keys.key = ANY(ARRAY(SELECT json_array_elements_text(:keys::text::json)));
 
 -- name: awaited
--- Which of some keys jobs wait for.
+-- Which of some keys have parked jobs.
 SELECT wanted.key
   FROM json_array_elements_text(:keys::text::json) AS wanted (key)
  WHERE EXISTS (SELECT 1 FROM {schema}.jobs
@@ -43,7 +44,7 @@ SELECT wanted.key
                 ORDER BY limit_key, rank, run_at, id LIMIT 1 OFFSET 0);
 
 -- name: add_keys
--- Keys that are seen for the first time.
+-- Add keys that have no row yet.
 INSERT INTO {schema}.keys (key, name)
 SELECT key, name
   FROM json_to_recordset(:batch::text::json) AS new (key text, name text)
@@ -51,7 +52,7 @@ SELECT key, name
 ON CONFLICT DO NOTHING;
 
 -- name: record_starts
--- Remember when jobs of a key started, and when the next may, if some wait for that.
+-- Store when jobs of a key started, and when the next one may, if jobs are parked for it.
 UPDATE {schema}.keys
    SET starts = new.starts,
        wake_at = COALESCE({now} + new.wait * interval '1 microsecond', keys.wake_at)
@@ -60,8 +61,8 @@ UPDATE {schema}.keys
    AND keys.key = ANY(ARRAY(SELECT wanted.key FROM json_to_recordset(:batch::text::json) AS wanted (key text)));
 
 -- name: unpark
--- The best that wait for a key go back in line. Where keys take turns, one of them, at its end (in the order of `place`):
--- unless a pending job has the key's turn, whose priority is not lower.
+-- Return the first parked jobs of a key to the queue. If keys take turns: one job, at the end of the line (in the order
+-- of `place`), unless a pending job of at least its priority has the key's turn.
 UPDATE {schema}.jobs
    SET status = 'pending',
        rank = CASE WHEN jobs.rank = -jobs.priority OR NOT EXISTS (SELECT 1
@@ -114,7 +115,7 @@ RETURNING jobs.queue, jobs.limit_key, EXISTS (SELECT 1
                                                  AND limits.fair), jobs.id::text;
 
 -- name: set_turn
--- Where keys take turns: which job has the turn of a key.
+-- If keys take turns: store which job has the turn of a key.
 UPDATE {schema}.keys
    SET turn_id = new.turn_id
   FROM json_to_recordset(:batch::text::json) AS new (key text, turn_id uuid)
@@ -122,7 +123,7 @@ UPDATE {schema}.keys
    AND keys.key = ANY(ARRAY(SELECT wanted.key FROM json_to_recordset(:batch::text::json) AS wanted (key text)));
 
 -- name: idle_turns
--- Of some keys, those whose turn belongs to a job that has been pending for so long, with its type and queue.
+-- Keys among these whose turn belongs to a job that has been pending for so long, with its type and queue.
 SELECT keys.key, first.type, first.queue
   FROM {schema}.keys
   JOIN {schema}.jobs AS first ON first.id = keys.turn_id
@@ -131,7 +132,7 @@ SELECT keys.key, first.type, first.queue
    AND first.updated_at < {now} - :idle::bigint * interval '1 microsecond';
 
 -- name: due_keys
--- Keys for which time has made room.
+-- Keys whose rate has capacity again.
 UPDATE {schema}.keys
    SET wake_at = NULL
  WHERE key = ANY(ARRAY(SELECT key
@@ -143,7 +144,7 @@ UPDATE {schema}.keys
 RETURNING key;
 
 -- name: waiting_keys
--- Keys that jobs wait for, some at a time.
+-- Keys with parked jobs, some at a time.
 WITH RECURSIVE seen (key, number) AS (
     SELECT (SELECT limit_key FROM {schema}.jobs
              WHERE status = 'blocked' AND limit_key IS NOT NULL AND limit_key > :after::text
@@ -161,7 +162,8 @@ SELECT key
  WHERE key IS NOT NULL;
 
 -- name: busy
--- Whether jobs of some queues are pending or parked, or a worker holds any. More parked jobs than it looks at count as one.
+-- Whether jobs of some queues are pending or parked, or a worker holds any. With more parked jobs than it looks at, the
+-- answer is yes.
 SELECT EXISTS (SELECT 1
                  FROM json_array_elements_text(:queues::text::json) AS wanted (queue)
                 WHERE EXISTS (SELECT 1 FROM {schema}.jobs
@@ -176,7 +178,7 @@ SELECT EXISTS (SELECT 1
                  LIMIT :scan::int) AS parked);
 
 -- name: declare_limit
--- A limit as the code has it; what an operator has set stays.
+-- Add a limit of the code, or change it; an operator's numbers stay.
 INSERT INTO {schema}.limits (name, concurrency, rate, period, keyed, fair, tasks, updated_at)
 SELECT name, concurrency, rate, period, keyed, fair, tasks, {now}
   FROM json_to_recordset(:batch::text::json)
@@ -193,7 +195,7 @@ ON CONFLICT (name) DO UPDATE
     IS DISTINCT FROM (excluded.concurrency, excluded.rate, excluded.period, excluded.keyed, excluded.fair, excluded.tasks);
 
 -- name: set_limit
--- What an operator wants instead of the code's; NULL: the code's.
+-- Store an operator's numbers for a limit; NULL: the code's count.
 UPDATE {schema}.limits
    SET set_concurrency = :concurrency::integer,
        set_rate = :rate::integer,
@@ -203,7 +205,7 @@ UPDATE {schema}.limits
 RETURNING name;
 
 -- name: drop_limit
--- A limit that is no more: a queue's, or one that is gone from the code.
+-- Delete a limit and its keys: a queue's, or one that the code no longer declares.
 DELETE FROM {schema}.limits
  WHERE name = :name::text
 RETURNING name;
@@ -211,13 +213,13 @@ DELETE FROM {schema}.keys
  WHERE name = :name::text;
 
 -- name: wake_keys
--- A limit was changed: all that wait for it look again.
+-- A limit was changed: its parked jobs are looked at again.
 UPDATE {schema}.keys
    SET wake_at = {now}
  WHERE name = :name::text;
 
 -- name: mark_queue_limit
--- What runs in a queue counts under its limit from now on.
+-- Count the running jobs of a queue under its new limit.
 UPDATE {schema}.jobs
    SET limit_queue = :name::text
  WHERE status = 'running'
@@ -226,7 +228,7 @@ UPDATE {schema}.jobs
    AND limit_queue IS NULL;
 
 -- name: limits
--- Every limit, what runs under it, and what is parked for it, counted up to a cap.
+-- All limits, with the numbers of running and parked jobs, each counted up to a cap.
 SELECT limits.name, limits.concurrency, limits.rate, limits.period, limits.keyed, limits.fair, limits.tasks,
        limits.set_concurrency, limits.set_rate, limits.set_period,
        (SELECT count(*) FROM (SELECT 1 FROM {schema}.jobs
@@ -247,7 +249,8 @@ SELECT limits.name, limits.concurrency, limits.rate, limits.period, limits.keyed
  ORDER BY limits.name;
 
 -- name: place
--- How many stand in line in front of a job: of those parked for its key, or pending beside it; up to a cap.
+-- How many jobs are in front of a job, up to a cap: among those parked for its key, or among the pending ones of its
+-- queue and type.
 SELECT count(*)
   FROM (SELECT 1
           FROM {schema}.jobs
@@ -260,7 +263,7 @@ SELECT count(*)
          LIMIT :cap::int) AS counted;
 
 -- name: prune_keys
--- Forget keys that nobody uses: no job runs or waits under them, and their last starts are over.
+-- Delete unused keys: no job runs or waits under them, and their last starts no longer count.
 DELETE FROM {schema}.keys
  WHERE key = ANY(ARRAY(SELECT key
                          FROM (SELECT key, name, starts, wake_at
@@ -280,7 +283,7 @@ DELETE FROM {schema}.keys
                                            ORDER BY limit_key, rank, run_at, id LIMIT 1 OFFSET 0)));
 
 -- name: keys_edge
--- How far that look went: the last key, and how many there were.
+-- Where that look ended: the last key, and the number of keys.
 SELECT max(key), count(*)
   FROM (SELECT key
           FROM {schema}.keys

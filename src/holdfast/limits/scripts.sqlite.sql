@@ -2,8 +2,8 @@
 -- The same statements, in the same order, as in scripts.postgres.sql, except lock_keys. How they are written: engine/statements.py.
 
 -- name: capacities
--- How many run under some keys, what is allowed, and which pending job has the turn of a key. A limit counts by its name or
--- its queue, or by its keys.
+-- How many jobs run under some keys, how many may, and which pending job has the turn of a key. A limit without keys
+-- counts jobs by its name or its queue, one with keys by key.
 SELECT keys.key,
        COALESCE(limits.set_concurrency, limits.concurrency),
        COALESCE(limits.set_rate, limits.rate),
@@ -24,28 +24,28 @@ SELECT keys.key,
  WHERE keys.key IN (SELECT value FROM json_each(:keys));
 
 -- name: awaited
--- Which of some keys jobs wait for.
+-- Which of some keys have parked jobs.
 SELECT wanted.value
   FROM json_each(:keys) AS wanted
  WHERE EXISTS (SELECT 1 FROM holdfast_jobs INDEXED BY holdfast_jobs_parked
                 WHERE status = 'blocked' AND limit_key = wanted.value);
 
 -- name: add_keys
--- Keys that are seen for the first time.
+-- Add keys that have no row yet.
 INSERT INTO holdfast_keys (key, name)
 VALUES (:key, :name)
 ON CONFLICT DO NOTHING;
 
 -- name: record_starts
--- Remember when jobs of a key started, and when the next may, if some wait for that.
+-- Store when jobs of a key started, and when the next one may, if jobs are parked for it.
 UPDATE holdfast_keys
    SET starts = :starts,
        wake_at = COALESCE({now} + :wait, wake_at)
  WHERE key = :key;
 
 -- name: unpark
--- The best that wait for a key go back in line. Where keys take turns, one of them, at its end (in the order of :place):
--- unless a pending job has the key's turn, whose priority is not lower.
+-- Return the first parked jobs of a key to the queue. If keys take turns: one job, at the end of the line (in the order
+-- of `place`), unless a pending job of at least its priority has the key's turn.
 UPDATE holdfast_jobs
    SET status = 'pending',
        rank = CASE WHEN rank = -priority OR NOT EXISTS (SELECT 1
@@ -84,13 +84,13 @@ RETURNING queue, limit_key, EXISTS (SELECT 1
                                        AND limits.fair), id;
 
 -- name: set_turn
--- Where keys take turns: which job has the turn of a key.
+-- If keys take turns: store which job has the turn of a key.
 UPDATE holdfast_keys
    SET turn_id = :turn_id
  WHERE key = :key;
 
 -- name: idle_turns
--- Of some keys, those whose turn belongs to a job that has been pending for so long, with its type and queue.
+-- Keys among these whose turn belongs to a job that has been pending for so long, with its type and queue.
 SELECT keys.key, first.type, first.queue
   FROM json_each(:keys) AS wanted
  CROSS JOIN holdfast_keys AS keys ON keys.key = wanted.value
@@ -99,7 +99,7 @@ SELECT keys.key, first.type, first.queue
    AND first.updated_at < {now} - :idle;
 
 -- name: due_keys
--- Keys for which time has made room.
+-- Keys whose rate has capacity again.
 UPDATE holdfast_keys
    SET wake_at = NULL
  WHERE key IN (SELECT key
@@ -111,7 +111,7 @@ UPDATE holdfast_keys
 RETURNING key;
 
 -- name: waiting_keys
--- Keys that jobs wait for, some at a time.
+-- Keys with parked jobs, some at a time.
 WITH RECURSIVE seen (key, number) AS (
     SELECT (SELECT MIN(limit_key) FROM holdfast_jobs INDEXED BY holdfast_jobs_parked
              WHERE status = 'blocked' AND limit_key > :after), 1
@@ -127,7 +127,8 @@ SELECT key
  WHERE key IS NOT NULL;
 
 -- name: busy
--- Whether jobs of some queues are pending or parked, or a worker holds any. More parked jobs than it looks at count as one.
+-- Whether jobs of some queues are pending or parked, or a worker holds any. With more parked jobs than it looks at, the
+-- answer is yes.
 SELECT EXISTS (SELECT 1
                  FROM json_each(:queues) AS wanted
                 WHERE EXISTS (SELECT 1 FROM holdfast_jobs INDEXED BY holdfast_jobs_claim
@@ -141,7 +142,7 @@ SELECT EXISTS (SELECT 1
                  LIMIT :scan));
 
 -- name: declare_limit
--- A limit as the code has it; what an operator has set stays.
+-- Add a limit of the code, or change it; an operator's numbers stay.
 INSERT INTO holdfast_limits (name, concurrency, rate, period, keyed, fair, tasks, updated_at)
 VALUES (:name, :concurrency, :rate, :period, :keyed, :fair, :tasks, {now})
 ON CONFLICT (name) DO UPDATE
@@ -156,7 +157,7 @@ ON CONFLICT (name) DO UPDATE
     IS NOT (excluded.concurrency, excluded.rate, excluded.period, excluded.keyed, excluded.fair, excluded.tasks);
 
 -- name: set_limit
--- What an operator wants instead of the code's; NULL: the code's.
+-- Store an operator's numbers for a limit; NULL: the code's count.
 UPDATE holdfast_limits
    SET set_concurrency = :concurrency,
        set_rate = :rate,
@@ -166,7 +167,7 @@ UPDATE holdfast_limits
 RETURNING name;
 
 -- name: drop_limit
--- A limit that is no more: a queue's, or one that is gone from the code.
+-- Delete a limit and its keys: a queue's, or one that the code no longer declares.
 DELETE FROM holdfast_limits
  WHERE name = :name
 RETURNING name;
@@ -174,13 +175,13 @@ DELETE FROM holdfast_keys
  WHERE name = :name;
 
 -- name: wake_keys
--- A limit was changed: all that wait for it look again.
+-- A limit was changed: its parked jobs are looked at again.
 UPDATE holdfast_keys
    SET wake_at = {now}
  WHERE name = :name;
 
 -- name: mark_queue_limit
--- What runs in a queue counts under its limit from now on.
+-- Count the running jobs of a queue under its new limit.
 UPDATE holdfast_jobs INDEXED BY holdfast_jobs_held
    SET limit_queue = :name
  WHERE status = 'running'
@@ -189,7 +190,7 @@ UPDATE holdfast_jobs INDEXED BY holdfast_jobs_held
    AND limit_queue IS NULL;
 
 -- name: limits
--- Every limit, what runs under it, and what is parked for it, counted up to a cap.
+-- All limits, with the numbers of running and parked jobs, each counted up to a cap.
 SELECT limits.name, limits.concurrency, limits.rate, limits.period, limits.keyed, limits.fair, limits.tasks,
        limits.set_concurrency, limits.set_rate, limits.set_period,
        (SELECT COUNT(*) FROM (SELECT 1 FROM holdfast_jobs INDEXED BY holdfast_jobs_keyed
@@ -204,7 +205,8 @@ SELECT limits.name, limits.concurrency, limits.rate, limits.period, limits.keyed
  ORDER BY limits.name;
 
 -- name: place
--- How many stand in line in front of a job: of those parked for its key, or pending beside it; up to a cap.
+-- How many jobs are in front of a job, up to a cap: among those parked for its key, or among the pending ones of its
+-- queue and type.
 SELECT COUNT(*)
   FROM (SELECT 1
           FROM holdfast_jobs INDEXED BY holdfast_jobs_parked                                     --? parked
@@ -215,7 +217,7 @@ SELECT COUNT(*)
          LIMIT :cap);
 
 -- name: prune_keys
--- Forget keys that nobody uses: no job runs or waits under them, and their last starts are over.
+-- Delete unused keys: no job runs or waits under them, and their last starts no longer count.
 DELETE FROM holdfast_keys
  WHERE key IN (SELECT key
                  FROM (SELECT keys.key, keys.name, keys.starts, keys.wake_at
@@ -232,7 +234,7 @@ DELETE FROM holdfast_keys
                                    WHERE status = 'blocked' AND limit_key = few.key));
 
 -- name: keys_edge
--- How far that look went: the last key, and how many there were.
+-- Where that look ended: the last key, and the number of keys.
 SELECT MAX(key), COUNT(*)
   FROM (SELECT key
           FROM holdfast_keys

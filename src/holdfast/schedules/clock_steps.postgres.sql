@@ -1,8 +1,9 @@
--- Times that lie too far ahead after the clock was set back.
+-- Times that are too far ahead after the clock was set back.
 -- The same statements, in the same order, as in clock_steps.sqlite.sql. How they are written: engine/statements.py.
 
 -- name: wake_early
--- Keys that wait for a rate longer than it can last, since the clock went back: look again, some at a time.
+-- Wake keys whose rate would have capacity only later than its period allows, since the clock was set back; some at a
+-- time.
 UPDATE {schema}.keys
    SET wake_at = {now}
  WHERE key = ANY(ARRAY(SELECT few.key
@@ -17,11 +18,11 @@ UPDATE {schema}.keys
 RETURNING key;
 
 -- name: clock
--- What time it is here.
+-- The database's clock.
 SELECT {now};
 
 -- name: ahead
--- Of the jobs that wait for their time, some at a time: those that were last written later than now, and have a record of a run.
+-- Waiting jobs, some at a time, that were last written later than now and have a record of a run.
 SELECT look.id::text, look.run_at, look.due_at, look.updated_at, look.schedule, runs.finished_at
   FROM (SELECT id, run_at, due_at, updated_at, schedule, claim_no
           FROM {schema}.jobs
@@ -37,7 +38,7 @@ SELECT look.id::text, look.run_at, look.due_at, look.updated_at, look.schedule, 
  WHERE look.updated_at > {now};
 
 -- name: ahead_edge
--- The last job of that look, if there may be more after it.
+-- The last job of that look, if there may be more behind it.
 SELECT run_at, id::text
   FROM {schema}.jobs
  WHERE status IN ({promote})
@@ -47,7 +48,7 @@ SELECT run_at, id::text
  LIMIT 1 OFFSET :limit::int - 1;
 
 -- name: pull_in
--- Let a job that waits run sooner, unless something has written it meanwhile.
+-- Let a waiting job run sooner, unless it was written meanwhile.
 UPDATE {schema}.jobs
    SET rank = CASE WHEN jobs.rank = -jobs.priority THEN jobs.rank
                    ELSE jobs.rank + (extract(epoch FROM new.run_at - jobs.run_at) * 1000000)::bigint END,

@@ -1,8 +1,9 @@
--- Times that lie too far ahead after the clock was set back.
+-- Times that are too far ahead after the clock was set back.
 -- The same statements, in the same order, as in clock_steps.postgres.sql. How they are written: engine/statements.py.
 
 -- name: wake_early
--- Keys that wait for a rate longer than it can last, since the clock went back: look again, some at a time.
+-- Wake keys whose rate would have capacity only later than its period allows, since the clock was set back; some at a
+-- time.
 UPDATE holdfast_keys
    SET wake_at = {now}
  WHERE key IN (SELECT few.key
@@ -16,11 +17,11 @@ UPDATE holdfast_keys
 RETURNING key;
 
 -- name: clock
--- What time it is here.
+-- The database's clock.
 SELECT {now};
 
 -- name: ahead
--- Of the jobs that wait for their time, some at a time: those that were last written later than now, and have a record of a run.
+-- Waiting jobs, some at a time, that were last written later than now and have a record of a run.
 SELECT look.id, look.run_at, look.due_at, look.updated_at, look.schedule, runs.finished_at
   FROM (SELECT id, run_at, due_at, updated_at, schedule, claim_no
           FROM holdfast_jobs INDEXED BY holdfast_jobs_due
@@ -33,7 +34,7 @@ SELECT look.id, look.run_at, look.due_at, look.updated_at, look.schedule, runs.f
  WHERE look.updated_at > {now};
 
 -- name: ahead_edge
--- The last job of that look, if there may be more after it.
+-- The last job of that look, if there may be more behind it.
 SELECT run_at, id
   FROM holdfast_jobs INDEXED BY holdfast_jobs_due
  WHERE status IN ({promote})
@@ -43,7 +44,7 @@ SELECT run_at, id
  LIMIT 1 OFFSET :limit - 1;
 
 -- name: pull_in
--- Let a job that waits run sooner, unless something has written it meanwhile.
+-- Let a waiting job run sooner, unless it was written meanwhile.
 UPDATE holdfast_jobs
    SET rank = CASE WHEN rank = -priority THEN rank ELSE rank + :run_at - run_at END,
        run_at = :run_at,

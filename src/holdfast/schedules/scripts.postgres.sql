@@ -2,7 +2,7 @@
 -- The same statements, in the same order, as in scripts.sqlite.sql. How they are written: engine/statements.py.
 
 -- name: find_schedule
--- A recurring job by its task and key, held for this transaction.
+-- A recurring job by its task and key, locked for this transaction.
 SELECT {columns}
   FROM {schema}.jobs
  WHERE type = :type::text
@@ -11,8 +11,9 @@ SELECT {columns}
    FOR UPDATE;
 
 -- name: renew_schedule
--- A recurring job as it is asked for now: enabled, with these arguments; its next run stays. `updated_at` stays too: applications
--- ask for their schedules at each start, and a row written later than now is the proof of a step of the clock (clock_steps.py).
+-- Enable a recurring job and give it new arguments and a new schedule; its next run stays. `updated_at` stays too:
+-- applications declare their schedules at each start, and a row that was written later than now proves a step of the
+-- clock (clock_steps.py).
 UPDATE {schema}.jobs
    SET schedule = :schedule::text,
        queue = :queue::text,
@@ -30,7 +31,7 @@ UPDATE {schema}.jobs
    AND schedule IS NOT NULL;
 
 -- name: enable_schedule
--- Let a recurring job run, or keep it from doing so; a run that has begun ends as it would.
+-- Enable or disable a recurring job; a run that has begun goes on to its end.
 UPDATE {schema}.jobs
    SET enabled = :enabled::boolean,
        disabled_because = :because::text,
@@ -41,7 +42,7 @@ UPDATE {schema}.jobs
    AND schedule IS NOT NULL;
 
 -- name: move_schedule
--- Choose the next run of a recurring job; of one that runs, the run after this one.
+-- Choose the next run of a recurring job; if it is running, the run after this one.
 UPDATE {schema}.jobs
    SET status = CASE WHEN status = 'running' THEN status
                      WHEN COALESCE(:run_at::text::timestamptz, {now} + :delay::bigint * interval '1 microsecond') > {now} THEN 'scheduled'
@@ -67,7 +68,7 @@ SELECT {columns}
  LIMIT :limit::int;
 
 -- name: disabled_schedules
--- Recurring jobs that were not disabled by an operator, and why.
+-- Recurring jobs that were disabled, but not by an operator, and why.
 SELECT type, key, disabled_because
   FROM {schema}.jobs
  WHERE disabled_because IS NOT NULL
@@ -75,7 +76,7 @@ SELECT type, key, disabled_because
  LIMIT :limit::int;
 
 -- name: recurring_types
--- The tasks that have recurring jobs: a step for each task, however many jobs there are.
+-- The tasks that have recurring jobs: one step of an index for each task.
 WITH RECURSIVE seen (type) AS (
     (SELECT type FROM {schema}.jobs WHERE schedule IS NOT NULL ORDER BY type, key LIMIT 1)
      UNION ALL

@@ -2,7 +2,7 @@
 -- The same statements, in the same order, as in scripts.postgres.sql. How they are written: engine/statements.py.
 
 -- name: find_schedule
--- A recurring job by its task and key, held for this transaction.
+-- A recurring job by its task and key, locked for this transaction.
 SELECT {columns}
   FROM holdfast_jobs
  WHERE type = :type
@@ -11,8 +11,9 @@ SELECT {columns}
    AND status IN ({unfinished});
 
 -- name: renew_schedule
--- A recurring job as it is asked for now: enabled, with these arguments; its next run stays. `updated_at` stays too: applications
--- ask for their schedules at each start, and a row written later than now is the proof of a step of the clock (clock_steps.py).
+-- Enable a recurring job and give it new arguments and a new schedule; its next run stays. `updated_at` stays too:
+-- applications declare their schedules at each start, and a row that was written later than now proves a step of the
+-- clock (clock_steps.py).
 UPDATE holdfast_jobs
    SET schedule = :schedule,
        queue = :queue,
@@ -31,7 +32,7 @@ UPDATE holdfast_payloads
  WHERE job_id = :holder;
 
 -- name: enable_schedule
--- Let a recurring job run, or keep it from doing so; a run that has begun ends as it would.
+-- Enable or disable a recurring job; a run that has begun goes on to its end.
 UPDATE holdfast_jobs
    SET enabled = :enabled,
        disabled_because = :because,
@@ -42,7 +43,7 @@ UPDATE holdfast_jobs
    AND schedule IS NOT NULL;
 
 -- name: move_schedule
--- Choose the next run of a recurring job; of one that runs, the run after this one.
+-- Choose the next run of a recurring job; if it is running, the run after this one.
 UPDATE holdfast_jobs
    SET status = CASE WHEN status = 'running' THEN status
                      WHEN COALESCE(:run_at, {now} + :delay) > {now} THEN 'scheduled'
@@ -65,7 +66,7 @@ SELECT {columns}
  LIMIT :limit;
 
 -- name: disabled_schedules
--- Recurring jobs that were not disabled by an operator, and why.
+-- Recurring jobs that were disabled, but not by an operator, and why.
 SELECT type, key, disabled_because
   FROM holdfast_jobs INDEXED BY holdfast_jobs_disabled
  WHERE disabled_because IS NOT NULL
@@ -73,7 +74,7 @@ SELECT type, key, disabled_because
  LIMIT :limit;
 
 -- name: recurring_types
--- The tasks that have recurring jobs: a step for each task, however many jobs there are.
+-- The tasks that have recurring jobs: one step of an index for each task.
 WITH RECURSIVE seen (type) AS (
     SELECT MIN(type) FROM holdfast_jobs INDEXED BY holdfast_jobs_recurring WHERE schedule IS NOT NULL
      UNION ALL

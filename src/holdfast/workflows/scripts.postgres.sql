@@ -1,21 +1,21 @@
--- Workflows: what follows from jobs that have ended.
+-- Workflows: which jobs run, are cancelled or are held after others have ended.
 -- The same statements, in the same order, as in scripts.sqlite.sql. How they are written: engine/statements.py.
 
 -- name: insert_workflow
--- A workflow; sent again, it changes nothing.
+-- Add a workflow; repeated, it changes nothing.
 INSERT INTO {schema}.workflows (id, name, created_at)
 VALUES (:id::text::uuid, :name::text, {now})
 ON CONFLICT DO NOTHING;
 
 -- name: insert_edges
--- Which job waits for which, and what follows if that fails.
+-- Add which job waits for which, and what happens to it if that job fails.
 INSERT INTO {schema}.edges (child_id, parent_id, place, policy)
 SELECT child_id, parent_id, place, policy
   FROM json_to_recordset(:batch::text::json) AS new (child_id uuid, parent_id uuid, place int, policy text)
 ON CONFLICT DO NOTHING;
 
 -- name: lock_workflows
--- Hold some workflows for this transaction: who looks next, sees what this one has done.
+-- Lock workflows for this transaction: the next one to lock them sees what this one has written.
 SELECT id::text
   FROM {schema}.workflows
  WHERE id = ANY(ARRAY(SELECT json_array_elements_text(:workflows::text::json)::uuid))
@@ -23,7 +23,7 @@ SELECT id::text
    FOR UPDATE;
 
 -- name: changed_workflows
--- Workflows of which jobs have ended, or were added, and nobody has drawn the consequences.
+-- Workflows with jobs that have ended, were added or were retried, and were not followed up.
 WITH RECURSIVE seen (id, number) AS (
     SELECT (SELECT workflow_id FROM {schema}.jobs
              WHERE workflow_id IS NOT NULL AND {unseen}
@@ -52,7 +52,7 @@ SELECT jobs.id::text, jobs.workflow_id::text, jobs.status, jobs.node
  LIMIT :limit::int;
 
 -- name: see
--- The consequences of these have been drawn.
+-- Record that these jobs were followed up.
 UPDATE {schema}.jobs
    SET seen = new.status
   FROM json_to_recordset(:batch::text::json) AS new (id uuid, status text)
@@ -61,8 +61,8 @@ UPDATE {schema}.jobs
    AND jobs.status = new.status;
 
 -- name: settle
--- Those that ended are waited for no more; unless the one who waits is held when they fail. (Not "IS NULL", which an
--- index of all that wait for anybody would offer to find.)
+-- Record the outcome of jobs that have ended in the edges of the jobs that wait for them, unless a failure holds those.
+-- (Not "IS NULL", for which the planner could choose an index of all open edges.)
 UPDATE {schema}.edges
    SET outcome = COALESCE((SELECT status FROM {schema}.jobs WHERE id = parent_id), 'gone')
  WHERE parent_id = ANY(ARRAY(SELECT json_array_elements_text(:ids::text::json)::uuid))                  --? ended
@@ -74,7 +74,7 @@ UPDATE {schema}.edges
 RETURNING child_id::text, parent_id::text, policy, outcome;
 
 -- name: free
--- Those for whom nobody is left to wait may run.
+-- Let jobs run that wait for no other job any more.
 UPDATE {schema}.jobs
    SET status = CASE WHEN run_at > {now} THEN 'scheduled' ELSE 'pending' END,
        run_at = GREATEST(run_at, {now}),
@@ -86,7 +86,7 @@ UPDATE {schema}.jobs
 RETURNING id::text, queue;
 
 -- name: drop
--- Those that waited for one that failed are cancelled.
+-- Cancel jobs that waited for a job that failed or was cancelled.
 UPDATE {schema}.jobs
    SET status = 'cancelled',
        error = new.error,
@@ -101,7 +101,7 @@ UPDATE {schema}.jobs
 RETURNING jobs.id::text;
 
 -- name: state
--- How workflows stand: is a job unfinished, has one failed, was one cancelled? Callbacks (@) do not count.
+-- Whether workflows have an unfinished, a failed and a cancelled job. Callbacks (@) do not count.
 SELECT id::text, status,
        EXISTS (SELECT 1 FROM {schema}.jobs
                 WHERE workflow_id = workflows.id AND workflow_id IS NOT NULL AND jobs.status IN ({unfinished}) AND left(node, 1) <> '@'
@@ -116,7 +116,7 @@ SELECT id::text, status,
  WHERE id = ANY(ARRAY(SELECT json_array_elements_text(:workflows::text::json)::uuid));
 
 -- name: callbacks
--- Callbacks that wait for their moment.
+-- Callbacks that have not been released.
 SELECT jobs.id::text, jobs.workflow_id::text, jobs.node
   FROM json_array_elements_text(:workflows::text::json) AS wanted (id)
  CROSS JOIN LATERAL (SELECT id, workflow_id, node
@@ -126,7 +126,7 @@ SELECT jobs.id::text, jobs.workflow_id::text, jobs.node
                       ORDER BY workflow_id, status, id OFFSET 0) AS jobs;
 
 -- name: mark_workflow
--- What a workflow has come to.
+-- Record the status of a workflow.
 UPDATE {schema}.workflows
    SET status = new.status,
        finished_at = CASE WHEN new.finished THEN COALESCE(finished_at, {now}) END
@@ -135,7 +135,7 @@ UPDATE {schema}.workflows
    AND workflows.id = ANY(ARRAY(SELECT wanted.id FROM json_to_recordset(:batch::text::json) AS wanted (id uuid)));
 
 -- name: reopen
--- What failed or was cancelled in a workflow is to be done again: at once, or when those before it are done.
+-- Run failed and cancelled jobs of a workflow again: now, or after the jobs that they wait for.
 UPDATE {schema}.jobs
    SET status = CASE WHEN left(node, 1) = '@' OR EXISTS (SELECT 1 FROM {schema}.edges WHERE child_id = jobs.id) THEN 'blocked' ELSE 'pending' END,
        attempts = 0, crashes = 0, deaths = 0, suspect = false, verdict = NULL, unreadable_since = NULL, error = NULL, cancel_requested = false,
@@ -149,13 +149,13 @@ UPDATE {schema}.jobs
 RETURNING id::text, queue, status;
 
 -- name: unsettle
--- Those are waited for again.
+-- Clear the outcomes of these jobs: others wait for them again.
 UPDATE {schema}.edges
    SET outcome = NULL
  WHERE parent_id = ANY(ARRAY(SELECT json_array_elements_text(:ids::text::json)::uuid));
 
 -- name: release_node
--- A job that is held because another failed need not wait for that one.
+-- Let a held job run although a job that it waits for has failed.
 UPDATE {schema}.edges
    SET outcome = 'released'
  WHERE child_id = :id::text::uuid
@@ -167,7 +167,7 @@ UPDATE {schema}.jobs
  WHERE id = :id::text::uuid;
 
 -- name: parents
--- Whom a job waits for, or waited for, with what came of them, in the order in which they were named.
+-- The jobs that a job waits for or waited for, and their outcomes, in the order in which they were named.
 SELECT edges.parent_id::text, edges.policy, edges.outcome, jobs.node, jobs.type, jobs.status,
        jobs.result::text                                                                                --? results
        NULL                                                                                             --? plain
@@ -208,14 +208,14 @@ SELECT {columns}
  LIMIT :limit::int;
 
 -- name: edges
--- Who waits for whom, of some jobs.
+-- Which job waits for which, among some jobs.
 SELECT child_id::text, parent_id::text, policy, outcome
   FROM {schema}.edges
  WHERE child_id = ANY(ARRAY(SELECT json_array_elements_text(:ids::text::json)::uuid))
  ORDER BY child_id, place;
 
 -- name: orphans
--- Of the jobs that wait for others, those for whom one of these is gone: some looked at, at a time.
+-- Jobs that wait for a job that was deleted: a bounded look.
 SELECT max(child_id::text), count(*),
        json_agg(child_id) FILTER (WHERE NOT EXISTS (SELECT 1 FROM {schema}.jobs WHERE jobs.id = parent_id))
   FROM (SELECT child_id, parent_id
@@ -226,14 +226,14 @@ SELECT max(child_id::text), count(*),
          LIMIT :limit::int) AS look;
 
 -- name: look_again
--- These are to be looked at once more.
+-- Follow up these jobs once more.
 UPDATE {schema}.jobs
    SET seen = NULL
  WHERE id = ANY(ARRAY(SELECT json_array_elements_text(:ids::text::json)::uuid))
    AND COALESCE(status, '') = 'blocked';
 
 -- name: abandoned
--- Of the workflows that go on, those in which no job is left that could end: some looked at, at a time.
+-- Running workflows without a job that could still end: a bounded look.
 SELECT max(id::text), count(*),
        json_agg(id) FILTER (WHERE NOT EXISTS (SELECT 1 FROM {schema}.jobs
                                                WHERE workflow_id = look.id AND workflow_id IS NOT NULL
@@ -247,7 +247,7 @@ SELECT max(id::text), count(*),
          LIMIT :limit::int) AS look;
 
 -- name: prune_workflows
--- Forget workflows that ended some time ago and of which no job is left.
+-- Delete workflows that ended some time ago and have no job left.
 DELETE FROM {schema}.workflows
  WHERE id = ANY(ARRAY(SELECT id
                         FROM {schema}.workflows

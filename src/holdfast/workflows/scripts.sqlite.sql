@@ -1,27 +1,27 @@
--- Workflows: what follows from jobs that have ended.
+-- Workflows: which jobs run, are cancelled or are held after others have ended.
 -- The same statements, in the same order, as in scripts.postgres.sql. How they are written: engine/statements.py.
 
 -- name: insert_workflow
--- A workflow; sent again, it changes nothing.
+-- Add a workflow; repeated, it changes nothing.
 INSERT INTO holdfast_workflows (id, name, created_at)
 VALUES (:id, :name, {now})
 ON CONFLICT DO NOTHING;
 
 -- name: insert_edges
--- Which job waits for which, and what follows if that fails.
+-- Add which job waits for which, and what happens to it if that job fails.
 INSERT INTO holdfast_edges (child_id, parent_id, place, policy)
 VALUES (:child_id, :parent_id, :place, :policy)
 ON CONFLICT DO NOTHING;
 
 -- name: lock_workflows
--- Nothing to lock: who writes is alone.
+-- Nothing to lock: there is one writer at a time.
 SELECT id
   FROM holdfast_workflows
  WHERE id IN (SELECT value FROM json_each(:workflows))
  ORDER BY id;
 
 -- name: changed_workflows
--- Workflows of which jobs have ended, or were added, and nobody has drawn the consequences.
+-- Workflows with jobs that have ended, were added or were retried, and were not followed up.
 WITH RECURSIVE seen (id, number) AS (
     SELECT (SELECT workflow_id FROM holdfast_jobs INDEXED BY holdfast_jobs_unseen
              WHERE workflow_id IS NOT NULL AND {unseen}
@@ -47,14 +47,14 @@ SELECT jobs.id, jobs.workflow_id, jobs.status, jobs.node
  LIMIT :limit;
 
 -- name: see
--- The consequences of these have been drawn.
+-- Record that these jobs were followed up.
 UPDATE holdfast_jobs
    SET seen = :status
  WHERE id = :id
    AND status = :status;
 
 -- name: settle
--- Those that ended are waited for no more; unless the one who waits is held when they fail.
+-- Record the outcome of jobs that have ended in the edges of the jobs that wait for them, unless a failure holds those.
 UPDATE holdfast_edges
    SET outcome = COALESCE((SELECT status FROM holdfast_jobs WHERE id = parent_id), 'gone')
  WHERE parent_id IN (SELECT value FROM json_each(:ids))                                                 --? ended
@@ -66,7 +66,7 @@ UPDATE holdfast_edges
 RETURNING child_id, parent_id, policy, outcome;
 
 -- name: free
--- Those for whom nobody is left to wait may run.
+-- Let jobs run that wait for no other job any more.
 UPDATE holdfast_jobs
    SET status = CASE WHEN run_at > {now} THEN 'scheduled' ELSE 'pending' END,
        run_at = MAX(run_at, {now}),
@@ -78,7 +78,7 @@ UPDATE holdfast_jobs
 RETURNING id, queue;
 
 -- name: drop
--- Those that waited for one that failed are cancelled.
+-- Cancel jobs that waited for a job that failed or was cancelled.
 UPDATE holdfast_jobs
    SET status = 'cancelled',
        error = :error,
@@ -90,7 +90,7 @@ UPDATE holdfast_jobs
    AND limit_key IS NULL;
 
 -- name: state
--- How workflows stand: is a job unfinished, has one failed, was one cancelled? Callbacks (@) do not count.
+-- Whether workflows have an unfinished, a failed and a cancelled job. Callbacks (@) do not count.
 SELECT id, status,
        EXISTS (SELECT 1 FROM holdfast_jobs AS jobs INDEXED BY holdfast_jobs_workflow
                 WHERE workflow_id = workflows.id AND workflow_id IS NOT NULL AND jobs.status IN ({unfinished}) AND substr(node, 1, 1) <> '@'),
@@ -102,7 +102,7 @@ SELECT id, status,
  WHERE id IN (SELECT value FROM json_each(:workflows));
 
 -- name: callbacks
--- Callbacks that wait for their moment.
+-- Callbacks that have not been released.
 SELECT jobs.id, jobs.workflow_id, jobs.node
   FROM json_each(:workflows) AS wanted
  CROSS JOIN holdfast_jobs AS jobs INDEXED BY holdfast_jobs_workflow
@@ -110,14 +110,14 @@ SELECT jobs.id, jobs.workflow_id, jobs.node
    AND jobs.limit_key IS NULL AND substr(jobs.node, 1, 1) = '@';
 
 -- name: mark_workflow
--- What a workflow has come to.
+-- Record the status of a workflow.
 UPDATE holdfast_workflows
    SET status = :status,
        finished_at = CASE WHEN :finished THEN COALESCE(finished_at, {now}) END
  WHERE id = :id;
 
 -- name: reopen
--- What failed or was cancelled in a workflow is to be done again: at once, or when those before it are done.
+-- Run failed and cancelled jobs of a workflow again: now, or after the jobs that they wait for.
 UPDATE holdfast_jobs
    SET status = CASE WHEN substr(node, 1, 1) = '@' OR EXISTS (SELECT 1 FROM holdfast_edges WHERE child_id = holdfast_jobs.id) THEN 'blocked' ELSE 'pending' END,
        attempts = 0, crashes = 0, deaths = 0, suspect = 0, verdict = NULL, unreadable_since = NULL, error = NULL, cancel_requested = 0,
@@ -129,13 +129,13 @@ UPDATE holdfast_jobs
 RETURNING id, queue, status;
 
 -- name: unsettle
--- Those are waited for again.
+-- Clear the outcomes of these jobs: others wait for them again.
 UPDATE holdfast_edges
    SET outcome = NULL
  WHERE parent_id IN (SELECT value FROM json_each(:ids));
 
 -- name: release_node
--- A job that is held because another failed need not wait for that one.
+-- Let a held job run although a job that it waits for has failed.
 UPDATE holdfast_edges
    SET outcome = 'released'
  WHERE child_id = :id
@@ -147,7 +147,7 @@ UPDATE holdfast_jobs
  WHERE id = :id;
 
 -- name: parents
--- Whom a job waits for, or waited for, with what came of them, in the order in which they were named.
+-- The jobs that a job waits for or waited for, and their outcomes, in the order in which they were named.
 SELECT edges.parent_id, edges.policy, edges.outcome, jobs.node, jobs.type, jobs.status,
        results.result                                                                                   --? results
        NULL                                                                                             --? plain
@@ -188,14 +188,14 @@ SELECT {columns}
  LIMIT :limit;
 
 -- name: edges
--- Who waits for whom, of some jobs.
+-- Which job waits for which, among some jobs.
 SELECT child_id, parent_id, policy, outcome
   FROM holdfast_edges
  WHERE child_id IN (SELECT value FROM json_each(:ids))
  ORDER BY child_id, place;
 
 -- name: orphans
--- Of the jobs that wait for others, those for whom one of these is gone: some looked at, at a time.
+-- Jobs that wait for a job that was deleted: a bounded look.
 SELECT MAX(child_id), COUNT(*),
        json_group_array(child_id) FILTER (WHERE NOT EXISTS (SELECT 1 FROM holdfast_jobs WHERE id = parent_id))
   FROM (SELECT child_id, parent_id
@@ -206,14 +206,14 @@ SELECT MAX(child_id), COUNT(*),
          LIMIT :limit);
 
 -- name: look_again
--- These are to be looked at once more.
+-- Follow up these jobs once more.
 UPDATE holdfast_jobs
    SET seen = NULL
  WHERE id IN (SELECT value FROM json_each(:ids))
    AND status = 'blocked';
 
 -- name: abandoned
--- Of the workflows that go on, those in which no job is left that could end: some looked at, at a time.
+-- Running workflows without a job that could still end: a bounded look.
 SELECT MAX(id), COUNT(*),
        json_group_array(id) FILTER (WHERE NOT EXISTS (SELECT 1 FROM holdfast_jobs AS jobs INDEXED BY holdfast_jobs_workflow
                                                        WHERE workflow_id = look.id AND workflow_id IS NOT NULL
@@ -226,7 +226,7 @@ SELECT MAX(id), COUNT(*),
          LIMIT :limit) AS look;
 
 -- name: prune_workflows
--- Forget workflows that ended some time ago and of which no job is left.
+-- Delete workflows that ended some time ago and have no job left.
 DELETE FROM holdfast_workflows
  WHERE id IN (SELECT id
                 FROM holdfast_workflows AS workflows INDEXED BY holdfast_workflows_finished

@@ -318,7 +318,7 @@ class PostgresEngine(Engine):
                     for job in jobs:
                         copy.write_row(copy_row(job, now))
                 self._drive(connection, lambda: wake(at_once))
-                self._drive(connection, lambda: commands.tell(self.dialect, jobs))
+                self._drive(connection, lambda: commands.emit_enqueued(self.dialect, jobs))
             return [rows.new_to_job(self.dialect, job, "pending", now, now) for job in jobs]
 
         try:
