@@ -168,7 +168,7 @@ def test_results() -> None:
     def untyped(): ...
 
     assert Result("t", untyped).encode({"a": (1, 2)}) == '{"a":[1,2]}'
-    with pytest.raises(InvalidArguments, match="returned what JSON cannot say"):
+    with pytest.raises(InvalidArguments, match="cannot be written as JSON"):
         Result("t", untyped).encode(object())
     with pytest.raises(InvalidArguments, match="NaN"):
         Result("t", untyped).encode(float("nan"))

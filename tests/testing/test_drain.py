@@ -124,7 +124,7 @@ def test_failures_without_an_exception_are_raised_by_name(app: Holdfast, run: Dr
         return object()
 
     job = returns.enqueue()
-    with pytest.raises(JobFailed, match=rf"{job.id} \(returns\): .* what JSON cannot say"):
+    with pytest.raises(JobFailed, match=rf"{job.id} \(returns\): .* cannot be written as JSON"):
         run(app)
 
 

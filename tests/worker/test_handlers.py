@@ -183,7 +183,7 @@ def test_a_result_that_is_not_json_fails_the_run(
     with app.worker():
         done = finished(app, job)
     assert (done.status, done.attempts, done.result) == ("failed", 2, None)
-    assert "returned what JSON cannot say" in str(done.error)
+    assert "cannot be written as JSON" in str(done.error)
 
 
 @pytest.mark.parametrize("kind", ["async", "def"])

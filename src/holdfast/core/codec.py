@@ -1,7 +1,7 @@
-"""Arguments, results and errors, to and from JSON text.
+"""Encode arguments, results and errors as JSON text, and decode them.
 
-Type hints drive it (pydantic). What does not fit is refused with an error that names the field. The
-encoder of errors is total: whatever was raised, it returns bounded, printable text and never raises.
+Type hints decide how (pydantic). A value that does not fit its hint is refused with an error that names
+the field. Errors can always be encoded: whatever was raised, the result is bounded, printable text.
 """
 
 import inspect
@@ -31,13 +31,13 @@ MAX_ERROR = 16 * 1024  #: characters of error text, and of a traceback
 _CONFIG = CoreConfig(
     ser_json_bytes="base64",
     val_json_bytes="base64",
-    ser_json_inf_nan="constants",  # so that they can be found and refused: null would hide them
+    ser_json_inf_nan="constants",  # so that `_bounded` finds and refuses them: null would hide them
 )
 
 
 class _Shape:
-    """A type, as pydantic's validator and serializer. Built from the core schema because a
-    TypeAdapter of a TypedDict drops the part of the configuration that speaks of bytes."""
+    """The pydantic validator and serializer of a type. Built from the core schema, because a
+    TypeAdapter of a TypedDict drops the configuration of bytes."""
 
     def __init__(self, hint: Any) -> None:
         self.adapter: TypeAdapter[Any] = TypeAdapter(hint)
@@ -46,7 +46,7 @@ class _Shape:
 
 
 class Arguments:
-    """The arguments of one handler, by its signature: Python values <-> the JSON of a payload."""
+    """Encodes and decodes the arguments of a handler, by its signature."""
 
     def __init__(self, name: str, handler: Callable[..., Any], *, skip: int = 0) -> None:
         self.name = name
@@ -56,7 +56,7 @@ class Arguments:
         self._collects = inspect.Parameter.VAR_KEYWORD in kinds
 
     def encode(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> str:
-        """Check a call's arguments against the signature and give the payload."""
+        """Check the arguments of a call and return the payload. Raises InvalidArguments."""
         try:
             bound: Mapping[str, Any] = kwargs
             if args or self._collects:
@@ -71,11 +71,13 @@ class Arguments:
                 f"task {self.name!r} takes {self.signature}: {problem}"
             ) from None
         except (PydanticSerializationError, UnicodeError, RecursionError, ValueError) as problem:
-            raise InvalidArguments(f"task {self.name!r}: {_not_json(problem)}") from None
+            raise InvalidArguments(
+                _not_json(f"the arguments of task {self.name!r}", problem)
+            ) from None
         return _bounded(data, f"the arguments of task {self.name!r}")
 
     def decode(self, payload: str) -> dict[str, Any]:
-        """The handler's keyword arguments, from a stored payload."""
+        """Return the handler's keyword arguments from a stored payload. Raises InvalidArguments."""
         try:
             return dict(self._shape.validator.validate_json(payload))
         except ValidationError as problem:
@@ -97,7 +99,7 @@ class Arguments:
 
 
 class Result:
-    """The result of one handler, by its return annotation."""
+    """Encodes and decodes the result of a handler, by its return annotation."""
 
     def __init__(self, name: str, handler: Callable[..., Any]) -> None:
         self.name = name
@@ -109,7 +111,7 @@ class Result:
             data = self._shape.serializer.to_json(value, warnings=False)
         except (PydanticSerializationError, UnicodeError, RecursionError, ValueError) as problem:
             raise InvalidArguments(
-                f"task {self.name!r} returned what JSON cannot say: {problem}"
+                f"the result of task {self.name!r} cannot be written as JSON: {problem}"
             ) from None
         return _bounded(data, f"the result of task {self.name!r}")
 
@@ -118,29 +120,29 @@ class Result:
 
 
 def encode_json(value: Any, what: str) -> str:
-    """JSON text of a value that no type hints describe."""
+    """Return the JSON text of a value without type hints. Raises InvalidArguments, naming `what`."""
     try:
         data = to_json(value, inf_nan_mode="constants", bytes_mode="base64")
     except (PydanticSerializationError, UnicodeError, RecursionError, ValueError) as problem:
-        raise InvalidArguments(f"{what}: {_not_json(problem)}") from None
+        raise InvalidArguments(_not_json(what, problem)) from None
     return _bounded(data, what)
 
 
 def _bounded(data: bytes, what: str) -> str:
     if len(data) > MAX_BODY:
         raise PayloadTooLarge(
-            f"{what} are {len(data):,} bytes of JSON, and the limit is {MAX_BODY:,}: store the data "
+            f"{what}: {len(data):,} bytes of JSON, and the limit is {MAX_BODY:,}: store the data "
             "elsewhere and pass its id or path"
         )
     text = data.decode()
-    # NaN and Infinity are not JSON, and PostgreSQL refuses them. The quick look finds the letters,
-    # the parse tells a float from a string that says so.
+    # NaN and Infinity are not JSON, and PostgreSQL refuses them. The letters may also be part of a
+    # string, which only parsing tells.
     if "NaN" in text or "Infinity" in text:
         try:
             json.loads(text, parse_constant=_refuse_constant)
         except ArithmeticError:
             raise InvalidArguments(
-                f"{what} hold NaN or Infinity, which JSON cannot say: pass None or a string"
+                f"{what}: NaN and Infinity cannot be written as JSON: pass None or a string"
             ) from None
     return text
 
@@ -149,10 +151,10 @@ def _refuse_constant(_: str) -> None:
     raise ArithmeticError
 
 
-def _not_json(problem: Exception) -> str:
+def _not_json(what: str, problem: Exception) -> str:
     return (
-        f"the arguments are not JSON ({str(problem)[:200]}): give numbers, strings, booleans, None, "
-        "lists and dicts, or annotate the parameter with the type to convert"
+        f"{what} cannot be written as JSON ({str(problem)[:200]}): give numbers, strings, booleans, "
+        "None, lists and dicts, or annotate the parameter with the type to convert"
     )
 
 
@@ -223,7 +225,7 @@ def _shape(name: str, handler: Callable[..., Any], signature: inspect.Signature)
 
 
 def _adapt(hint: Any) -> Any:
-    """The hint, with every msgspec Struct in it wrapped so that pydantic can carry it."""
+    """Return the hint, with every msgspec Struct in it wrapped for pydantic."""
     if isinstance(hint, type) and hasattr(hint, "__struct_fields__"):
         return _struct(hint)
     arguments = typing.get_args(hint)
@@ -254,8 +256,8 @@ class ErrorText(NamedTuple):
 
 
 def encode_error(error: BaseException) -> ErrorText:
-    """Text for the database, from anything that was raised. Cannot fail: what records a failure
-    must not depend on the thing that failed."""
+    """Return the text to store for an exception. Never raises: an exception whose own methods fail must
+    be recorded, too."""
     return ErrorText(_total(_headline, error), _total(_traceback, error))
 
 
@@ -285,12 +287,13 @@ def _traceback(error: BaseException) -> str:
         return _headline(error)
     text = "".join(line[:MAX_ERROR] for line in lines)
     half = MAX_ERROR // 2 - 20
-    # The end says what went wrong and the beginning where it came from; the middle can go.
+    # The beginning names the entry point and the end the failure; the middle is cut.
     return text if len(text) <= MAX_ERROR else f"{text[:half]}\n... cut ...\n{text[-half:]}"
 
 
 def clean(text: str, limit: int) -> str:
-    """Text that both databases take: no NUL, no lone surrogates, and bounded."""
+    """Return a text that both databases store: without NUL and lone surrogates, at most `limit`
+    long."""
     text = str.encode(text[:limit], "utf-8", "backslashreplace").decode()
     text = text.replace("\x00", "\\x00")
     return text if len(text) <= limit else text[: limit - 1] + "…"

@@ -15,8 +15,8 @@ _LONGEST = 365 * 86400.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Backoff:
-    """Growing delays: 5 s, 10 s, 20 s, ... at most an hour, each with up to a tenth on top, so that
-    what failed together does not come back together. `jitter=0`: exact."""
+    """Growing delays: 5 s, 10 s, 20 s, ... at most an hour, each with up to a tenth added at random, so
+    that jobs that failed together are not retried together. `jitter=0`: exact delays."""
 
     delay: Duration = 5.0  #: before the second attempt
     multiplier: float = 2.0  #: of each delay, to the next
@@ -34,7 +34,7 @@ class Backoff:
                 raise InvalidInput(f"backoff {name}={value!r}: from {lowest:g} to {highest:g}")
 
     def after(self, attempts: int) -> float:
-        """Seconds to wait after so many attempts."""
+        """Return the seconds to wait after so many attempts."""
         first, cap = float(self.delay), float(self.cap)  # type: ignore[arg-type]
         try:
             delay = first * self.multiplier ** (attempts - 1)
@@ -48,8 +48,8 @@ DEFAULT = Backoff()
 
 
 def backoff(value: Any, what: str = "backoff") -> Callable[[int], float]:
-    """What tasks and apps take as `backoff=`: a Backoff, one duration for always, or a function of
-    the number of attempts so far."""
+    """Return the function for a `backoff=` of a task or an application: a Backoff, one duration, or a
+    function of the number of attempts so far."""
     if isinstance(value, Backoff):
         return value.after
     if callable(value):
@@ -59,7 +59,8 @@ def backoff(value: Any, what: str = "backoff") -> Callable[[int], float]:
 
 
 class _Checked:
-    """A user's function. Whatever it does, a delay comes out: the failure must be recorded."""
+    """Calls an application's function. If that raises or returns no valid delay, the default backoff is
+    used: the failure of the job must be recorded in any case."""
 
     def __init__(self, function: Callable[[int], Any]) -> None:
         self._function = function
@@ -83,9 +84,9 @@ class GiveBack(NamedTuple):
 
 
 def await_reader(since: datetime, now: datetime, patience: float) -> GiveBack | None:
-    """How long to wait for a worker that can read a payload which none could read since `since`; None:
-    longer than `patience` seconds. The delay is as long as the wait so far, from 0.5 s to 30 s. Its
-    jitter keeps a worker of the older version from being the first to take the job each time."""
+    """Return how to give back a job that no worker could read since `since`; None after `patience`
+    seconds. The delay is as long as the wait so far, from 0.5 s to 30 s. Its jitter keeps a worker of
+    the older version from taking the job first each time."""
     fails_at = since + timedelta(seconds=patience)
     if now >= fails_at:
         return None

@@ -1,5 +1,5 @@
-"""What an operator's command did, in words: to one job, and to all that match a filter. Pure: it
-compares jobs as they were before and after."""
+"""The results of cancel, retry, delete and edit, and their errors, from jobs as they were before and
+after. Pure."""
 
 import json
 from collections import Counter
@@ -20,14 +20,14 @@ MOVED = "moved on meanwhile"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Changed:
-    """What became of the jobs that matched a filter."""
+    """How many jobs matched a filter, were changed, and were skipped."""
 
     matched: int = 0
     changed: int = 0
-    skipped: Mapping[str, int] = field(default_factory=dict)  #: why, and how many
+    skipped: Mapping[str, int] = field(default_factory=dict)  #: numbers by reason
 
     def plus(self, jobs: Sequence[Job], changed: Collection[str], verb: Verb) -> "Changed":
-        """With one batch more."""
+        """Return the sum with one more batch."""
         done = set(changed)
         reasons = Counter(self.skipped)
         reasons.update(why_not(verb, job) for job in jobs if job.id not in done)
@@ -39,7 +39,7 @@ class Changed:
 
 
 def why_not(verb: Verb, job: Job) -> str:
-    """Why a verb left a job alone, as far as the row tells that was seen."""
+    """Return why a command did not change a job, judged by the row before it."""
     if job.schedule is not None and not (verb == "cancel" and job.status is Status.RUNNING):
         return "recurring"
     if verb == "retry" and job.status in (Status.RUNNING, Status.BLOCKED):
@@ -52,6 +52,7 @@ def why_not(verb: Verb, job: Job) -> str:
 
 
 def settle_cancel(before: Job, after: Job | None, changed: bool) -> Job:
+    """Return the job after a cancel, or raise the reason why it was not cancelled."""
     if changed and after is not None:
         return after
     if before.status is Status.CANCELLED:
@@ -65,6 +66,7 @@ def settle_cancel(before: Job, after: Job | None, changed: bool) -> Job:
 
 
 def settle_retry(before: Job, after: Job | None, changed: bool) -> Job:
+    """Return the job after a retry, or raise the reason why it does not run again."""
     if changed and after is not None:
         return after
     if before.status is Status.BLOCKED:
@@ -83,10 +85,12 @@ def settle_retry(before: Job, after: Job | None, changed: bool) -> Job:
 
 
 def settle_delete(before: Job, after: Job | None, changed: bool) -> Job:
+    """Return the deleted job."""
     return before
 
 
 def settle_edit(before: Job, after: Job | None, changed: bool, wanted: Edit) -> Job:
+    """Return the job after an edit, or raise the reason why it was not changed."""
     if after is None:
         raise JobNotFound(f"job {before.id} was deleted meanwhile")
     if changed:
@@ -120,7 +124,7 @@ def make_edit(
     queue: str | None,
     aging: float | None,
 ) -> Edit:
-    """From what callers give, checked."""
+    """Check the changes that a caller asks for. Raises InvalidInput."""
     if run_at is not None and delay is not None:
         raise InvalidInput("delay= and run_at= were both given: give one of them")
     if all(given is None for given in (priority, run_at, delay, queue)):

@@ -40,10 +40,10 @@ LINES, MOST_LINES = 1000, 10_000
 
 
 class Jobs:
-    """The filters are `status` (one or several), `type`, `prefix` (of the type), `queue`, `key`,
-    `worker_id`, `entity`, `since` and `until` (by the time of creation), and those that `make_filter`
-    tells of. What is given must all hold; `limit` bounds how many are searched or changed. Every verb
-    also runs in a caller's transaction: `tx=`."""
+    """Jobs by id, or by filter: `status` (one or several), `type`, `prefix` (of the type), `queue`,
+    `key`, `worker_id`, `entity`, `since` and `until` (by the time of creation), `id`, `min_priority`,
+    `max_priority`, `text`, `error` and `payload`. Jobs must match all filters that are given; `limit`
+    bounds how many are returned or changed. Methods with `tx=` also run in a caller's transaction."""
 
     def __init__(
         self,
@@ -68,7 +68,7 @@ class Jobs:
     # looking
 
     def get(self, id: str | UUID, *, tx: Any = None) -> Job:
-        """The whole job; raises JobNotFound."""
+        """Return a job with its payload and result. Raises JobNotFound."""
         return self._runner.go(self._get(id), tx)
 
     async def aget(self, id: str | UUID, *, tx: Any = None) -> Job:
@@ -81,7 +81,7 @@ class Jobs:
         )
 
     def attempts(self, id: str | UUID) -> list[Attempt]:
-        """The failed runs of a job with their tracebacks, the newest first."""
+        """Return the failed runs of a job with their tracebacks, the newest first."""
         return self._runner.go(self._attempts(id))
 
     async def aattempts(self, id: str | UUID) -> list[Attempt]:
@@ -112,14 +112,15 @@ class Jobs:
         return read_step(lambda: log_lines.logs(self._dialect, known, place, limit, newest))
 
     def why(self, id: str | UUID) -> list[str]:
-        """Why a job is not finished yet, in words: "limit tmdb-api: 4 of 4 running, 17th in line"."""
+        """Return why a job is not finished yet: "limit tmdb-api: 4 of 4 running, 17th in line"."""
         return why_it_waits(self._runner.engine, self.get(id))
 
     async def awhy(self, id: str | UUID) -> list[str]:
         return await self._runner.hop(lambda: self.why(id))
 
     def search(self, *, limit: int | None = None, tx: Any = None, **filter: Any) -> Iterator[Job]:
-        """All jobs that match, newest first, read page by page, without payloads and results."""
+        """Return all jobs that match, the newest first, read page by page, without payloads and
+        results."""
         wanted = make_filter(**filter)
         return self._pages(wanted, _limit(limit), tx)
 
@@ -153,7 +154,8 @@ class Jobs:
         return read_step(lambda: read_scripts.search(self._dialect, filter, after, size))
 
     def latest(self, *, tx: Any = None, **filter: Any) -> Job | None:
-        """The newest job that matches, whole: `latest(entity=("movie", 7), type="transcode")`."""
+        """Return the newest job that matches, with its body: `latest(entity=("movie", 7),
+        type="transcode")`."""
         return self._runner.go(self._latest(make_filter(**filter)), tx)
 
     async def alatest(self, *, tx: Any = None, **filter: Any) -> Job | None:
@@ -171,7 +173,7 @@ class Jobs:
             page = yield from self._page(filter, page.next, None)
 
     def count(self, *, cap: int = COUNT_CAP, tx: Any = None, **filter: Any) -> int:
-        """How many match, counted up to `cap`."""
+        """Return how many jobs match, counted up to `cap`."""
         return self._runner.go(self._count(cap, make_filter(**filter)), tx)
 
     async def acount(self, *, cap: int = COUNT_CAP, tx: Any = None, **filter: Any) -> int:
@@ -193,7 +195,7 @@ class Jobs:
         return min(total, cap)
 
     def errors(self, *, status: Collection[str] = BROKEN, type: str | None = None) -> ErrorGroups:
-        """What goes wrong, by kind: the newest failures, grouped by exception, message and place."""
+        """Return the newest failures, grouped by exception, message and place."""
         return read_errors(self._runner.engine, statuses=status, type=type)
 
     async def aerrors(
@@ -213,23 +215,24 @@ class Jobs:
     # changing
 
     def cancel(self, id: str | UUID, *, tx: Any = None) -> Job:
-        """Cancel a job. One that runs is asked to stop (`job.cancel_requested`) and is cancelled when
-        it has."""
+        """Cancel a job. A running job is asked to stop (`job.cancel_requested`), and is cancelled when
+        its run has ended."""
         return self._runner.go(self._change(id, self._cancelling, settle_cancel), tx)
 
     async def acancel(self, id: str | UUID, *, tx: Any = None) -> Job:
         return await self._runner.ago(self._change(id, self._cancelling, settle_cancel), tx)
 
     def retry(self, id: str | UUID, *, tx: Any = None) -> Job:
-        """Run a job again from the beginning: its attempts start at nought, its error is cleared.
-        Refused while it runs, or when another live job holds its key."""
+        """Run a job again from the beginning: its attempts start at 0, and its error is cleared.
+        Refused while it runs, or if another unfinished job has its key."""
         return self._runner.go(self._change(id, self._retrying, settle_retry), tx)
 
     async def aretry(self, id: str | UUID, *, tx: Any = None) -> Job:
         return await self._runner.ago(self._change(id, self._retrying, settle_retry), tx)
 
     def delete(self, id: str | UUID, *, tx: Any = None) -> Job:
-        """Remove a job, whatever it is doing; the job as it was. A run of it ends quietly."""
+        """Delete a job in any status, and return it as it was. If it is running, its run ends without a
+        record."""
         return self._runner.go(self._change(id, self._deleting, settle_delete), tx)
 
     async def adelete(self, id: str | UUID, *, tx: Any = None) -> Job:
@@ -245,8 +248,8 @@ class Jobs:
         queue: str | None = None,
         tx: Any = None,
     ) -> Job:
-        """Give a job that waits another priority, another time (a moment, or so long from now), or
-        move it to another queue. Refused once it runs or has finished."""
+        """Give a waiting job another priority, another time (a moment, or a time from now) or another
+        queue. Refused once it runs or is finished."""
         wanted = make_edit(priority, run_at, delay, queue, self._aging)
         return self._runner.go(self._edit(id, wanted), tx)
 
@@ -272,9 +275,9 @@ class Jobs:
     def cancel_all(
         self, *, everything: bool = False, progress: Progress = None, tx: Any = None, **filter: Any
     ) -> Changed:
-        """Cancel all that match, in batches: each is a short transaction of its own, so that nobody
-        waits for a million rows. `progress` is called after each of them, with what was done so far.
-        Recurring jobs are spared, unless they run."""
+        """Cancel all jobs that match, in batches: each is a short transaction of its own, so that other
+        writers do not wait for a million rows. `progress` is called after each batch, with the sum so
+        far. Recurring jobs are skipped, unless they are running."""
         return self._runner.go(self._all("cancel", filter, everything, progress), tx)
 
     async def acancel_all(
@@ -285,9 +288,9 @@ class Jobs:
     def retry_all(
         self, *, everything: bool = False, progress: Progress = None, tx: Any = None, **filter: Any
     ) -> Changed:
-        """Run all that match again from the beginning, in batches as `cancel_all`. Skipped: what runs
-        or is blocked, what recurs (unless its entity or key is named), and what another live job holds
-        the key of."""
+        """Run all jobs that match again from the beginning, in batches as `cancel_all`. Skipped are
+        running and blocked jobs, recurring ones (unless the filter names their entity or key), and jobs
+        whose key another unfinished job has."""
         return self._runner.go(self._all("retry", filter, everything, progress), tx)
 
     async def aretry_all(
@@ -298,8 +301,8 @@ class Jobs:
     def delete_all(
         self, *, everything: bool = False, progress: Progress = None, tx: Any = None, **filter: Any
     ) -> Changed:
-        """Remove all that match, whatever they are doing, in batches as `cancel_all`. Recurring jobs
-        are spared, unless their entity or key is named."""
+        """Delete all jobs that match, in any status, in batches as `cancel_all`. Recurring jobs are
+        skipped, unless the filter names their entity or key."""
         return self._runner.go(self._all("delete", filter, everything, progress), tx)
 
     async def adelete_all(

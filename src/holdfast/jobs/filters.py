@@ -1,5 +1,5 @@
-"""Filters of jobs, checked. No text of a caller has a meaning in SQL: it is searched for as it is,
-whatever signs it holds."""
+"""Checks filters of jobs. Texts of callers are searched for literally: no character has a meaning in
+SQL."""
 
 import json
 import re
@@ -42,10 +42,11 @@ def make_filter(
     error: str | Iterable[str] = (),
     payload: Mapping[str, Any] | Iterable[tuple[str | Sequence[str], Any]] = (),
 ) -> Filter:
-    """What is given must all hold. `id`: whole, or its beginning. `text`: in the error, the message,
-    the type or the key; `error`: in the error; several must all be there, capitals (A to Z) do not
-    matter. `payload`: what is at a path, `{"user.id": 7}`; the text "7" finds the number, too.
-    A path may also be the keys one by one, `(("user", "id"), 7)` in a list of such pairs."""
+    """Return a filter; jobs must match all that is given. `id`: an id or its beginning. `text`: words
+    in the error, the message, the type or the key; `error`: words in the error; all of them must occur,
+    and capitals (A to Z) do not matter. `payload`: values by path, `{"user.id": 7}`; the text "7" also
+    finds the number. A path may also be a sequence of keys: a list of pairs such as `(("user", "id"),
+    7)`."""
     return Filter(
         status=_statuses(status),
         type=None if type is None else validation.name(type, "type"),
@@ -74,7 +75,7 @@ def _statuses(status: str | Iterable[str] | None) -> frozenset[Status]:
 
 
 def _ids(id: str | UUID) -> tuple[str, str]:
-    """The ids that begin so: from the first on, and before the second."""
+    """Return the range of ids with this beginning: from the first on, and before the second."""
     digits = str(id).lower().replace("-", "")
     if not _BEGINNING.fullmatch(digits):
         raise InvalidInput(
@@ -146,7 +147,7 @@ def _wanted(path: Any, value: Any) -> Wanted:
 
 
 def _scalar(text: str) -> tuple[str, ...]:
-    """What it is as JSON, if it is a number, true, false or null."""
+    """Return the text as JSON if it is a number, true, false or null; else nothing."""
     try:
         found = json.loads(text, parse_constant=float, parse_int=str, parse_float=str)
     except (ValueError, RecursionError):

@@ -14,17 +14,19 @@ from holdfast.jobs.rows import Reader, columns_to_job
 
 LAST_ID = "ffffffff-ffff-ffff-ffff-ffffffffffff"
 FIRST_ID = "00000000-0000-0000-0000-000000000000"
-_SCAN = 20  # rows looked at for each row of a page, where a filter has no index
-_READ = 5  # the same, where payloads are read
+_SCAN = 20  # rows looked at for each row of a page, if a filter has no index
+_READ = 5  # the same, if payloads are read
 
 
 def get(dialect: Reader, ids: Sequence[str]) -> Script[list[Job]]:
+    """Return the jobs with these ids that exist, with their bodies."""
     reply = yield Run("get", {"ids": json.dumps(list(ids))})
     found = {row[0]: columns_to_job(dialect, row) for row in reply.rows}
     return [found[id] for id in dict.fromkeys(ids) if id in found]
 
 
 def attempts(dialect: Reader, id: str) -> Script[list[Attempt]]:
+    """Return the failed runs of a job, the newest first."""
     reply = yield Run("attempts", {"id": id})
     return [
         Attempt(
@@ -45,30 +47,32 @@ def attempts(dialect: Reader, id: str) -> Script[list[Attempt]]:
 class LastRun(NamedTuple):
     """The newest failed run of a job."""
 
-    trace: str | None  #: its end, where the place is told
+    trace: str | None  #: the end of the traceback, which names the place
     finished_at: datetime
 
 
 def last_runs(dialect: Reader, ids: Sequence[str]) -> Script[dict[str, LastRun]]:
+    """Return the newest failed run of each of these jobs."""
     reply = yield Run("last_runs", {"ids": json.dumps(list(ids))})
     return {id: LastRun(trace, dialect.moment(at)) for id, trace, at in reply.rows}
 
 
 class _Walk(NamedTuple):
-    """One index walked: what it gave, and the id down to which it saw everything."""
+    """The result of walking one index: the jobs found, and the id down to which it looked."""
 
     jobs: list[Job]
-    edge: str | None  #: None: it came to the end
+    edge: str | None  #: None: down to the end
 
 
 def search(dialect: Reader, filter: Filter, after: str | None, limit: int) -> Script[Page]:
-    """Several statuses are several walks, merged: `status IN (...)` would sort every row."""
+    """Return a page of jobs that match, the newest first, without bodies. Each status is a walk of its
+    own, and the walks are merged: `status IN (...)` would sort every row."""
     params = _search_params(filter, after) | {"limit": limit}
     walks: list[_Walk] = []
     statuses: list[Status | None] = [*sorted(filter.status)] or [None]
     for status in statuses:
         walks += [(yield from _walk(dialect, filter, status, params, limit))]
-    # Below the highest edge some walk has not looked yet, so nothing below it may be shown.
+    # Below the highest edge some walk has not looked yet: jobs below it belong to the next page.
     edge = max((walk.edge for walk in walks if walk.edge is not None), default=None)
     jobs = [job for walk in walks for job in walk.jobs if edge is None or job.id >= edge]
     jobs.sort(key=lambda job: job.id, reverse=True)
@@ -118,7 +122,7 @@ def _search_params(filter: Filter, after: str | None) -> dict[str, Any]:
 
 
 def _wanted(wanted: Wanted) -> dict[str, Any]:
-    """The path as PostgreSQL takes it; as SQLite does, where a number is either a key or a place."""
+    """Return the path for PostgreSQL, and the paths for SQLite, where a number is a key or an index."""
     steps = [
         [f'."{step}"', f"[{int(step)}]"] if step.isdecimal() else [f'."{step}"']
         for step in wanted.path
@@ -128,7 +132,7 @@ def _wanted(wanted: Wanted) -> dict[str, Any]:
 
 
 def _search_options(filter: Filter, status: Status | None) -> tuple[frozenset[str], frozenset[str]]:
-    """The lines that choose the walk, and those that filter what it sees."""
+    """Return the optional lines that choose the index to walk, and those that filter its rows."""
     residue = {
         word
         for word, value in [
@@ -157,11 +161,13 @@ def _search_options(filter: Filter, status: Status | None) -> tuple[frozenset[st
 
 
 def counts(statuses: Iterable[Status], cap: int) -> Script[dict[Status, int]]:
+    """Return the number of jobs in each of these statuses, counted up to a cap."""
     reply = yield Run("counts", {"statuses": json.dumps(list(statuses)), "cap": cap})
     return {Status(status): number for status, number in reply.rows}
 
 
 def workers(dialect: Reader) -> Script[list[WorkerInfo]]:
+    """Return all workers that have a row."""
     reply = yield Run("workers", {})
     return [
         WorkerInfo(
@@ -178,6 +184,7 @@ def workers(dialect: Reader) -> Script[list[WorkerInfo]]:
 
 
 def queues(dialect: Reader, cap: int) -> Script[list[QueueInfo]]:
+    """Return the queues that hold pending jobs or were ever paused; depths are counted up to a cap."""
     reply = yield Run("queues", {"cap": cap, "now": dialect.now()})
     return [
         QueueInfo(
@@ -191,4 +198,5 @@ def queues(dialect: Reader, cap: int) -> Script[list[QueueInfo]]:
 
 
 def suspects(dialect: Reader) -> Script[list[Suspects]]:
+    """Return how many jobs with deaths on record wait, by queue, type and level."""
     return [Suspects(*row) for row in (yield Run("suspects", {"now": dialect.now()})).rows]

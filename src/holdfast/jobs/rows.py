@@ -1,7 +1,7 @@
-"""Rows of jobs, and the jobs that they are: which columns are read, in which order, and what each is.
+"""Makes jobs from rows: the columns that are read, their order, and the field that each becomes.
 
-Three mappings, since a worker reads thousands of rows a second: all columns, the few that a claim
-needs, and a row that was just inserted, which need not be read.
+There are three mappings, since a worker reads thousands of rows a second: from all columns, from the
+few that a claim needs, and from an insert, whose row need not be read.
 """
 
 import json
@@ -41,7 +41,7 @@ class Reader(Protocol):
 
 
 def columns_to_job(dialect: Reader, row: Row, body: Body | None = None) -> Job:
-    """A job from the columns above, with its body if two more follow."""
+    """Return the job of a row with the COLUMNS, and its body if two more columns follow."""
     moment = dialect.moment
     return Job(
         id=row[0],
@@ -98,6 +98,7 @@ def claimed_to_job(
     bump: int,  # 1 if the row was read before it was made running
     limit: tuple[str | None, bool] = (None, False),  # its key, and whether any limit counts it
 ) -> Job:
+    """Return the running job of a row with the CLAIMED columns."""
     moment = dialect.moment
     return Job(
         id=row[0],
@@ -142,7 +143,7 @@ def order_of_running(job: Job) -> tuple[int, datetime, str]:
 
 
 def new_to_job(dialect: Dialect, job: NewJob, status: Any, now: Any, run_at: Any) -> Job:
-    """The row that an insert wrote, without reading it."""
+    """Return the job that an insert wrote, without reading its row."""
     created_at = dialect.moment(now)
     if run_at is not None:
         due = dialect.moment(run_at)
@@ -183,7 +184,8 @@ def _first(job: NewJob, due: datetime, now: datetime) -> Status:
 
 
 def rank_of(job: NewJob, due: datetime) -> int:
-    """With aging, a job stands where one without priority would that came so much earlier."""
+    """Return the order of running. With aging, a step of priority counts as much as `aging` seconds of
+    waiting."""
     if job.aging is None:
         return -job.priority
     return to_microseconds(due) - job.priority * round(job.aging * MICRO)

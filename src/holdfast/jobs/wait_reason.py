@@ -1,5 +1,4 @@
-"""Which limit holds a job back, and where it stands in line: derived when somebody asks, from a few
-bounded looks."""
+"""Why a job waits, and its place in line: computed when it is asked for, from a few bounded reads."""
 
 from collections.abc import Sequence
 
@@ -13,11 +12,12 @@ from holdfast.limits.scripts import listing, peek
 from holdfast.workflows import scripts as workflow_scripts
 
 CAP = 10_000
-_NAMED = 5  # jobs that another waits for, told by name
+_NAMED = 5  # parents that the reason names
 
 
 def held_back(dialect: Dialect, job: Job) -> Script[str | None]:
-    """ "limit tmdb-api: 4 of 4 running, 17th in line"; None: no limit does."""
+    """Return the limit or the parents that a job waits for, such as "limit tmdb-api: 4 of 4 running,
+    17th in line"; None if it waits for neither."""
     if job.status is Status.BLOCKED and job.limit_key is not None:
         found = yield from peek(dialect, [job.limit_key], "keyed")
         return (yield from _full(dialect, job, job.limit_key, found.get(job.limit_key)))
@@ -35,7 +35,7 @@ def held_back(dialect: Dialect, job: Job) -> Script[str | None]:
 
 
 def _parents(parents: Sequence[Parent]) -> str | None:
-    """Of a job of a workflow."""
+    """Return the reason of a job that waits for its parents."""
     waiting = [parent for parent in parents if parent.outcome is None]
     if not waiting:
         return "waits for its workflow"
@@ -64,7 +64,7 @@ def _full(dialect: Dialect, job: Job, name: str, capacity: Capacity | None) -> S
 
 
 def place(dialect: Dialect, job: Job, cap: int) -> Script[int]:
-    """How many stand in front of it, counted up to a cap."""
+    """Return how many jobs are in front of a job, counted up to a cap."""
     params = {
         "limit_key": job.limit_key,
         "queue": job.queue,

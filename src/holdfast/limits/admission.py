@@ -1,5 +1,4 @@
-"""Which of the jobs that a claim looks at may run under their limits, and which are parked.
-Decisions only.
+"""Decides which candidates of a claim may run under their limits, and which are parked.
 
 Where keys take turns (`fair=True`), a key with waiting jobs and free capacity has exactly one job in
 line, or the row of the key says when its rate has capacity again. That job has the key's turn; its id
@@ -22,7 +21,7 @@ _MANY = 2**31
 
 
 class Place(NamedTuple):
-    """Where a pending job stands in line."""
+    """The place of a pending job in line."""
 
     id: str
     queue: str
@@ -30,7 +29,7 @@ class Place(NamedTuple):
 
 
 class Capacity:
-    """What one key has left, while a claim goes through its candidates."""
+    """The free capacity of one key, while a claim goes through its candidates."""
 
     __slots__ = (
         "_tokens",
@@ -76,28 +75,29 @@ class Capacity:
 
     @property
     def is_full(self) -> bool:
-        """An end of one that runs will make room."""
+        """Whether no more jobs may run until a running one ends."""
         return self.slots is not None and self.slots <= self.started
 
     @property
     def waits_for_rate(self) -> bool:
-        """Nothing but time will make room."""
+        """Whether no more jobs may start until some time has passed."""
         return self._tokens <= self.started and not self.is_full
 
     def until_next(self) -> float:
-        """Seconds until one more may start, as far as the rate is concerned."""
+        """Return the seconds until the rate allows another start."""
         return 0.0 if self.rate is None else tokens(self.rate, self.after(), self.now).wait
 
     def begun(self, at: int) -> None:
-        """What this claim took has started then, a little later than it was counted."""
+        """Set when the jobs of this claim started, a little after they were counted."""
         self.now = max(self.now, at)
 
     def take(self) -> None:
+        """Use up the capacity for one job."""
         self.started += 1
         self.left -= 1
 
     def after(self) -> Starts:
-        """The starts to remember."""
+        """Return the starts to store."""
         if self.rate is None or not self.started:
             return self.starts
         return spent(self.rate, self.starts, self.now, self.started)
@@ -107,14 +107,14 @@ class Candidate(NamedTuple, Generic[T]):
     row: T
     rule: Rule | None
     key: str | None  #: of its limit with a key
-    place: Place | None = None  #: None: it stands in no line, and needs no turn
+    place: Place | None = None  #: None: it is in no line and needs no turn
 
 
 @dataclass(frozen=True, slots=True)
 class Admitted(Generic[T]):
     take: list[Candidate[T]] = field(default_factory=list)
     park: list[Candidate[T]] = field(default_factory=list)
-    turns: dict[str, str | None] = field(default_factory=dict)  #: keys whose turn changes hands
+    turns: dict[str, str | None] = field(default_factory=dict)  #: keys and who gets their turns
     turned: list[str] = field(default_factory=list)  #: keys whose next job may join the line
 
 
@@ -125,13 +125,13 @@ def admit(
     queue: Capacity | None,
     keyed: Mapping[str, Capacity],
 ) -> Admitted[T]:
-    """Choose who runs, in the order of the candidates, and who is parked. A candidate whose key could
-    not be locked, and one for which a whole limit has no capacity, stays where it is."""
+    """Decide in the order of the candidates which run and which are parked. A candidate stays pending
+    if its key could not be locked, or if a limit without keys has no capacity."""
     result: Admitted[T] = Admitted()
     seen: set[str] = set()
     for candidate in candidates:
         rule, key = candidate.rule, candidate.key
-        if rule is None and queue is None:  # the others must not pay for those with limits
+        if rule is None and queue is None:  # jobs without limits skip the rest
             if len(result.take) < free:
                 result.take.append(candidate)
             continue
@@ -171,8 +171,8 @@ def _has_turn(capacity: Capacity, place: Place) -> bool:
 
 
 def _may_go(turn: Place | None, place: Place) -> bool:
-    """Whether a job may run although its key takes turns. It need not wait for a job of its key in
-    another queue, which may be paused or served by nobody, nor behind one of a lower priority."""
+    """Whether a job may run although its key takes turns. It need not wait for a job in another queue,
+    which may be paused or without a worker, nor for one of a lower priority."""
     if turn is None or turn.id == place.id:
         return True
     return turn.queue != place.queue or place.priority > turn.priority
@@ -181,8 +181,7 @@ def _may_go(turn: Place | None, place: Place) -> bool:
 def _capacities(
     rule: Rule | None, whole: Mapping[str, Capacity], queue: Capacity | None, keyed: Capacity | None
 ) -> list[Capacity] | None:
-    """Those that a candidate takes a place of; None if one has none left, or nobody could look at it:
-    that is not taken for no limit."""
+    """Return the capacities that a candidate uses; None if one of them is exhausted or is not known."""
     capacities = [] if keyed is None else [keyed]
     if queue is not None:
         capacities.append(queue)

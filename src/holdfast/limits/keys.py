@@ -1,9 +1,9 @@
-"""Keys of limits that a function of the application makes (`Limit(per=function)`), called between the
-transactions of claims and never inside one: a function that takes its time, or freezes the process,
-must not keep others from writing.
+"""Keys of limits with a function (`Limit(per=function)`). The function is called between the
+transactions of claims, never inside one: a slow function, or one that freezes the process, must not
+block other writers.
 
-A claim knows the keys of some payloads. A job whose key it does not know stays where it is, and its key
-is made after the claim, for the next one.
+A claim looks up the keys of payloads. A job whose key is not known stays pending, and the function is
+called after the claim, so that the next claim finds the key.
 """
 
 import threading
@@ -21,11 +21,11 @@ Payload = tuple[str, bytes]  #: a task, and a digest of the arguments
 
 
 class KeyNotMade(Exception):
-    """The job's key is made after this transaction."""
+    """The job's key is not known yet."""
 
 
 class LimitKeys:
-    """The keys that were made lately, by payload. Shared by the claims of an engine."""
+    """A cache of keys by payload, shared by the claims of an engine."""
 
     def __init__(self, kept: float = KEPT) -> None:
         self._kept = kept
@@ -36,7 +36,7 @@ class LimitKeys:
         return ClaimKeys(self, rules)
 
     def get(self, payload: Payload) -> str | Exception | None:
-        """The key, or what the function raised; None: not made lately."""
+        """Return the key, or what the function raised; None if it is not in the cache."""
         with self._lock:
             until, key = self._made.get(payload, (0.0, None))
         return key if time.monotonic() < until else None
@@ -50,7 +50,7 @@ class LimitKeys:
 
 
 class ClaimKeys:
-    """The rules of one claim, with functions that only look up what was made before."""
+    """The rules of one claim, whose functions only look up keys in the cache."""
 
     def __init__(self, keys: LimitKeys, rules: Mapping[str, Rule]) -> None:
         self._keys = keys
@@ -77,8 +77,8 @@ class ClaimKeys:
         return replace(rule, key_of=look_up)
 
     def make_missed(self) -> bool:
-        """Call the functions for the jobs that were left out; True: there were some. Not to be called
-        inside a transaction."""
+        """Call the functions for the jobs whose keys were not known; return whether there were any.
+        Must not be called inside a transaction."""
         missed, self._missed = self._missed, {}
         for known, (make, payload) in missed.items():
             self._keys.put(known, _called(make, payload))
@@ -88,7 +88,7 @@ class ClaimKeys:
 def _called(make: KeyOf, payload: str) -> str | Exception:
     try:
         return make(payload)
-    except Exception as problem:  # the job's own failure: it is recorded when it is claimed
+    except Exception as problem:  # it fails the job when the job is claimed
         return problem
     except SystemExit as problem:  # it must not end the thread that claims
         return RuntimeError(repr(problem))

@@ -1,8 +1,8 @@
-"""Limits: how many jobs may run at once, and how many may start in a while. Values and decisions only.
+"""Limits: how many jobs may run at once, and how many may start in a period. Values and decisions only.
 
-A limit without a key is room for a whole task (or for all that share its name, or for a queue): a
-claim takes no more than that, and the others stay pending. One with a key (`per=`) is room for each
-key: jobs of a key that is full are parked, so that nobody has to walk past them.
+A limit without keys holds for a whole task (or for all tasks that share its name, or for a queue):
+claims take no more jobs than that, and the others stay pending. A limit with keys (`per=`) holds for
+each key: jobs of an exhausted key are parked, so that claims need not walk past them.
 """
 
 import json
@@ -19,7 +19,7 @@ from holdfast.errors import InvalidInput
 
 MICRO = 1_000_000
 QUEUE = "queue:"  #: in front of a queue's name: the limit of that queue
-_SLICES = 100  # of a period: as exactly is it remembered when jobs started
+_SLICES = 100  # of a period: the precision of the stored starts
 _LONGEST_KEY = 200
 _RATE = re.compile(r"\s*(\d+)\s*/\s*(.+?)\s*")
 
@@ -34,7 +34,7 @@ class Rate(NamedTuple):
 
 
 def parse_rate(value: object, what: str = "rate") -> Rate:
-    """From "100/m", "5/s", "1000/30m"."""
+    """Return the rate that a text such as "100/m", "5/s" or "1000/30m" names. Raises InvalidInput."""
     match = _RATE.fullmatch(value) if isinstance(value, str) else None
     if match is not None:
         unit = f"1{match[2]}" if match[2].isalpha() else match[2]
@@ -57,10 +57,16 @@ Per = str | Sequence[str] | Callable[..., Any]
 class Limit:
     """`Limit(2, per="tenant_id")`, `Limit(4, name="tmdb-api")`, `Limit(rate="100/m", per="host")`."""
 
-    concurrency: int | None = None  #: as many may run at once
-    rate: str | None = field(default=None, kw_only=True)  #: as many may start in any such time
-    per: Per | None = field(default=None, kw_only=True)  #: arguments, or a function of them
-    name: str | None = field(default=None, kw_only=True)  #: tasks that give the same one share it
+    concurrency: int | None = None  #: how many jobs may run at once
+    rate: str | None = field(
+        default=None, kw_only=True
+    )  #: how many may start in any period: "100/m"
+    per: Per | None = field(
+        default=None, kw_only=True
+    )  #: the key: arguments, or a function of them
+    name: str | None = field(
+        default=None, kw_only=True
+    )  #: tasks with the same name share the limit
     fair: bool = field(default=False, kw_only=True)  #: the keys take turns
 
     def __post_init__(self) -> None:
@@ -80,7 +86,7 @@ class Limit:
 
 
 class Declared(NamedTuple):
-    """A limit as the code has it: a row."""
+    """A limit of the code, as its row stores it."""
 
     name: str
     concurrency: int | None
@@ -90,16 +96,16 @@ class Declared(NamedTuple):
     tasks: tuple[str, ...]
 
 
-KeyOf = Callable[[str], str]  #: a payload's key; whatever it raises is the job's own failure
+KeyOf = Callable[[str], str]  #: from payload to key; what it raises fails the job
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rule:
-    """What limits the jobs of one task."""
+    """The limits of one task."""
 
     declared: tuple[Declared, ...]
     whole: tuple[str, ...] = ()  #: names of limits without a key
-    slots: str | None = None  #: the one of them that counts what runs
+    slots: str | None = None  #: the one of them with a concurrency
     keyed: str | None = None
     key_of: KeyOf | None = None
     calls_function: bool = False  #: key_of calls a function of the application
@@ -109,7 +115,8 @@ class Rule:
 def make_rule(
     task: str, limits: Iterable[Limit], arguments: Sequence[str], decode: Callable[[str], Any]
 ) -> Rule | None:
-    """From what a task is given; `arguments` are those that its handler has."""
+    """Return the rule for the limits that a task was given, if any. `arguments`: those of its
+    handler."""
     whole = [limit for limit in limits if limit.per is None]
     keyed = [limit for limit in limits if limit.per is not None]
     counting = [limit for limit in whole if limit.concurrency is not None]
@@ -146,7 +153,7 @@ def make_rule(
 
 
 def check_shared(rule: Rule | None, others: Iterable[Rule | None]) -> None:
-    """Tasks that share a limit must agree about it."""
+    """Raise InvalidInput unless tasks that share a limit give it the same numbers."""
     known = {row.name: row for other in others if other for row in other.declared}
     for row in rule.declared if rule else ():
         before = known.get(row.name)
@@ -158,7 +165,7 @@ def check_shared(rule: Rule | None, others: Iterable[Rule | None]) -> None:
 
 
 class UnreadableArguments(Exception):
-    """The payload does not fit this code: its run says what follows, the limit does not."""
+    """The payload does not fit the task's code. The run of the job handles this, not the limit."""
 
 
 def _declared(task: str, limit: Limit) -> Declared:
@@ -214,20 +221,20 @@ def _key(name: str, value: Any) -> str:
     return f"{name}={text.replace(chr(0), '')}"[:_LONGEST_KEY]
 
 
-# Rates: a window that slides in slices. Each start is remembered until a whole period after the end of
-# its slice, so that no window of that length ever holds more than the rate allows.
+# Rates: a window that slides in slices. Each start counts until a whole period after the end of its
+# slice, so that no window of that length ever holds more starts than the rate allows.
 
 Starts = list[list[int]]  #: [a slice's begin in microseconds, starts in it], the oldest first
 
 
 class Tokens(NamedTuple):
     left: int
-    wait: float  #: seconds until one comes back; 0 while some are left
+    wait: float  #: seconds until there is one again; 0 while some are left
     starts: Starts
 
 
 def tokens(rate: Rate, starts: Starts, now: int) -> Tokens:
-    """What may start now, in microseconds of the database's clock."""
+    """Return how many jobs may start at `now`, in microseconds of the database's clock."""
     period = round(rate.period * MICRO)
     kept = [
         [min(at, now), count] for at, count in starts if min(at, now) + period > now - _slice(rate)
@@ -244,7 +251,7 @@ def tokens(rate: Rate, starts: Starts, now: int) -> Tokens:
 
 
 def spent(rate: Rate, starts: Starts, now: int, count: int) -> Starts:
-    """The same after so many more have started."""
+    """Return the starts with `count` more at `now`."""
     begin = now - now % _slice(rate)
     if starts and starts[-1][0] >= begin:
         return [*starts[:-1], [starts[-1][0], starts[-1][1] + count]]

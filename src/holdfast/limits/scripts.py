@@ -1,4 +1,4 @@
-"""Limits in the database, as scripts: counted from rows, under the lock of their keys."""
+"""Scripts of limits: running jobs are counted from rows, under locks of the limits' keys."""
 
 import json
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -17,9 +17,9 @@ _KINDS = {"whole": frozenset({"whole"}), "keyed": frozenset({"keyed"})}
 
 
 def capacities(dialect: Dialect, keys: Collection[str], kind: str) -> Script[dict[str, Capacity]]:
-    """What some keys have left. Held until the transaction ends: nobody else counts meanwhile. The
-    count is a statement of its own, so that it sees what the last holder has committed; and only what
-    is held is counted, since a key that appears in between is held by nobody."""
+    """Lock keys until the transaction ends, and return the capacity of each. A key without a row cannot
+    be locked and is left out. The count is a separate statement after the lock, so that it includes
+    what the last holder of the lock has committed."""
     if dialect.claims_in_one and keys:
         held = yield Run("lock_keys", {"keys": json.dumps(sorted(keys))})
         keys = [row[0] for row in held.rows]
@@ -27,13 +27,14 @@ def capacities(dialect: Dialect, keys: Collection[str], kind: str) -> Script[dic
 
 
 def peek(dialect: Dialect, keys: Collection[str], kind: str) -> Script[dict[str, Capacity]]:
-    """The same without holding them: for those who only look."""
+    """Return the capacities of keys without locking them, for display."""
     params = {"keys": json.dumps(sorted(keys)), "now": dialect.now()}
     reply = yield Run("capacities", params, options=_KINDS[kind])
     return {row[0]: make_capacity(row) for row in reply.rows}
 
 
 def make_capacity(row: Row) -> Capacity:
+    """Return the capacity that a row of the statement `capacities` describes."""
     key, concurrency, times, period, starts, *place, now, running = row
     rate = None if times is None else Rate(times, period / MICRO)
     slots = None if concurrency is None else concurrency - running
@@ -47,8 +48,8 @@ def make_capacity(row: Row) -> Capacity:
 def spend(
     dialect: Dialect, whole: Iterable[Capacity], keyed: Iterable[Capacity], parked: Collection[str]
 ) -> Script[None]:
-    """Write the starts of each rate, and when a key that jobs wait for has capacity again: also if
-    those jobs were parked earlier, and this claim took the last start."""
+    """Store the starts under each rate, and when a key with parked jobs has capacity again; also if the
+    jobs were parked by an earlier claim, and this one used the last start."""
     now = dialect.now()
     spent = {capacity.key: 1 for capacity in keyed if capacity.started and capacity.waits_for_rate}
     if unknown := {key: 1 for key in spent if key not in parked}:
@@ -74,8 +75,9 @@ def spend(
 
 
 def unpark(dialect: Dialect, sizes: Mapping[str, int]) -> Script[list[Row]]:
-    """The best that wait for these keys go back in line: their queues, keys and ids, and whether their
-    keys take turns. Those that do stand there in the order of `sizes`."""
+    """Return the first parked jobs of these keys to the queue, as many for each as `sizes` says.
+    Returns queue, key, whether the key takes turns, and id of each. Keys that take turns join the line
+    in the order of `sizes`."""
     if not sizes:
         return []
     now = dialect.now()
@@ -89,47 +91,48 @@ def unpark(dialect: Dialect, sizes: Mapping[str, int]) -> Script[list[Row]]:
 
 
 def turn(turns: Mapping[str, str | None]) -> Script[None]:
-    """Where keys take turns: record which job has the turn of each key; None: no job has."""
+    """Record which job has the turn of each key; None: no job has it."""
     if turns:
         rows = [{"key": key, "turn_id": id} for key, id in sorted(turns.items())]
         yield Run("set_turn", {}, rows)
 
 
 def release(dialect: Dialect, freed: Mapping[str, int]) -> Script[None]:
-    """Jobs of these keys do not run any more: as many others may."""
+    """Let parked jobs of keys run after others have ended: as many as ended under each key."""
     if not freed:
         return
-    if dialect.claims_in_one:  # a claim that counted before is over now: what it parked is seen
+    if dialect.claims_in_one:  # waits for claims that are counting, to see what they park
         yield Run("lock_keys", {"keys": json.dumps(sorted(freed))})
     moved = yield from unpark(dialect, (yield from awaited(freed)))
     yield from wake({row[0] for row in moved})
 
 
 def awaited(freed: Mapping[str, int]) -> Script[dict[str, int]]:
-    """Of these keys, those that some job waits for: mostly none."""
+    """Return those of these keys that have parked jobs: usually none."""
     reply = yield Run("awaited", {"keys": json.dumps(sorted(freed))})
     return {row[0]: freed[row[0]] for row in reply.rows}
 
 
 class Repaired(NamedTuple):
-    moved: int
-    after: str  #: where to go on; "": from the beginning
+    moved: int  #: jobs that were returned to the queue
+    after: str  #: the key behind which to go on; "": from the beginning
 
 
 def is_busy(queues: Collection[str], worker: str, scan: int = SCAN) -> Script[bool]:
-    """Is a job of these queues pending or parked for a limit, or does the worker hold one? Asked in one
-    statement, since jobs move between these statuses at any moment."""
+    """Return whether a job of these queues is pending or parked for a limit, or the worker holds a job.
+    One statement, since jobs change between these statuses at any time."""
     params = {"queues": json.dumps(sorted(queues)), "worker": worker, "scan": scan}
     return bool((yield Run("busy", params)).rows[0][0])
 
 
 def is_waited_for() -> Script[bool]:
-    """Does any job wait for a key? (Mostly none does, and then nobody needs to hold anything.)"""
+    """Return whether any job is parked for a key. (Usually none is, and no key needs a lock.)"""
     return bool((yield Run("waiting_keys", {"after": "", "limit": 1})).rows)
 
 
 def repair(dialect: Dialect, after: str, limit: int) -> Script[Repaired]:
-    """Keys with room for which jobs wait, although nobody has said so: a bounded look."""
+    """Find keys with free capacity whose parked jobs were never released, and release them: a bounded
+    look."""
     reply = yield Run("waiting_keys", {"after": after, "limit": limit})
     keys = [row[0] for row in reply.rows]
     found = yield from capacities(dialect, keys, "keyed")
@@ -148,8 +151,8 @@ def repair(dialect: Dialect, after: str, limit: int) -> Script[Repaired]:
 
 
 def _end_idle_turns(dialect: Dialect, keys: Collection[str]) -> Script[None]:
-    """Where the job that has a key's turn is of a task or queue that no live worker serves, let another
-    job of the key have it."""
+    """End the turn of jobs whose task or queue no live worker serves, so that another job of the key
+    gets it."""
     params = {"now": dialect.now(), "keys": json.dumps(sorted(keys)), "idle": round(IDLE * MICRO)}
     if not keys or not (rows := (yield Run("idle_turns", params)).rows):
         return
@@ -168,7 +171,7 @@ def _end_idle_turns(dialect: Dialect, keys: Collection[str]) -> Script[None]:
 
 
 def declare(dialect: Dialect, limits: Sequence[Declared]) -> Script[None]:
-    """Make the rows of limits as the code has them. Tasks that share one are all named in it."""
+    """Write the limits of the code. A limit that tasks share names all of them."""
     if not limits:
         return
     now = dialect.now()
@@ -203,7 +206,8 @@ def _declared_row(limit: Declared, now: Any) -> dict[str, Any]:
 
 
 def change(dialect: Dialect, name: str, concurrency: int | None, rate: Rate | None) -> Script[bool]:
-    """What an operator wants instead of the code's; None: the code's. False: there is no such limit."""
+    """Store an operator's numbers for a limit; None: the code's count. Returns False if it does not
+    exist."""
     now = dialect.now()
     params = {
         "now": now,
@@ -222,7 +226,7 @@ def change(dialect: Dialect, name: str, concurrency: int | None, rate: Rate | No
 def limit_queue(
     dialect: Dialect, queue: str, concurrency: int | None, rate: Rate | None
 ) -> Script[None]:
-    """A queue's own limit; neither: none. What runs already counts."""
+    """Set the limit of a queue; without numbers, remove it. Running jobs count under it."""
     name = QUEUE + queue
     if concurrency is None and rate is None:
         yield Run("drop_limit", {"name": name})
@@ -235,11 +239,12 @@ def limit_queue(
 
 
 def forget(name: str) -> Script[bool]:
-    """Drop a limit that is gone from the code."""
+    """Delete a limit that the code no longer declares; return False if it does not exist."""
     return bool((yield Run("drop_limit", {"name": name})).rows)
 
 
 def listing(cap: int) -> Script[list[LimitInfo]]:
+    """Return all limits, with their running and parked jobs counted up to a cap."""
     reply = yield Run("limits", {"cap": cap})
     return [_info(row) for row in reply.rows]
 
@@ -262,7 +267,7 @@ def _info(row: Row) -> LimitInfo:
 
 
 def prune_keys(after: str, limit: int) -> Script[str]:
-    """Forget keys that nobody uses; where to go on, "": from the beginning."""
+    """Delete unused keys. Returns the key behind which to go on; "": from the beginning."""
     edge, seen = (yield Run("keys_edge", {"after": after, "limit": limit})).rows[0]
     yield Run("prune_keys", {"after": after, "limit": limit})
     return edge if seen == limit else ""

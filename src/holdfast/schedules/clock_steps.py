@@ -1,8 +1,8 @@
-"""What a step back of the database's clock leaves behind, as scripts: times that lie too far ahead.
+"""Scripts that repair times after the database's clock was set back: they are too far ahead then.
 
-A row that was last written later than now proves that the clock went back. If a run's end wrote it, its
-next run was counted from that moment, and is counted from now instead. Moments that somebody chose
-(`run_at=`, `start=`, `reschedule`, an edit, cron, `ctx.next_run(at=...)`) stay where they are.
+A row that was last written later than now proves that the clock was set back. If the end of a run wrote
+it, the next run was counted from that time, and is counted from now instead. Moments that were chosen
+(`run_at=`, `start=`, `reschedule`, an edit, cron, `ctx.next_run(at=...)`) stay.
 """
 
 from datetime import datetime, timedelta
@@ -12,8 +12,8 @@ from holdfast.engine.dialect import MICRO, Dialect, wake
 from holdfast.engine.script import Row, Run, Script
 from holdfast.schedules.next_run import from_json
 
-BATCH = 1000  #: waiting jobs, or keys of limits, that one transaction looks at
-TOLERANCE = timedelta(seconds=2)  #: below it, nothing is a step
+BATCH = 1000  #: waiting jobs or keys of limits that one transaction looks at
+TOLERANCE = timedelta(seconds=2)  #: smaller differences do not count as a step
 _SAME = timedelta(
     seconds=1
 )  # between the row's last write and the record of its run: one transaction
@@ -22,22 +22,23 @@ Cursor = tuple[Any, str]  #: run_at and id of the last job looked at
 
 
 class Pulled(NamedTuple):
-    moved: int  #: jobs whose next run is sooner now
-    after: Cursor | None  #: where to go on; None: that was all
+    moved: int  #: jobs whose next run was moved
+    after: Cursor | None  #: the last job looked at; None: that was all
 
 
 class Woken(NamedTuple):
-    keys: int  #: keys of rates that are looked at again
-    after: str  #: where to go on; "": that was all
+    keys: int  #: keys that were woken
+    after: str  #: the last key looked at; "": that was all
 
 
 def read_clock(dialect: Dialect) -> Script[datetime]:
-    """The database's clock."""
+    """Return the time of the database's clock."""
     return dialect.moment((yield Run("clock", {"now": dialect.now()})).rows[0][0])
 
 
 def pull_in(dialect: Dialect, after: Cursor | None, limit: int = BATCH) -> Script[Pulled]:
-    """Count the next runs of some waiting jobs from now, where a step back left them too far ahead."""
+    """Count the next runs of some waiting jobs from now, if they are too far ahead after a step
+    back."""
     now = yield from read_clock(dialect)
     place = (dialect.time(now), "") if after is None else after
     params = {"now": dialect.now(), "run_at": place[0], "id": place[1] or None, "limit": limit}
@@ -83,8 +84,8 @@ def pulled(
     schedule: str | None,
     now: datetime,
 ) -> tuple[datetime, datetime | None] | None:
-    """When a waiting job runs next, and for which moment of its schedule, if it was written in what is
-    the future now; None: as it stands. `ended`: the end of its last run."""
+    """Return when a waiting job runs next, and for which moment of its schedule, if it was written
+    later than now; None if it stays. `ended`: the end of its last run."""
     ahead = written - now
     if ahead <= TOLERANCE or abs(ended - written) > _SAME:
         return None  # no step, or something else wrote it after the run
@@ -98,7 +99,7 @@ def pulled(
 
 
 def wake_early(dialect: Dialect, after: str, limit: int = BATCH) -> Script[Woken]:
-    """Look again at keys whose rate would have capacity only later than its period allows."""
+    """Wake keys whose rate would have capacity only later than its period allows."""
     edge, seen = (yield Run("keys_edge", {"after": after, "limit": limit})).rows[0]
     params = {"now": dialect.now(), "after": after, "limit": limit, "margin": MICRO}
     woken = (yield Run("wake_early", params)).rows

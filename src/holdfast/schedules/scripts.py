@@ -1,5 +1,5 @@
-"""Recurring jobs in the database, as scripts. One row each, found by its task and key, and held while
-something is decided about it."""
+"""Scripts of recurring jobs. Each is one row, found by its task and key, and locked before a decision
+about it is made."""
 
 import inspect
 from collections.abc import Callable, Mapping
@@ -22,12 +22,13 @@ Condition = Callable[[], Any] | tuple[str, Mapping[str, Any]]
 
 
 def find(dialect: Dialect, type: str, key: str) -> Script[Job | None]:
-    """Held for this transaction."""
+    """Return a recurring job, locked for this transaction; None if there is none."""
     reply = yield Run("find_schedule", {"type": type, "key": key})
     return columns_to_job(dialect, reply.rows[0]) if reply.rows else None
 
 
 def existing(dialect: Dialect, type: str, key: str) -> Script[Job]:
+    """Return a recurring job, locked for this transaction. Raises JobNotFound."""
     found = yield from find(dialect, type, key)
     if found is None or found.schedule is None:
         if key == CODE:
@@ -42,14 +43,15 @@ def existing(dialect: Dialect, type: str, key: str) -> Script[Job]:
 
 
 def schedule(dialect: Dialect, new: NewJob, *, enables: bool = True) -> Script[Job]:
-    """Make a recurring job, or enable the one that is there; its next run stays."""
+    """Insert a recurring job; if it exists, give it the new arguments and schedule, and enable it. Its
+    next run stays."""
     for _ in range(_TRIES):
         found = yield from find(dialect, new.type, str(new.key))
         if found is None:
             [job] = yield from insert(dialect, [new], hint=[new.queue])
             if job.created:
                 return job
-            continue  # another was quicker
+            continue  # another transaction has inserted it
         if found.schedule is None:
             raise KeyConflict(
                 f"job {found.id} ({found.status}) of task {new.type!r} holds the key {new.key!r}, and "
@@ -65,6 +67,7 @@ def schedule(dialect: Dialect, new: NewJob, *, enables: bool = True) -> Script[J
 def enable(
     dialect: Dialect, type: str, key: str, enabled: bool, because: str | None = None
 ) -> Script[Job]:
+    """Enable or disable a recurring job. `because`: the reason, if not an operator disables it."""
     job = yield from existing(dialect, type, key)
     return (yield from set_enabled(dialect, job, enabled, because))
 
@@ -72,6 +75,7 @@ def enable(
 def set_enabled(
     dialect: Dialect, job: Job, enabled: bool, because: str | None = None
 ) -> Script[Job]:
+    """The same for a job that is locked already."""
     params = {"now": dialect.now(), "id": job.id, "enabled": enabled, "because": because}
     yield Run("enable_schedule", params)
     if enabled:
@@ -80,7 +84,7 @@ def set_enabled(
 
 
 def move(dialect: Dialect, type: str, key: str, at: datetime | None, after: float) -> Script[Job]:
-    """Choose its next run."""
+    """Choose the next run: at a moment, or after some seconds."""
     job = yield from existing(dialect, type, key)
     params = {
         "now": dialect.now(),
@@ -94,21 +98,22 @@ def move(dialect: Dialect, type: str, key: str, at: datetime | None, after: floa
 
 
 def remove(dialect: Dialect, type: str, key: str) -> Script[Job]:
-    """The only end of a recurring job."""
+    """Delete a recurring job, and return it as it was."""
     job = yield from whole(dialect, type, key)
     yield Run("delete", {}, [{"job_id": job.id}])
     return job
 
 
 def whole(dialect: Dialect, type: str, key: str) -> Script[Job]:
-    """With its arguments."""
+    """Return a recurring job with its arguments. Raises JobNotFound."""
     job = yield from existing(dialect, type, key)
     return (yield from get(dialect, [job.id]))[0]
 
 
 def sync(dialect: Dialect, type: str, key: str, condition: Condition) -> Script[Job]:
-    """Enabled exactly when the condition holds. The row is held first, and the condition looked at
-    after: of two that change what it depends on, the later one sees what the earlier one did."""
+    """Enable a recurring job if the condition holds, else disable it. The row is locked before the
+    condition is evaluated: of two transactions that change what it depends on, the later one sees what
+    the earlier one did."""
     job = yield from existing(dialect, type, key)
     enabled = yield from _holds(condition)
     if enabled == job.enabled:
@@ -125,7 +130,7 @@ def _holds(condition: Condition) -> Script[bool]:
 
 
 def ask(condition: Callable[[], Any]) -> bool:
-    """Call the application's function."""
+    """Call the function of an application, and return its answer."""
     answer = condition()
     if inspect.isawaitable(answer):
         raise InvalidInput(
@@ -135,17 +140,17 @@ def ask(condition: Callable[[], Any]) -> bool:
 
 
 def types() -> Script[list[str]]:
-    """The tasks that have recurring jobs."""
+    """Return the tasks that have recurring jobs."""
     return [type for (type,) in (yield Run("recurring_types", {})).rows]
 
 
 def listing(dialect: Dialect, after: tuple[str, str], limit: int) -> Script[list[Job]]:
-    """Some recurring jobs, by task and key."""
+    """Return some recurring jobs, by task and key: those behind `after`."""
     params = {"type": after[0], "key": after[1], "limit": limit}
     return [columns_to_job(dialect, row) for row in (yield Run("schedules", params)).rows]
 
 
 def disabled(limit: int) -> Script[list[tuple[str, str, str]]]:
-    """Recurring jobs that were not disabled by an operator: task, key, and why."""
+    """Return the recurring jobs that were disabled, but not by an operator: task, key and reason."""
     reply = yield Run("disabled_schedules", {"limit": limit})
     return [(type, key, because) for type, key, because in reply.rows]

@@ -1,5 +1,5 @@
 """Jobs that wait for other jobs.
 
-Start with `rules.py` (what follows when a job has ended), then `scripts.py` and its SQL; an application
-uses `builder.py` and `client.py`.
+Start with `rules.py` (what happens after a job has ended), then `scripts.py` and its SQL; an
+application uses `builder.py` and `client.py`.
 """

@@ -1,8 +1,8 @@
-"""What follows in a workflow when jobs have ended: decisions only.
+"""Decides what happens in a workflow after jobs have ended.
 
-A job waits for other jobs, its parents. Each edge has a policy for the case that the parent fails, or
-is cancelled: `cancel` the waiting job, `continue` as if the parent had completed, or `hold` until
-somebody retries the parent or releases the waiting job.
+A job waits for other jobs, its parents. Each edge has a policy for a parent that fails or is cancelled:
+`cancel` the waiting job, `continue` as if the parent had completed, or `hold` the waiting job until the
+parent is retried or the waiting job is released.
 """
 
 from collections.abc import Iterable, Mapping
@@ -11,23 +11,23 @@ from typing import NamedTuple
 
 from holdfast.jobs.job import CALLBACK, Status
 
-ON_COMPLETED = CALLBACK + "completed"  #: when all have
-ON_FAILED = CALLBACK + "failed"  #: when the first has, for good
-ON_FINISHED = CALLBACK + "finished"  #: when none is left, whatever has become of them
-GONE = "gone"  #: of a parent whose row was deleted
+ON_COMPLETED = CALLBACK + "completed"  #: runs when all jobs have completed
+ON_FAILED = CALLBACK + "failed"  #: runs when the first job has failed for good
+ON_FINISHED = CALLBACK + "finished"  #: runs when all jobs are finished
+GONE = "gone"  #: the outcome of a parent that was deleted
 
 
 class Settled(NamedTuple):
-    """An edge that is waited for no more."""
+    """An edge of a workflow: one job waits for another."""
 
     child: str
     parent: str
     policy: str
-    outcome: str  #: the parent's status, or GONE
+    outcome: str  #: the parent's final status, or GONE
 
 
 class WorkflowState(NamedTuple):
-    """How a workflow stands, not counting its callbacks."""
+    """Which kinds of jobs a workflow has, not counting its callbacks."""
 
     unfinished: bool
     failed: bool
@@ -49,7 +49,7 @@ class Verdict(StrEnum):
 
 
 def doomed(settled: Iterable[Settled], names: Mapping[str, str]) -> dict[str, str]:
-    """Who is cancelled because of whom: ids, each with the reason."""
+    """Return the ids of the jobs to cancel because of their parents, each with the reason."""
     return {
         edge.child: f"Cancelled: {names.get(edge.parent, edge.parent)}, which it waited for, "
         f"{_WORDS.get(edge.outcome, edge.outcome)}"
@@ -62,7 +62,7 @@ _WORDS = {Status.FAILED: "failed", Status.CANCELLED: "was cancelled", GONE: "was
 
 
 def callback(name: str, state: WorkflowState) -> Verdict:
-    """Is it time for a callback?"""
+    """Decide whether a callback runs, waits, or will never run."""
     if name == ON_FAILED and state.failed:
         return Verdict.RUN
     if state.unfinished:

@@ -1,9 +1,10 @@
-"""Workflows in the database, as scripts.
+"""Scripts of workflows.
 
-The end of a job is written without a thought of who waits for it. Its consequences are drawn in a
-transaction of their own, which holds the workflow's row: whoever comes second sees all that the
-first has done, so that of two parents that end at once one frees their child. What was not drawn,
-because a process died in between, is found by the next look: a job whose `seen` is not its status.
+A finish does not look at the jobs that wait for the finished one. The workflow is advanced in a
+transaction of its own, which locks the workflow's row: the second of two transactions sees all that the
+first has written, so that of two parents that end at the same time one releases their child. If a
+process dies between the finish and the advance, a service finds the jobs whose `seen` differs from
+their status.
 """
 
 import json
@@ -22,26 +23,26 @@ from holdfast.jobs.rows import columns_to_job
 from holdfast.workflows import rules as workflow_rules
 from holdfast.workflows.rules import Settled, Verdict, WorkflowState
 
-LOOK = 1000  # jobs looked at, at a time
-CAP = 100_000  # jobs counted for a page of workflows, at the most
+LOOK = 1000  # jobs that one statement returns
+CAP = 100_000  # the most jobs that are counted for a page of workflows
 _ENDED, _ADDED = frozenset({"ended"}), frozenset({"added"})
 
 
 class Advanced(NamedTuple):
-    freed: int = 0
-    dropped: int = 0
+    freed: int = 0  #: jobs that may run now
+    dropped: int = 0  #: jobs that were cancelled
 
 
 def start(
     dialect: Dialect, id: str, name: str, jobs: Sequence[NewJob], *, hint: Iterable[str] = ()
 ) -> Script[list[Job]]:
-    """A workflow with its jobs."""
+    """Insert a workflow with its jobs. `hint`: queues whose workers are woken."""
     yield Run("insert_workflow", {"now": dialect.now(), "id": id, "name": name})
     return (yield from insert(dialect, jobs, hint=hint))
 
 
 def advance(dialect: Dialect, workflows: Collection[str]) -> Script[Advanced]:
-    """Draw the consequences of all that has ended, or was added, in some workflows."""
+    """Release, cancel or hold the jobs of workflows, after other jobs have ended or were added."""
     if not workflows:
         return Advanced()
     wanted = {"workflows": json.dumps(sorted(workflows))}
@@ -59,8 +60,8 @@ def advance(dialect: Dialect, workflows: Collection[str]) -> Script[Advanced]:
 
 
 def _follow(dialect: Dialect, rows: Sequence[Row]) -> Script[tuple[list[str], int]]:
-    """What follows from some jobs: the queues of those that may run now, and how many were
-    cancelled. (What follows from these, the next look finds.)"""
+    """Release or cancel the jobs that wait for some jobs. Returns the queues of released jobs and the
+    number of cancelled ones. (The next call finds the jobs that wait for these.)"""
     now = dialect.now()
     ended = [id for id, _, status, _ in rows if status in FINISHED]
     added = [id for id, _, status, node in rows if status == Status.BLOCKED and node[0] != CALLBACK]
@@ -93,13 +94,14 @@ def _drop(dialect: Dialect, reasons: Mapping[str, str]) -> Script[None]:
 
 
 def _conclude(dialect: Dialect, workflows: Sequence[str]) -> Script[list[str]]:
-    """What workflows have come to, and the callbacks for which that is the moment; their queues."""
+    """Write the statuses of workflows, and release or cancel their callbacks. Returns the queues of
+    released callbacks."""
     params = {"workflows": json.dumps(list(workflows))}
     now = dialect.now()
-    standings: dict[str, WorkflowState] = {}
+    states: dict[str, WorkflowState] = {}
     marks: list[dict[str, Any]] = []
     for id, before, *flags in (yield Run("state", params)).rows:
-        state = standings[id] = WorkflowState(*(bool(flag) for flag in flags))
+        state = states[id] = WorkflowState(*(bool(flag) for flag in flags))
         if state.status != before and (state.unfinished or before == Status.RUNNING):
             finished = not state.unfinished
             marks.append({"now": now, "id": id, "status": state.status, "finished": finished})
@@ -107,7 +109,7 @@ def _conclude(dialect: Dialect, workflows: Sequence[str]) -> Script[list[str]]:
         yield Run("mark_workflow", {"now": now}, marks)
     verdicts: dict[Verdict, list[str]] = {verdict: [] for verdict in Verdict}
     for id, workflow, name in (yield Run("callbacks", params)).rows:
-        verdicts[workflow_rules.callback(name, standings[workflow])].append(id)
+        verdicts[workflow_rules.callback(name, states[workflow])].append(id)
     if verdicts[Verdict.DROP]:
         reason = "Cancelled: its workflow did not come to that"
         yield from _drop(dialect, dict.fromkeys(verdicts[Verdict.DROP], reason))
@@ -122,13 +124,13 @@ def _conclude(dialect: Dialect, workflows: Sequence[str]) -> Script[list[str]]:
 
 
 def changed_workflows(limit: int) -> Script[list[str]]:
-    """Workflows that somebody has to look at."""
+    """Return workflows that must be advanced."""
     return [row[0] for row in (yield Run("changed_workflows", {"limit": limit})).rows]
 
 
 def orphans(after: str, limit: int) -> Script[str]:
-    """Jobs that wait for one that is gone (deleted with its entity, behind our back) are looked at
-    again: a bounded search; where to go on."""
+    """Find jobs that wait for a deleted job (such as one deleted by the application's SQL), and mark
+    them to be looked at. A bounded search; returns the id behind which to go on."""
     edge, seen, found = (yield Run("orphans", {"after": after, "limit": limit})).rows[0]
     ids = found if isinstance(found, list) else json.loads(found or "[]")
     if ids:
@@ -137,18 +139,20 @@ def orphans(after: str, limit: int) -> Script[str]:
 
 
 def abandoned(dialect: Dialect, after: str, limit: int) -> Script[str]:
-    """Workflows whose last job was deleted come to their end: a bounded search; where to go on."""
+    """Advance workflows whose last job was deleted, so that they end. A bounded search; returns the id
+    behind which to go on."""
     edge, seen, found = (yield Run("abandoned", {"after": after, "limit": limit})).rows[0]
     ids = found if isinstance(found, list) else json.loads(found or "[]")
     yield from advance(dialect, [str(id) for id in ids])
     return edge if seen == limit else FIRST_ID
 
 
-# what applications and operators ask for
+# commands of applications and operators
 
 
 def retry(dialect: Dialect, workflow: str) -> Script[int]:
-    """Do again what failed or was cancelled, and what waited for that; how many jobs."""
+    """Run again the jobs that failed or were cancelled, and those that waited for them; return their
+    number."""
     yield Run("lock_workflows", {"workflows": json.dumps([workflow])})
     params = {"now": dialect.now(), "workflow": workflow}
     reopened = (yield Run("reopen", params)).rows
@@ -161,7 +165,7 @@ def retry(dialect: Dialect, workflow: str) -> Script[int]:
 
 
 def stop(dialect: Dialect, workflow: str, keep: float) -> Script[int]:
-    """Cancel what is not finished; how many jobs."""
+    """Cancel the jobs that are not finished; return their number."""
     yield Run("lock_workflows", {"workflows": json.dumps([workflow])})
     jobs = yield from members(dialect, workflow)
     ids = [job.id for job in jobs if job.status in UNFINISHED and job.node[0] != CALLBACK]  # type: ignore[index]
@@ -171,7 +175,7 @@ def stop(dialect: Dialect, workflow: str, keep: float) -> Script[int]:
 
 
 def release(dialect: Dialect, job: str, workflow: str) -> Script[bool]:
-    """Let a job run although one that it waits for has failed. False: it is not held."""
+    """Let a job run although a job that it waits for has failed. Returns False if it is not held."""
     yield Run("lock_workflows", {"workflows": json.dumps([workflow])})
     released = (yield Run("release_node", {"id": job})).rows
     yield from advance(dialect, [workflow])
@@ -182,17 +186,20 @@ def release(dialect: Dialect, job: str, workflow: str) -> Script[bool]:
 
 
 def parents(id: str, *, results: bool = False) -> Script[list[Parent]]:
+    """Return the jobs that a job waits for or waited for, in the order of `after=`."""
     options = frozenset({"results" if results else "plain"})
     reply = yield Run("parents", {"id": id}, options=options)
     return [Parent(*row) for row in reply.rows]
 
 
 def listing(dialect: Dialect, before: str, limit: int) -> Script[list[WorkflowInfo]]:
+    """Return the workflows older than one of them, the newest first."""
     params = {"before": before, "limit": limit}
     return (yield from _infos(dialect, (yield Run("workflows", params, options=_PAGE)).rows))
 
 
 def find(dialect: Dialect, ids: Sequence[str]) -> Script[list[WorkflowInfo]]:
+    """Return the workflows with these ids."""
     params = {"workflows": json.dumps(list(ids)), "limit": len(ids)}
     return (yield from _infos(dialect, (yield Run("workflows", params, options=_SOME)).rows))
 
@@ -220,7 +227,7 @@ def _infos(dialect: Dialect, rows: Sequence[Row]) -> Script[list[WorkflowInfo]]:
 
 
 def members(dialect: Dialect, workflow: str) -> Script[list[Job]]:
-    """Its jobs, in the order in which they were added."""
+    """Return the jobs of a workflow, in the order in which they were added."""
     found: list[Job] = []
     params = {"workflow": workflow, "status": "", "after": FIRST_ID, "limit": LOOK}
     while True:
@@ -232,11 +239,12 @@ def members(dialect: Dialect, workflow: str) -> Script[list[Job]]:
 
 
 def edges(ids: Sequence[str]) -> Script[list[Settled]]:
-    """Whom these jobs wait for, or waited for; the outcome is "" while they do."""
+    """Return what these jobs wait for or waited for; the outcome is "" while they wait."""
     reply = yield Run("edges", {"ids": json.dumps(list(ids))})
     return [Settled(row[0], row[1], row[2], row[3] or "") for row in reply.rows]
 
 
 def prune(dialect: Dialect, limit: int) -> Script[int]:
+    """Delete workflows that ended a week ago and have no job left; return their number."""
     params = {"now": dialect.now(), "keep": round(WEEK * MICRO), "limit": limit}
     return len((yield Run("prune_workflows", params)).rows)
