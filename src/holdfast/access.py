@@ -1,8 +1,8 @@
-"""Who may use the web interface, and what was done by it: tokens, sessions, the audit log, and the
-secrets of a database. Knows nothing of HTTP: the web asks here.
+"""Tokens, sessions, the audit log of the web interface, and the secrets of a database. Knows nothing of
+HTTP; the web decides what each role may do.
 
-A token is shown once, when it is made; the database has only its SHA-256, which is enough for 32
-random bytes. What a role may do is decided by the web.
+The secret of a token is shown once, when the token is made. The database has only its SHA-256, which is
+enough for 32 random bytes.
 """
 
 import hashlib
@@ -20,7 +20,7 @@ from holdfast.app import Holdfast
 from holdfast.core import validation
 from holdfast.core.duration import Duration, seconds
 from holdfast.core.ids import new_id
-from holdfast.engine import access as scripts
+from holdfast.engine import access as access_scripts
 from holdfast.engine.access import Entries, Entry, Kind, NewToken, TokenInfo
 from holdfast.engine.engine import Engine
 from holdfast.errors import DatabaseBusy, InvalidInput, UnknownToken
@@ -29,7 +29,7 @@ __all__ = ["ROLES", "Access", "Entries", "Entry", "TokenInfo"]
 
 ROLES = ("viewer", "operator", "admin", "enqueue")
 FIRST = "first start"  #: the name of the token that `first_token` makes
-MARK = "hf_"  #: how a token of ours begins
+MARK = "hf_"  #: the beginning of every token
 _SECRET = re.compile(MARK + r"[A-Za-z0-9_-]{43}")
 _LONGEST_NAME = 100
 _MOST_NAMES = 100
@@ -39,7 +39,7 @@ _MOST_ENTRIES = 1000
 
 
 class Access:
-    """What the web asks of a database before it does anything."""
+    """The tokens, sessions, audit log and secrets of a database."""
 
     def __init__(self, of: Holdfast | Engine) -> None:
         self._engine: Engine = of.engine if isinstance(of, Holdfast) else of
@@ -58,39 +58,44 @@ class Access:
         kind: Kind = "token",
         by: str | None = None,
     ) -> tuple[TokenInfo, str]:
-        """A new token, and its secret, which nobody can look up later. `tasks` and `queues`: all that
-        an enqueue token may enqueue, and into which queues."""
+        """Make a token, and return it with its secret, which cannot be read again. `tasks` and
+        `queues`: the only tasks that an enqueue token may enqueue, and the only queues."""
         new, secret = _make(name, role, tasks, queues, expires, kind, by)
-        return self._engine.run(lambda: scripts.add(self._dialect, new), write=True), secret
+        return self._engine.run(lambda: access_scripts.add(self._dialect, new), write=True), secret
 
     def first_token(self) -> str | None:
-        """An administrator's token, if there was never a token; of servers that start together, one
-        makes it."""
+        """Make an administrator's token and return its secret, if there was never a token, else None.
+        Of several servers that start together, one makes it."""
         new, secret = _make(FIRST, "admin", (), (), None, "token", None)
-        made = self._engine.run(lambda: scripts.add_first(self._dialect, new), write=True)
+        made = self._engine.run(lambda: access_scripts.add_first(self._dialect, new), write=True)
         return None if made is None else secret
 
     def check(self, secret: object) -> TokenInfo | None:
-        """Whose secret this is; None if nobody's, or if it is revoked or its time is over."""
+        """Return the token or session of a secret; None if there is none, or it is revoked or
+        expired."""
         if not isinstance(secret, str) or not _SECRET.fullmatch(secret):
             return None
         hash = _hash(secret)
-        found = self._engine.run(lambda: scripts.find(self._dialect, hash), write=False)
+        found = self._engine.run(lambda: access_scripts.find(self._dialect, hash), write=False)
         if found is None or not hmac.compare_digest(found.hash, hash):
             return None
         if found.is_stale:
-            with suppress(DatabaseBusy):  # it is only worth knowing
-                self._engine.run(lambda: scripts.touch(self._dialect, found.token), write=True)
+            with suppress(DatabaseBusy):  # the time of the last use may be missing
+                self._engine.run(
+                    lambda: access_scripts.touch(self._dialect, found.token), write=True
+                )
         return found.token
 
     def list(self, kind: Kind = "token") -> list[TokenInfo]:
-        """The newest first, revoked and expired ones too."""
-        return self._engine.run(lambda: scripts.listing(self._dialect, _kind(kind)), write=False)
+        """Return tokens or sessions, the newest first, with revoked and expired ones."""
+        return self._engine.run(
+            lambda: access_scripts.listing(self._dialect, _kind(kind)), write=False
+        )
 
     def revoke(self, id: str) -> TokenInfo:
-        """Let a token count no more, and its sessions with it."""
+        """Revoke a token and end its sessions. Raises UnknownToken."""
         known = _id(id)
-        revoked = self._engine.run(lambda: scripts.revoke(self._dialect, known), write=True)
+        revoked = self._engine.run(lambda: access_scripts.revoke(self._dialect, known), write=True)
         if revoked is None:
             raise UnknownToken(f"no token has the id {known}: 'holdfast tokens list' shows them")
         return revoked
@@ -98,22 +103,23 @@ class Access:
     # sessions
 
     def session(self, of: TokenInfo, life: Duration) -> str:
-        """The secret of a new session, which may do what its token may, and ends with it."""
+        """Make a session with the permissions of a token, and return its secret. It ends with its
+        token."""
         new, secret = _make(of.name, of.role, of.tasks, of.queues, life, "session", of.created_by)
         new = replace(new, parent_id=of.parent_id or of.id)
-        self._engine.run(lambda: scripts.add(self._dialect, new), write=True)
+        self._engine.run(lambda: access_scripts.add(self._dialect, new), write=True)
         return secret
 
     def end(self, secret: object) -> bool:
-        """End a session; whether there was one."""
+        """End a session; return False if there is none."""
         if not isinstance(secret, str) or not _SECRET.fullmatch(secret):
             return False
-        return self._engine.run(lambda: scripts.end(_hash(secret)), write=True)
+        return self._engine.run(lambda: access_scripts.end(_hash(secret)), write=True)
 
     # the audit log
 
     def record(self, entry: Entry) -> None:
-        """Write down what was done. What a request may contain is made storable, not refused."""
+        """Add an entry. Text of a request that cannot be stored is changed, not refused."""
         made = replace(
             entry,
             id=new_id(),
@@ -125,23 +131,25 @@ class Access:
             request_id=_storable(entry.request_id),
         )
         detail = _detail(entry.detail or {})
-        self._engine.run(lambda: scripts.record(self._dialect, made, detail), write=True)
+        self._engine.run(lambda: access_scripts.record(self._dialect, made, detail), write=True)
 
     def entries(self, after: str | None = None, limit: int = 100) -> Entries:
-        """A page of the audit log, the newest first."""
+        """Return a page of the audit log, the newest entries first."""
         known = None if after is None else _id(after)
         size = validation.integer(limit, "limit", 1, _MOST_ENTRIES)
-        return self._engine.run(lambda: scripts.entries(self._dialect, known, size), write=False)
+        return self._engine.run(
+            lambda: access_scripts.entries(self._dialect, known, size), write=False
+        )
 
     # secrets
 
     def secret(self, name: str) -> bytes:
-        """32 random bytes that belong to this database, the same to everybody who asks."""
+        """Return 32 random bytes of this database, the same at each call with this name."""
         known = validation.name(name, "name")
-        kept = self._engine.run(lambda: scripts.secret(known), write=False)
+        kept = self._engine.run(lambda: access_scripts.secret(known), write=False)
         if kept is None:
             new = secrets.token_hex(32)
-            kept = self._engine.run(lambda: scripts.keep_secret(known, new), write=True)
+            kept = self._engine.run(lambda: access_scripts.keep_secret(known, new), write=True)
         return bytes.fromhex(kept)
 
 
@@ -219,7 +227,7 @@ def _hash(secret: str) -> str:
 
 
 def _storable(text: str | None) -> str | None:
-    """Without what no database stores, and of a bounded length."""
+    """Return a text without characters that databases cannot store, of a bounded length."""
     if text is None:
         return None
     plain = str(text)[:_LONGEST_FIELD].encode("utf-8", "replace").decode("utf-8")

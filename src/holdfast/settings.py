@@ -1,5 +1,5 @@
-"""What can be set for a whole application: in `Holdfast(...)`, else in the environment, else as the
-defaults say. A value that breaks a rule is refused, with its name."""
+"""The settings of an application: from `Holdfast(...)`, else the environment, else the defaults. An
+invalid value is refused with its name."""
 
 import os
 import tempfile
@@ -32,14 +32,14 @@ HEALTH: Mapping[str, Any] = {
 
 @value
 class Thresholds:
-    """What `app.health()` goes by."""
+    """The thresholds of `app.health()`."""
 
-    max_age: float | None  #: seconds that a job may have been due; None: however long
-    stall: float | None  #: seconds in which something must end while work waits; None: no matter
-    failure_rate: float  #: of finished jobs: fewer may have failed
-    window: float  #: seconds that rates and shares are taken over
-    expected_workers: int | None  #: that should live; None: one, if there is work
-    spread: float  #: of an equal share of a queue's jobs, that each of its workers should do
+    max_age: float | None  #: the most seconds that a job may have been due; None: any
+    stall: float | None  #: while jobs wait, one must end within so many seconds; None: any
+    failure_rate: float  #: the largest share of finished jobs that may have failed
+    window: float  #: seconds over which rates and shares are counted
+    expected_workers: int | None  #: how many workers must be alive; None: one, if there is work
+    spread: float  #: the part of an equal share of its queue's jobs that each worker must do
 
 
 @value
@@ -53,7 +53,7 @@ class Settings:
     workdir: Path
     aging: float | None  #: seconds of waiting that count as much as one step of priority
     health: Thresholds
-    app_version: str | None  #: of the application's code, as its author counts
+    app_version: str | None  #: of the application's code
     database_timeout: float  #: seconds that a call waits for the database
     archive: Path | None  #: a folder for finished jobs, before they are deleted
     unreadable_for: float  #: seconds until a job that no worker can read fails; 0: at once
@@ -76,12 +76,13 @@ def make_settings(
     unreadable_for: Duration | None = None,
     database: str = "",
 ) -> Settings:
-    """`database`: what tells it from others, since those may have the same `workdir`."""
+    """Return the settings, checked. `database` names the database: others may have the same
+    `workdir`."""
     return Settings(
         max_attempts=_integer(max_attempts),
         timeout=_timeout(timeout),
         backoff=_backoff(backoff),
-        retention=keep_times(retention or {}, _told()),
+        retention=keep_times(retention or {}, _default_retention()),
         poll_interval=_positive("poll_interval", poll_interval, 1.0),
         heartbeat=_positive("heartbeat", heartbeat, 5.0),
         workdir=_workdir(workdir)
@@ -96,7 +97,7 @@ def make_settings(
 
 
 def place_of(url: str, schema: str) -> str:
-    """What tells a database from others, whoever connects to it, and however."""
+    """Return a name of a URL's database that does not depend on the user and the options of the URL."""
     hosts, path = _several(url)
     if hosts:
         return f"{hosts}{path}#{schema}"
@@ -110,7 +111,7 @@ def place_of(url: str, schema: str) -> str:
 
 
 def _several(url: str) -> tuple[str, str]:
-    """The hosts and the path of a libpq URL that names more than one, which no other URL may do."""
+    """Return the hosts and the path of a libpq URL that names several hosts; else two empty texts."""
     address, _, query = url.partition("://")[2].partition("?")
     server, slash, path = address.partition("/")
     hosts, asked = server.rpartition("@")[2], dict(parse_qsl(query))
@@ -137,14 +138,14 @@ def _folder(given: str | Path | None) -> Path | None:
 
 
 def thresholds(given: Mapping[str, Any], base: Thresholds | None = None) -> Thresholds:
-    """These, for the rest those of `base`, the environment or the defaults."""
+    """Return the given thresholds; the others come from `base`, the environment or the defaults."""
     if unknown := set(given) - set(HEALTH):
         raise InvalidInput(
             f"health={dict(given)!r}: {', '.join(sorted(map(str, unknown)))} is no threshold; there "
             f"are {', '.join(HEALTH)}"
         )
 
-    def told(name: str) -> Any:
+    def chosen(name: str) -> Any:
         if name in given:
             return given[name]
         if base is not None:
@@ -152,22 +153,22 @@ def thresholds(given: Mapping[str, Any], base: Thresholds | None = None) -> Thre
         text = _given(f"health_{name}")
         return HEALTH[name] if text is None else None if text == "none" else _number(text)
 
-    workers, window = told("expected_workers"), seconds(told("window"), what="window")
+    workers, window = chosen("expected_workers"), seconds(chosen("window"), what="window")
     if not 60 <= window <= KEPT:
-        raise InvalidInput(f"window={told('window')!r}: give a duration from 1m to 24h")
+        raise InvalidInput(f"window={chosen('window')!r}: give a duration from 1m to 24h")
     if isinstance(workers, float) and workers.is_integer():
-        workers = int(workers)  # by the environment
+        workers = int(workers)  # from the environment
     return Thresholds(
-        max_age=_optional(told("max_age"), "max_age"),
-        stall=_optional(told("stall"), "stall"),
-        failure_rate=_part(told("failure_rate"), "failure_rate"),
+        max_age=_optional(chosen("max_age"), "max_age"),
+        stall=_optional(chosen("stall"), "stall"),
+        failure_rate=_part(chosen("failure_rate"), "failure_rate"),
         window=window,
         expected_workers=(
             None
             if workers is None
             else validation.integer(workers, "expected_workers", 0, 2**31 - 1)
         ),
-        spread=_part(told("spread"), "spread"),
+        spread=_part(chosen("spread"), "spread"),
     )
 
 
@@ -217,7 +218,7 @@ def _timeout(given: Any) -> float | None:
 
 
 def _number(given: Any) -> Any:
-    """In the environment, seconds come as text."""
+    """Return the number in a text of the environment; any other value as it is."""
     if isinstance(given, str):
         try:
             return float(given)
@@ -244,8 +245,8 @@ def _backoff(given: BackoffLike | None) -> Callable[[int], float]:
     return Backoff(**found).after
 
 
-def _told() -> dict[Status, float]:
-    """Retention by the environment, or by default."""
+def _default_retention() -> dict[Status, float]:
+    """Return the retention of the environment or the defaults."""
     return {
         Status(status): seconds(
             _number(_given(f"retention_{status}") or age), what=f"retention of {status}"
@@ -257,7 +258,7 @@ def _told() -> dict[Status, float]:
 def keep_times(
     given: Mapping[str, Duration], defaults: Mapping[Status, float]
 ) -> dict[Status, float]:
-    """How long finished jobs are kept, by status."""
+    """Return how many seconds finished jobs are kept, by status. Raises InvalidInput."""
     finished = {status.value for status in FINISHED}
     if unknown := set(given) - finished:
         raise InvalidInput(

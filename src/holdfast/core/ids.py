@@ -21,7 +21,7 @@ _last = 0  # the 60-bit sequence (48 bits of milliseconds, 12 of counter) given 
 
 
 def _forked() -> None:
-    """In a child: other ids than the parent's, and a lock that no thread of the parent holds."""
+    """In a forked child, use another random state and a lock that no thread of the parent holds."""
     global _lock
     _lock = threading.Lock()
     _random.seed()
@@ -31,8 +31,8 @@ os.register_at_fork(after_in_child=_forked)
 
 
 def new_id() -> str:
-    """A new UUIDv7 in its usual spelling. The 12 bits after the version count within a millisecond
-    and run on into the next one, so two ids of a process never sort the wrong way round."""
+    """Return a new UUIDv7. The 12 bits after the version count within a millisecond and carry over into
+    the next one, so the ids of a process sort in the order in which they were made."""
     global _last
     with _lock:
         _last = sequence = max(time.time_ns() // 1_000_000 << 12, _last + 1)
@@ -42,13 +42,13 @@ def new_id() -> str:
 
 
 def floor_id(moment: datetime) -> str:
-    """The smallest id that can have been made at this moment: a bound for searches by time."""
+    """Return the smallest id of this moment: a bound for searches by time."""
     milliseconds = max(0, to_microseconds(moment) // 1000)
     return str(UUID(int=milliseconds << 80))
 
 
 def parse_id(value: object) -> str:
-    """A job's id as it is stored, from a string or a UUID."""
+    """Return a job's id as it is stored, from a string or a UUID. Raises InvalidInput."""
     try:
         return str(value if isinstance(value, UUID) else UUID(str(value)))
     except ValueError:

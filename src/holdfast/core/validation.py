@@ -15,7 +15,7 @@ _BIGINT = 2**63 - 1
 
 
 def name(value: object, what: str) -> str:
-    """A task's or a queue's name."""
+    """Check the name of a task or a queue, and return it."""
     if not isinstance(value, str) or not _NAME.fullmatch(value):
         raise InvalidInput(
             f"{what}={str(value)[:150]!r}: a name is 1 to 128 letters, digits and '_ . : / -', and "
@@ -25,7 +25,7 @@ def name(value: object, what: str) -> str:
 
 
 def key(value: object, what: str = "key") -> str:
-    """A key, or an idempotency key."""
+    """Check a key or an idempotency key, and return it."""
     if not isinstance(value, str) or not 0 < len(value) <= LONGEST_KEY or not _is_text(value):
         raise InvalidInput(
             f"{what}={str(value)[:80]!r}: a key is a string of 1 to {LONGEST_KEY} characters, without "
@@ -35,7 +35,7 @@ def key(value: object, what: str = "key") -> str:
 
 
 def entity(value: Any) -> tuple[str, str]:
-    """An entity, its id as JSON text so that 7 and "7" stay apart."""
+    """Check an entity; return its type, and its id as JSON text, so that 7 and "7" differ."""
     if isinstance(value, tuple | list) and len(value) == 2:
         kind, id = value
         if isinstance(id, UUID):
@@ -50,7 +50,8 @@ def entity(value: Any) -> tuple[str, str]:
 
 
 def entity_of(text: str, told: str) -> tuple[str, int | str]:
-    """An entity in one text: movie:7 is the number, movie:"7" the string. `told`: as it was given."""
+    """Return the entity in a text: the id of movie:7 is a number, of movie:"7" a string. `told`: the
+    beginning of the error."""
     kind, _, id = text.partition(":")
     if not kind or not id:
         raise InvalidInput(f"{told}: write TYPE:ID, such as movie:7")

@@ -26,8 +26,7 @@ from holdfast.engine.script import Script
 from holdfast.engine.steps import Runner, Steps, read_step
 from holdfast.errors import InvalidInput, LostClaim
 from holdfast.jobs import finish as finish_scripts
-from holdfast.jobs import outcome
-from holdfast.jobs import rescue as worker_scripts
+from holdfast.jobs import outcome, rescue
 from holdfast.jobs.job import Job, NewJob, Status
 from holdfast.jobs.outcome import Applied, Finish
 from holdfast.schedules.client import next_run
@@ -222,7 +221,7 @@ class Context:
 def _write(runner: Runner, finish: Finish, news: News | None) -> Script[None]:
     if news is not None:  # its last progress: after its end it would be refused
         last = Report(finish.id, finish.claim_no, *news)
-        yield from worker_scripts.report(runner.engine.dialect, [last])
+        yield from rescue.report(runner.engine.dialect, [last])
     applied = yield from finish_scripts.finish(runner.engine.dialect, [finish], tx=True)
     [what] = applied.values()
     if what is not Applied.APPLIED:

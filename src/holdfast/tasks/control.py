@@ -1,14 +1,14 @@
-"""Exceptions that a handler raises to decide what follows: Discard, Retry, Snooze."""
+"""Exceptions by which a handler decides what happens to its job: Discard, Retry, Snooze."""
 
 from holdfast.core.duration import Duration, seconds
 
 
 class Discard(Exception):
-    """Fail for good: trying again would not help."""
+    """Fail for good, without a retry."""
 
 
 class Retry(Exception):
-    """Fail, and be tried again after the given time (if an attempt is left)."""
+    """Fail, and retry after the given time, if an attempt is left."""
 
     def __init__(self, message: str = "", *, after: Duration) -> None:
         super().__init__(message)
@@ -16,7 +16,7 @@ class Retry(Exception):
 
 
 class Snooze(Exception):
-    """Come back later, without spending an attempt."""
+    """Run again later, without using up an attempt."""
 
     def __init__(self, delay: Duration) -> None:
         super().__init__(f"for {delay}")

@@ -12,7 +12,7 @@
 
     app = Holdfast(middleware=[Timing()])
 
-The first of the list is the outermost. What it raises counts as raised by the handler.
+The first in the list is the outermost. An exception of a middleware counts as the handler's.
 """
 
 from collections.abc import Awaitable, Callable, Sequence
@@ -26,20 +26,20 @@ if TYPE_CHECKING:
 
 
 class Middleware:
-    """Lets everything through."""
+    """The base class: passes everything on."""
 
     def enqueue(
         self, jobs: Sequence[NewJob], proceed: Callable[[Sequence[NewJob]], list[Job]]
     ) -> list[Job]:
-        """Around the insert of jobs, unless in a caller's asynchronous transaction."""
+        """Wrap the insert of jobs, except in a caller's asynchronous transaction."""
         return proceed(jobs)
 
     def run(self, ctx: "Context", proceed: Callable[[], Any]) -> Any:
-        """Around a `def` handler."""
+        """Wrap the run of a `def` handler."""
         return proceed()
 
     async def arun(self, ctx: "Context", proceed: Callable[[], Awaitable[Any]]) -> Any:
-        """Around an `async def` handler."""
+        """Wrap the run of an `async def` handler."""
         return await proceed()
 
 

@@ -1,4 +1,4 @@
-"""How a job is enqueued: what `task.using(...)` takes, checked, and the job that it describes."""
+"""The options of `task.using(...)`, checked, and the job that they describe."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -15,7 +15,7 @@ from holdfast.schedules.next_run import Missed, Schedule, make_schedule
 
 
 class Unset(Enum):
-    """Not given; None has a meaning of its own."""
+    """The type of UNSET: not given, where None has a meaning of its own."""
 
     UNSET = "unset"
 
@@ -25,32 +25,34 @@ UNSET: Literal[Unset.UNSET] = Unset.UNSET
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Options:
-    """How a job is enqueued: `task.using(...)`. What is not given comes from its task."""
+    """How a job is enqueued: `task.using(...)`. Options that are not given come from the task."""
 
-    queue: str | None = None  #: another than the task's
+    queue: str | None = None  #: instead of the task's
     priority: int | None = None  #: a higher number runs first
-    delay: Duration | None = None  #: not before so long from now
-    run_at: datetime | None = None  #: not before this moment, which has a timezone
-    key: str | None = None  #: at most one unfinished job of the task has it
-    on_conflict: OnConflict = "existing"  #: if the key is live: existing, replace, debounce, raise
+    delay: Duration | None = None  #: the time until its first run
+    run_at: datetime | None = None  #: the moment of its first run, with a timezone
+    key: str | None = None  #: at most one unfinished job of the task has this key
+    on_conflict: OnConflict = (
+        "existing"  #: if a job has the key: existing, replace, debounce, raise
+    )
     idempotency_key: str | None = None  #: at most one job of the task ever has it, finished or not
-    entity: tuple[str, Any] | None = None  #: what it is about: a type and an id
-    max_attempts: int | None = None  #: runs in all
+    entity: tuple[str, Any] | None = None  #: the object that it is about: a type and an id
+    max_attempts: int | None = None  #: the most runs
     timeout: Duration | Unset | None = UNSET  #: None: no timeout
-    expires: Duration | None = None  #: not begun by then, it is cancelled
-    after: Sequence[Any] | None = None  #: in a workflow: whom it waits for
+    expires: Duration | None = None  #: cancel it if it has not begun by then
+    after: Sequence[Any] | None = None  #: in a workflow: the jobs that it waits for
     on_parent_failure: OnParentFailure = "cancel"  #: in a workflow: cancel, continue or hold
-    node: str | None = None  #: its name in the workflow
-    every: Duration | None = None  #: from here on: for schedule(), of recurring jobs
+    node: str | None = None  #: in a workflow: its name
+    every: Duration | None = None  #: for schedule(), as the next six: the interval
     cron: str | None = None  #: at these moments: '0 3 * * *', or @daily
     timezone: str | None = None  #: of `cron`; UTC if it is not given
     start: datetime | None = None  #: the first run
-    missed: Missed = "once"  #: of moments at which no worker ran: once, skip or all
-    jitter: Duration = 0  #: up to so much, at random, on top of each moment
+    missed: Missed = "once"  #: what to do about moments when no worker ran: once, skip or all
+    jitter: Duration = 0  #: the most that is added to each moment, at random
     backoff: Backoff | Duration | None = None  #: after failed runs of a recurring job
-    tx: Any = field(default=None, compare=False)  #: your open transaction, to add it in
-    notify: bool = True  #: False: wake no worker; they find it by polling
-    aging: float | None = None  #: by the application's settings
+    tx: Any = field(default=None, compare=False)  #: your open transaction, which adds the job
+    notify: bool = True  #: False: wake no worker; workers find the job by polling
+    aging: float | None = None  #: from the application's settings
 
     def __post_init__(self) -> None:
         if self.delay is not None and self.run_at is not None:
@@ -73,7 +75,7 @@ class Options:
 
     @property
     def recurs(self) -> bool:
-        """Something is given that only a recurring job has."""
+        """Whether an option is given that only recurring jobs have."""
         return any(getattr(self, name) != getattr(_PLAIN, name) for name in RECURRING)
 
     def schedule(self) -> Schedule:
@@ -87,7 +89,7 @@ class Options:
         )
 
     def new_job(self, type: str, payload: str, defaults: "Options", id: str) -> NewJob:
-        """The job that these options and a task's defaults describe, checked."""
+        """Return the job that these options and a task's defaults describe. Raises InvalidInput."""
         queue = self.queue if self.queue is not None else defaults.queue
         priority = self.priority if self.priority is not None else defaults.priority
         tries = self.max_attempts if self.max_attempts is not None else defaults.max_attempts
@@ -129,7 +131,7 @@ def _expires(value: Duration | None) -> float | None:
 
 
 def _timeout(value: Duration | Unset | None) -> float | None:
-    """As stored: None: the task's; 0: none."""
+    """Return the timeout as stored: None for the task's, 0 for none."""
     if isinstance(value, Unset):
         return None
     if value is None:

@@ -1,4 +1,4 @@
-"""How a function becomes a task: its options checked, and what its signature says."""
+"""Makes a task from a function: checks its options and reads its signature."""
 
 import inspect
 import typing
@@ -103,7 +103,7 @@ def make_task(
 
 
 def _check_alone(task: Task[Any, Any]) -> None:
-    """A schedule at the task calls it without arguments."""
+    """Raise InvalidInput if the task, which has a schedule of its own, needs arguments."""
     try:
         task.arguments.encode((), {})
     except InvalidArguments as problem:
@@ -114,7 +114,8 @@ def _check_alone(task: Task[Any, Any]) -> None:
 
 
 def _limits(name: str, options: Mapping[str, Any]) -> list[Limit]:
-    """From `concurrency=` (a number, a Limit or several) and `rate=` (a text or a Limit)."""
+    """Return the limits of `concurrency=` (a number, a Limit or several) and `rate=` (a text or a
+    Limit)."""
     given = options.get("concurrency", ())
     several = given if isinstance(given, list | tuple) else (given,)
     found = [one if isinstance(one, Limit) else Limit(one) for one in several]
@@ -191,7 +192,7 @@ def _hook(name: str, option: str, options: Mapping[str, Any]) -> Callable[[Any],
 
 
 def takes_context(handler: Callable[..., Any]) -> bool:
-    """Is its first parameter annotated `Context`?"""
+    """Return whether the first parameter of a handler is annotated `Context`."""
     first = next(iter(inspect.signature(handler).parameters.values()), None)
     if first is None or first.annotation is first.empty:
         return False
