@@ -71,8 +71,7 @@ class Holdfast:
         backoff: BackoffLike | None = None,  #: the delay before a retry; 5 s, doubled each time
         retention: Mapping[str, Duration] | None = None,  #: how long finished jobs stay, by status
         poll_interval: Duration | None = None,  #: between two looks for work without a hint; 1 s
-        heartbeat: Duration
-        | None = None,  #: interval of workers' heartbeats; 5 s; three missed: dead
+        heartbeat: Duration | None = None,  #: of workers; 5 s; dead after three missed ones
         workdir: str | Path | None = None,  #: where `ctx.workdir` folders are made
         aging: Duration | None = None,  #: a wait that counts as one step of priority
         health: Mapping[str, Any] | None = None,  #: thresholds of `app.health()`
@@ -143,9 +142,7 @@ class Holdfast:
         queue: str = "default",  #: the queue of its jobs
         priority: int = 0,  #: a higher number runs first
         max_attempts: int | None = None,  #: the most runs of a job; None: as the application
-        timeout: Duration
-        | Unset
-        | None = UNSET,  #: of one run; None: no limit; default: as the app
+        timeout: Duration | Unset | None = UNSET,  #: of one run; None: no limit; else as the app
         backoff: BackoffLike | None = None,  #: the delay before a retry; None: as the application
         retry_on: Errors | None = None,  #: retry only these
         discard_on: Errors | None = None,  #: do not retry these

@@ -30,6 +30,7 @@ PUBLIC_NAMES = [
     "DatabaseUnavailable",
     "Discard",
     "Event",
+    "EventsGone",
     "Figures",
     "Health",
     "Holdfast",
