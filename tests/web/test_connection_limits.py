@@ -175,7 +175,7 @@ def test_a_connection_that_cannot_be_looked_at_ends_nothing(caplog: pytest.LogCa
     for now in (1.0, 11.0):
         table.sweep(now)
     assert (odd.aborted, slow.aborted) == (False, True)
-    assert caplog.messages == ["could not look at a connection from a"] * 2
+    assert caplog.messages == ["could not check a connection from a"] * 2
 
 
 def test_a_connection_that_was_closed_makes_room_and_has_an_end():

@@ -18,8 +18,8 @@ __all__ = ["REDACTED", "Identity", "Permission", "dashboard", "follow_link", "ma
 
 
 def dashboard(app: Holdfast, **options: Any) -> FastAPI:
-    """An ASGI application to be served, or mounted under any path. The options: `authorize` (who asks,
-    by the host application's own word), `read_only`, `redact` (patterns of keys), `hosts` (names by
-    which it may be called), `origins` (other sites whose pages may call it), `base` (the path it is
-    mounted at, where the server does not tell), `title`."""
+    """Return an ASGI application to serve, or to mount under any path. The options: `authorize`
+    (identifies the caller by the host application's authentication), `read_only`, `redact` (patterns of
+    keys), `hosts` (accepted host names), `origins` (other sites whose pages may call it), `base` (the
+    path it is mounted at, if the server does not pass it on), `title`."""
     return make_server(app, make_options(**options))

@@ -1,5 +1,5 @@
-"""Verbs on many jobs, as they go: started by a request, looked at by others. What they did is in the
-database; how far they are is known to this process alone."""
+"""Bulk operations in the background: started by one request, followed by others. Their changes are in
+the database; their progress is known to this process alone."""
 
 import logging
 import threading
@@ -16,14 +16,13 @@ from holdfast.jobs.bulk_result import Changed
 logger = logging.getLogger("holdfast.web")
 
 _KEPT = 200  # operations that are remembered
-_AT_ONCE = 2  # so that a few large ones do not take the database for themselves
+_THREADS = 2  # so that a few large operations do not keep the database busy alone
 
-State = Literal["running", "done", "stopped", "failed"]
-Told = Callable[[Changed], None]
+Progress = Callable[[Changed], None]
 
 
 class Stopped(Exception):
-    """Somebody asked it to stop: raised between two batches."""
+    """The operation was asked to stop: raised between two batches."""
 
 
 @dataclass
@@ -31,28 +30,24 @@ class Operation:
     action: str
     matched: int | None
     id: str = field(default_factory=new_id)
-    state: State = "running"
+    state: Literal["running", "done", "stopped", "failed"] = "running"
     done: Changed = field(default_factory=Changed)
     error: str | None = None
     stop: threading.Event = field(default_factory=threading.Event)
     ended: threading.Event = field(default_factory=threading.Event)
 
     def tell(self, done: Changed) -> None:
+        """Take note of the progress. Raises Stopped if the operation was asked to stop."""
         self.done = done
         if self.stop.is_set():
             raise Stopped
 
     def fields(self) -> dict[str, Any]:
-        done = self.done
         return {
-            "id": self.id,
-            "action": self.action,
-            "state": self.state,
-            "seen": done.matched,
-            "changed": done.changed,
-            "skipped": dict(done.skipped),
-            "matched": self.matched,
-            "error": self.error,
+            **{name: getattr(self, name) for name in ("id", "action", "state", "matched", "error")},
+            "seen": self.done.matched,
+            "changed": self.done.changed,
+            "skipped": dict(self.done.skipped),
         }
 
 
@@ -62,11 +57,11 @@ class Operations:
         self._known: OrderedDict[str, Operation] = OrderedDict()
         self._threads: ThreadPoolExecutor | None = None
 
-    def start(self, operation: Operation, work: Callable[[Told], Changed]) -> Operation:
-        """It goes on by itself; a short one is over when this returns."""
+    def start(self, operation: Operation, work: Callable[[Progress], Changed]) -> Operation:
+        """Run it in a thread, and return after 0.3 s at most: a short operation is done by then."""
         with self._lock:
             if self._threads is None:
-                self._threads = ThreadPoolExecutor(_AT_ONCE, thread_name_prefix="holdfast-bulk")
+                self._threads = ThreadPoolExecutor(_THREADS, thread_name_prefix="holdfast-bulk")
             self._known[operation.id] = operation
             while len(self._known) > _KEPT:
                 self._known.popitem(last=False)
@@ -74,7 +69,7 @@ class Operations:
         operation.ended.wait(0.3)
         return operation
 
-    def _run(self, operation: Operation, work: Callable[[Told], Changed]) -> None:
+    def _run(self, operation: Operation, work: Callable[[Progress], Changed]) -> None:
         try:
             operation.done = work(operation.tell)
             operation.state = "done"
@@ -93,7 +88,7 @@ class Operations:
             return self._known.get(id)
 
     def close(self) -> None:
-        """Stop what goes on, between two batches."""
+        """Stop every operation after its present batch."""
         with self._lock:
             for operation in self._known.values():
                 operation.stop.set()

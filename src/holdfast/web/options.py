@@ -1,4 +1,4 @@
-"""What can be set for the web: in `dashboard(...)`, by the command, else as the defaults say."""
+"""The options of the web, given to `dashboard(...)` or on the command line, and their defaults."""
 
 import re
 from collections.abc import Callable, Iterable
@@ -7,7 +7,7 @@ from typing import Any
 from holdfast.core.records import value
 from holdfast.errors import InvalidInput
 
-#: Keys whose values are never shown, wherever they are in arguments and results.
+#: Patterns of keys whose values are never shown, at any depth of arguments and results.
 REDACTED = (
     *("*password*", "*passwd*", "*secret*", "*token*", "*api_key*", "*apikey*", "*authorization*"),
     *("*credential*", "*private_key*", "cookie", "*session_key*", "*credit_card*", "*card_number*"),
@@ -16,29 +16,29 @@ LOOPBACK = frozenset({"127.0.0.1", "localhost", "[::1]", "::1"})
 _BASE = re.compile(r"(/[A-Za-z0-9._~-]+)*")
 _ORIGIN = re.compile(r"https?://[A-Za-z0-9.-]+(:\d{1,5})?|https?://\[[0-9a-fA-F:]+\](:\d{1,5})?")
 
-#: Given a request, who asks: an Identity, a role's name, a pair of name and role, or None.
+#: From a request, the caller: an Identity, a role's name, a pair of name and role, or None.
 Authorize = Callable[[Any], Any]
 
 
 @value
 class WebOptions:
-    authorize: Authorize | None  #: the host application's own authentication
+    authorize: Authorize | None
     read_only: bool
     redact: tuple[str, ...]
-    hosts: frozenset[str] | None  #: names by which it may be called; None: any
-    origins: frozenset[str]  #: other sites whose pages may call it
-    base: str  #: the path that it is mounted at, where the server does not tell
+    hosts: frozenset[str] | None
+    origins: frozenset[str]
+    base: str
     title: str
 
 
 def make_options(
     *,
-    authorize: Authorize | None = None,  #: who asks, by your own word: given the request
-    read_only: bool = False,  #: nobody changes anything, whatever the role
+    authorize: Authorize | None = None,  #: a function of the request that identifies the caller
+    read_only: bool = False,  #: refuse every change, whatever the role
     redact: Iterable[str] = REDACTED,  #: patterns of keys whose values are not shown
-    hosts: Iterable[str] | None = None,  #: names by which it may be called; None: any
+    hosts: Iterable[str] | None = None,  #: accepted host names; None: any
     origins: Iterable[str] = (),  #: other sites whose pages may call it
-    base: str = "",  #: the path it is mounted at, where the server does not tell
+    base: str = "",  #: the path it is mounted at, if the server does not pass it on
     title: str = "Holdfast",  #: shown above the dashboard
 ) -> WebOptions:
     if authorize is not None and not callable(authorize):

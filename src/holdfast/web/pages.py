@@ -1,5 +1,5 @@
-"""The dashboard's files. Every page is the same shell, which asks the API; there is nothing in it that
-is not in the package, so whoever may not read jobs may read it."""
+"""The dashboard's files. Every page is the same shell, which calls the API. The files are public: they
+are the package's own and contain no data."""
 
 import html
 import mimetypes
@@ -23,11 +23,11 @@ routes = Routes("pages")
 
 @routes.get("/static/{version}/{path:path}", may=PUBLIC, answer=None)
 def static(version: str, path: Annotated[str, PathParameter(max_length=300)]) -> Response:
-    """A file of the dashboard; the version in its address lets browsers keep it."""
+    """A file of the dashboard; the version in its address lets browsers cache it."""
     found = (FILES / path).resolve() if "\x00" not in path else FILES
     try:
         known = found.is_relative_to(FILES.resolve()) and found.is_file()
-    except OSError:  # a name that is too long for any file
+    except OSError:  # a name that is too long for a file
         known = False
     if not known:
         raise Refusal(404, "there is no such file")
@@ -42,19 +42,15 @@ def shell(request: Request, page: str) -> Response:
         raise Refusal(404, f"there is nothing at /{page[:200]}")
     base = request.scope.get("root_path", "").rstrip("/")
     web = request.app.state.web
-    text = _shell().replace("{{base}}", html.escape(base, quote=True))
+    text = (FILES / "index.html").read_text().replace("{{base}}", html.escape(base))
     text = text.replace("{{version}}", html.escape(f"{web.version}-{fingerprint()}"))
     text = text.replace("{{title}}", html.escape(web.options.title))
     return Response(text, media_type="text/html; charset=utf-8")
 
 
-def _shell() -> str:
-    return (FILES / "index.html").read_text()
-
-
 @lru_cache
 def fingerprint() -> str:
-    """Changes when any file does, so that no browser keeps an old one."""
+    """Return a text that changes with any file, so that no browser uses an old one."""
     newest = max(
         (path.stat().st_mtime_ns for path in FILES.rglob("*") if path.is_file()), default=0
     )

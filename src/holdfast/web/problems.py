@@ -30,7 +30,7 @@ logger = logging.getLogger("holdfast.web")
 
 _STATUS: Sequence[tuple[type[HoldfastError], int]] = (
     (PayloadTooLarge, 413),
-    (UnknownLimit, 404),  # before what it is a kind of
+    (UnknownLimit, 404),  # before its base class
     (InvalidInput, 422),
     (JobNotFound, 404),
     (UnknownTask, 404),
@@ -47,7 +47,7 @@ class FieldError(BaseModel):
 
 
 class Problem(BaseModel):
-    """What went wrong, and what to do about it."""
+    """The error, and its remedy."""
 
     type: str
     title: str
@@ -57,7 +57,7 @@ class Problem(BaseModel):
 
 
 class Refusal(Exception):
-    """To be answered with a problem."""
+    """Ends a request with a problem."""
 
     def __init__(
         self, status: int, detail: str, *, headers: Mapping[str, str] | None = None
@@ -89,7 +89,7 @@ def status_of(error: HoldfastError) -> int:
 
 
 def install(server: FastAPI) -> None:
-    """Every error of every route is a problem. What nobody expected: see the shield."""
+    """Answer every expected error with a problem. (For unexpected errors, see the shield.)"""
     server.add_exception_handler(Refusal, _refused)
     server.add_exception_handler(HoldfastError, _ours)
     server.add_exception_handler(RequestValidationError, _invalid)
@@ -109,7 +109,7 @@ async def _ours(request: Request, error: Any) -> Response:
 
 
 def _of_payload(error: HoldfastError) -> list[dict[str, str]]:
-    """The arguments that do not fit the task, by where they are in the request."""
+    """Return the arguments that do not fit the task, by their place in the request."""
     found = error.fields if isinstance(error, InvalidArguments) else ()
     return [
         {"field": f"body.payload.{field}".rstrip("."), "message": _plain(why)}
@@ -136,7 +136,7 @@ async def _http(request: Request, error: Any) -> Response:
 
 
 def unexpected(method: str, path: str, error: Exception) -> Response:
-    """The reason is in the log, not in the answer."""
+    """Log an unexpected error, and return a problem that does not reveal it."""
     logger.error("%s %s failed", method, path, exc_info=error)
     return problem(500, "something unexpected went wrong; the server's log has the reason")
 

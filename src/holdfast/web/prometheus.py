@@ -1,4 +1,5 @@
-"""Figures in the text format of Prometheus. From the database, so that every server tells the same."""
+"""Metrics in the text format of Prometheus. From the database, so that every server reports the
+same."""
 
 from collections.abc import Iterable, Mapping
 
@@ -58,8 +59,8 @@ def _times(stats: Stats, which: str) -> Iterable[Sample]:
 def _gauge(name: str, help: str, samples: Iterable[Sample]) -> str:
     lines = [f"# HELP holdfast_{name} {help}", f"# TYPE holdfast_{name} gauge"]
     for labels, value in samples:
-        told = ",".join(f'{key}="{_escape(text)}"' for key, text in labels.items())
-        lines.append(f"holdfast_{name}{'{' + told + '}' if told else ''} {value:.10g}")
+        text = ",".join(f'{key}="{_escape(label)}"' for key, label in labels.items())
+        lines.append(f"holdfast_{name}{'{' + text + '}' if text else ''} {value:.10g}")
     return "\n".join(lines) + "\n"
 
 

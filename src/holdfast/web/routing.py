@@ -1,16 +1,19 @@
-"""Routes that say who may ask. One that does not say fails when the server is made."""
+"""Routes that declare who may call them. The server cannot be made with a route that does not."""
 
 import logging
 from collections.abc import Callable, Coroutine, Sequence
-from typing import Any, TypeVar
+from functools import partialmethod
+from typing import Any, Protocol, TypeVar
 
 from fastapi import APIRouter, FastAPI
 from fastapi.routing import APIRoute
+from pydantic import create_model
 from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import BaseRoute
 
+from holdfast.access import Entry
 from holdfast.web.replies import Json
 from holdfast.web.security.gate import address_of
 from holdfast.web.security.permissions import KNOWN, PUBLIC, Identity, Permission
@@ -19,7 +22,7 @@ logger = logging.getLogger("holdfast.web")
 Endpoint = TypeVar("Endpoint", bound=Callable[..., Any])
 
 DECLARED = "x-holdfast-permission"
-LINKED = "x-holdfast-linked"  #: of a route that a signed link opens, too
+LINKED = "x-holdfast-linked"  #: marks a route that a signed link opens, too
 _ERRORS = (400, 401, 403, 404, 405, 409, 413, 415, 421, 422, 429, 503)
 _UNSAFE = frozenset({"POST", "PUT", "PATCH", "DELETE"})
 _TEXT = {"schema": {"type": "string"}}
@@ -27,7 +30,7 @@ _PROBLEM = {"application/problem+json": {"schema": {"$ref": "#/components/schema
 
 
 class Guarded(APIRoute):
-    """Asks who it is before anything is read, and writes down what was changed."""
+    """Authenticates the caller before anything is read, and records every change in the audit log."""
 
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
         answer = super().get_route_handler()
@@ -49,115 +52,108 @@ class Guarded(APIRoute):
 
 
 def note(web: Any, request: Request, me: Identity, action: str, status: int) -> None:
-    """What somebody did. It is done by now: what cannot be written down is logged instead."""
+    """Record a change in the audit log. The change is made by now: if recording fails, it is logged."""
     detail = {"status": status, **getattr(request.state, "audit", {})}
     target = ", ".join(str(value) for value in request.path_params.values())
+    entry = Entry(
+        actor=me.who,
+        role=me.role,
+        action=action,
+        target=target,
+        detail=detail,
+        address=address_of(request),
+        request_id=request.scope["state"]["request_id"],
+    )
     try:
-        web.record(
-            me,
-            action,
-            target,
-            detail,
-            address=address_of(request),
-            request_id=request.scope["state"]["request_id"],
-        )
+        web.access.record(entry)
     except Exception:
-        logger.exception("audit: %s did %s of %s: %s", me.who, action, target, detail)
+        logger.exception(
+            "could not write the audit log: %s did %s of %s: %s", me.who, action, target, detail
+        )
+
+
+class Decorator(Protocol):
+    def __call__(self, endpoint: Endpoint, /) -> Endpoint: ...
 
 
 class Routes:
-    """`@routes.get("/jobs", may=Permission.JOBS_READ, answer=JobPage)`."""
+    """The routes of one tag: `@routes.get("/jobs", may=Permission.JOBS_READ, answer=JobPage)`."""
 
     def __init__(self, tag: str) -> None:
         self._tag = tag
         self._declared: list[tuple[str, Callable[..., Any], dict[str, Any]]] = []
-        self._made: dict[str, APIRouter] = {}
+        self._routers: dict[str, APIRouter] = {}
 
     def join(self, server: FastAPI, prefix: str = "") -> None:
-        """Serve them, each under the prefix. They know nothing of a server, so all servers share them:
-        to read sixty signatures takes longer than anything else of a start."""
-        if prefix not in self._made:
-            router = self._made[prefix] = APIRouter()
-            for path, endpoint, more in self._declared:
-                router.add_api_route(prefix + path, endpoint, **more)
-        server.router.routes.extend(self._made[prefix].routes)
+        """Serve the routes under the prefix. All servers share them, since they do not depend on one:
+        reading sixty signatures takes longer than the rest of a start."""
+        if prefix not in self._routers:
+            router = self._routers[prefix] = APIRouter()
+            for path, endpoint, options in self._declared:
+                router.add_api_route(prefix + path, endpoint, **options)
+        server.router.routes.extend(self._routers[prefix].routes)
 
     def _add(
         self,
         method: str,
         path: str,
+        *,
         may: str,
         answer: Any,
         status: int = 200,
         also: dict[int, Any] | None = None,
         kinds: Sequence[str] = (),
         linked: bool = False,
-    ) -> Callable[[Endpoint], Endpoint]:
-        """`answer`: the model of what is told; `kinds`: what it is instead of JSON. A route that has
-        neither is a page, and no part of the description."""
-        told = {"model": answer} if answer is not None else {"content": dict.fromkeys(kinds, _TEXT)}
-        responses: dict[int, Any] = {status: told, **(also or {})}
-        for code in _ERRORS:
-            responses.setdefault(code, {"description": "A problem", "content": _PROBLEM})
+    ) -> Decorator:
+        """Declare a route. `may`: the permission it needs. `answer`: the model of its JSON, or the
+        types of its fields; the first names the model. `kinds`: the media types, if it is not JSON. A
+        route with neither is a page, and not part of OpenAPI."""
+        content = {"content": dict.fromkeys(kinds, _TEXT)} if answer is None else {"model": answer}
+        if isinstance(answer, dict):
+            fields: dict[str, Any] = {name: (type, ...) for name, type in answer.items()}
+            content = {"model": create_model(next(iter(answer)).title(), **fields)}
+        errors = {code: {"description": "A problem", "content": _PROBLEM} for code in _ERRORS}
+        extra: dict[str, Any] = {DECLARED: str(may)}
+        if may == PUBLIC:
+            extra["security"] = []
+        if linked:
+            extra[LINKED] = True
 
-        def add(endpoint: Endpoint) -> Endpoint:
-            more: dict[str, Any] = {
+        def add(endpoint: Endpoint, /) -> Endpoint:
+            options: dict[str, Any] = {
                 "methods": [method],
                 "response_model": None,
                 "status_code": status,
-                "responses": responses,
+                "responses": {**errors, status: content, **(also or {})},
                 "tags": [self._tag],
                 "summary": (endpoint.__doc__ or endpoint.__name__).strip().partition("\n")[0],
-                "openapi_extra": {
-                    DECLARED: str(may),
-                    **({"security": []} if may == PUBLIC else {}),
-                    **({LINKED: True} if linked else {}),
-                },
+                "openapi_extra": extra,
                 "include_in_schema": answer is not None or bool(kinds),
                 "response_class": Response if answer is None else Json,
                 "route_class_override": Guarded,
             }
-            self._declared.append((path, endpoint, more))
+            self._declared.append((path, endpoint, options))
             return endpoint
 
         return add
 
-    def get(
-        self, path: str, *, may: str, answer: Any, **more: Any
-    ) -> Callable[[Endpoint], Endpoint]:
-        return self._add("GET", path, may, answer, **more)
-
-    def post(
-        self, path: str, *, may: str, answer: Any, **more: Any
-    ) -> Callable[[Endpoint], Endpoint]:
-        return self._add("POST", path, may, answer, **more)
-
-    def put(
-        self, path: str, *, may: str, answer: Any, **more: Any
-    ) -> Callable[[Endpoint], Endpoint]:
-        return self._add("PUT", path, may, answer, **more)
-
-    def patch(
-        self, path: str, *, may: str, answer: Any, **more: Any
-    ) -> Callable[[Endpoint], Endpoint]:
-        return self._add("PATCH", path, may, answer, **more)
-
-    def delete(
-        self, path: str, *, may: str, answer: Any, **more: Any
-    ) -> Callable[[Endpoint], Endpoint]:
-        return self._add("DELETE", path, may, answer, **more)
+    get: partialmethod[Decorator] = partialmethod(_add, "GET")
+    post: partialmethod[Decorator] = partialmethod(_add, "POST")
+    put: partialmethod[Decorator] = partialmethod(_add, "PUT")
+    patch: partialmethod[Decorator] = partialmethod(_add, "PATCH")
+    delete: partialmethod[Decorator] = partialmethod(_add, "DELETE")
 
 
 def check_declared(server: FastAPI) -> None:
-    """Deny by default: every route has declared who may ask, or there is no server."""
+    """Deny by default: raise AssertionError if a route does not declare who may call it."""
     known = {PUBLIC, KNOWN, *Permission}
     for route in server.routes:
-        declared = declared_of(route)
-        if declared not in known:
+        if declared_of(route) not in known:
             raise AssertionError(f"the route {route!r} does not declare who may ask: may=...")
 
 
 def declared_of(route: BaseRoute) -> str | None:
+    """Return the permission that a route declares, if it declares one."""
     if isinstance(route, APIRoute):
         extra: dict[str, Any] = route.openapi_extra or {}
         return extra.get(DECLARED)

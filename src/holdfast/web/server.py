@@ -1,6 +1,6 @@
 """The server: the API, the live events and the dashboard of an application, as one ASGI application."""
 
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from importlib import metadata
 from typing import Any
@@ -9,7 +9,7 @@ from fastapi import FastAPI
 from starlette.concurrency import run_in_threadpool
 from starlette.middleware import Middleware
 
-from holdfast.access import Access, Entry
+from holdfast.access import Access
 from holdfast.app import Holdfast
 from holdfast.events.event import JobEvent
 from holdfast.web import pages, problems
@@ -36,7 +36,6 @@ from holdfast.web.replies import Json
 from holdfast.web.routing import check_declared
 from holdfast.web.security.gate import Gate
 from holdfast.web.security.invitations import Invitations
-from holdfast.web.security.permissions import Identity
 from holdfast.web.security.redaction import Redaction
 from holdfast.web.security.shield import Shield
 
@@ -48,7 +47,7 @@ _PARTS = (
 
 
 class Web:
-    """What the routes share."""
+    """What the routes of one server share."""
 
     def __init__(self, app: Holdfast, options: WebOptions) -> None:
         self.app = app
@@ -64,31 +63,9 @@ class Web:
     def _frame(self, event: JobEvent) -> Frame:
         return Frame(event, self.redact(event.result))
 
-    def record(
-        self,
-        me: Identity,
-        action: str,
-        target: str,
-        detail: Mapping[str, Any],
-        *,
-        address: str,
-        request_id: str,
-    ) -> None:
-        self.access.record(
-            Entry(
-                actor=me.who,
-                role=me.role,
-                action=action,
-                target=target,
-                detail=dict(detail),
-                address=address,
-                request_id=request_id,
-            )
-        )
-
     def close(self) -> None:
-        """End what goes on, live streams too. Servers wait for answers that are under way before they
-        say that they stop: so call it when they are told to, from a signal's handler if need be."""
+        """End bulk operations and live streams. Call it as soon as the server is told to stop, from a
+        signal's handler if need be: servers wait for open responses before they report the shutdown."""
         self.hub.close()
         self.operations.close()
 
@@ -106,9 +83,9 @@ def make_server(app: Holdfast, options: WebOptions) -> FastAPI:
         title=options.title,
         version=web.version,
         description="Jobs of this application. Every route says which permission it needs.",
-        docs_url=None,  # they load scripts from elsewhere
+        docs_url=None,  # its page loads scripts from another site
         redoc_url=None,
-        openapi_url=None,  # served by a route that says who may ask
+        openapi_url=None,  # served by a route that declares who may call it
         default_response_class=Json,
         middleware=[Middleware(Shield, options=options)],
         redirect_slashes=False,
@@ -126,21 +103,18 @@ def make_server(app: Holdfast, options: WebOptions) -> FastAPI:
 
 
 def _describe(server: FastAPI) -> None:
-    """OpenAPI with our problems in it, and how to say who you are."""
+    """Add the model of problems and the security scheme to the OpenAPI document."""
     made = server.openapi
 
     def openapi() -> dict[str, Any]:
         if server.openapi_schema is None:
             schema = made()
-            server.openapi_schema = schema
+            model = problems.Problem.model_json_schema(ref_template="#/components/schemas/{model}")
             parts = schema.setdefault("components", {})
-            parts.setdefault("schemas", {})["Problem"] = problems.Problem.model_json_schema(
-                ref_template="#/components/schemas/{model}"
-            )
-            nested = parts["schemas"]["Problem"].pop("$defs", {})
-            parts["schemas"].update(nested)
+            parts.setdefault("schemas", {}).update(model.pop("$defs", {}), Problem=model)
             parts["securitySchemes"] = {"token": {"type": "http", "scheme": "bearer"}}
             schema["security"] = [{"token": []}]
+            server.openapi_schema = schema
         return server.openapi_schema
 
     server.openapi = openapi  # type: ignore[method-assign]

@@ -1,4 +1,4 @@
-"""Who glances is told at once, then once in a while; and looks again when more may have happened."""
+"""Samples are delivered immediately, then at intervals; clients fetch again when more happened."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -10,12 +10,12 @@ import pytest
 from holdfast.events.sampling import MOST
 from holdfast.jobs.job import EventKind
 from holdfast.web.live.frames import Frame
-from holdfast.web.live.sampling import AGAIN, REST, Glances
+from holdfast.web.live.sampling import AGAIN, REST, Sampler
 
 
 @dataclass
 class Page:
-    """What it has been given, and what it was woken for."""
+    """A subscriber that records what it got, and at which wake-ups."""
 
     line: list[Frame] = field(default_factory=list)
     told: list[int] = field(default_factory=list)
@@ -38,7 +38,7 @@ class Page:
 
 
 class Timers:
-    """A loop's, that pass when the test says so."""
+    """Timers of an event loop, which pass when the test moves the time."""
 
     def __init__(self) -> None:
         self.now = 0.0
@@ -75,9 +75,9 @@ def page() -> Page:
 
 
 @pytest.fixture
-def glances(timers: Timers, page: Page) -> Glances:
+def sampler(timers: Timers, page: Page) -> Sampler:
     subscribers: Any = [page]
-    return Glances(lambda: subscribers)
+    return Sampler(lambda: subscribers)
 
 
 def frames(number: int, kind: EventKind = EventKind.STARTED) -> list[Frame]:
@@ -86,39 +86,39 @@ def frames(number: int, kind: EventKind = EventKind.STARTED) -> list[Frame]:
 
 
 def test_the_first_is_told_at_once_and_the_next_after_a_rest(
-    glances: Glances, timers: Timers, page: Page
+    sampler: Sampler, timers: Timers, page: Page
 ) -> None:
     for _ in range(4):
-        glances.show(frames(1))
+        sampler.offer(frames(1))
     assert (page.told, len(page.line)) == ([1], 3)
     timers.advance(REST)
     assert page.told == [1, 3]
     timers.advance(5)
     assert page.told == [1, 3]
-    glances.show(frames(1))
+    sampler.offer(frames(1))
     assert page.told == [1, 3, 1]
 
 
-def test_nothing_is_told_of_nothing(glances: Glances, timers: Timers, page: Page) -> None:
-    glances.show([])
+def test_nothing_is_told_of_nothing(sampler: Sampler, timers: Timers, page: Page) -> None:
+    sampler.offer([])
     timers.advance(5)
     assert page.told == []
 
 
-def test_of_each_kind_a_few_a_second(glances: Glances, timers: Timers, page: Page) -> None:
-    glances.show(frames(3 * MOST) + frames(2, EventKind.FAILED))
-    glances.show(frames(MOST))
+def test_of_each_kind_a_few_a_second(sampler: Sampler, timers: Timers, page: Page) -> None:
+    sampler.offer(frames(3 * MOST) + frames(2, EventKind.FAILED))
+    sampler.offer(frames(MOST))
     assert page.told == [MOST + 2]
     timers.advance(1)
-    glances.show(frames(MOST))
+    sampler.offer(frames(MOST))
     timers.advance(REST)
     assert page.told[:2] == [MOST + 2, MOST]
 
 
 def test_who_was_not_told_everything_looks_again_once_that_is_over(
-    glances: Glances, timers: Timers, page: Page
+    sampler: Sampler, timers: Timers, page: Page
 ) -> None:
-    glances.show(frames(MOST))
+    sampler.offer(frames(MOST))
     timers.advance(AGAIN - 0.1)
     assert page.looks == 0
     timers.advance(0.1 + REST)
@@ -128,18 +128,18 @@ def test_who_was_not_told_everything_looks_again_once_that_is_over(
 
 
 def test_and_once_more_for_what_came_meanwhile(
-    glances: Glances, timers: Timers, page: Page
+    sampler: Sampler, timers: Timers, page: Page
 ) -> None:
-    glances.show(frames(MOST))
+    sampler.offer(frames(MOST))
     timers.advance(AGAIN - 0.1)
-    glances.show(frames(1))
+    sampler.offer(frames(1))
     timers.advance(0.1 + REST)
     assert page.looks == 1
     timers.advance(AGAIN)
     assert page.looks == 2
 
 
-def test_of_little_nobody_looks_again(glances: Glances, timers: Timers, page: Page) -> None:
-    glances.show(frames(MOST - 1))
+def test_of_little_nobody_looks_again(sampler: Sampler, timers: Timers, page: Page) -> None:
+    sampler.offer(frames(MOST - 1))
     timers.advance(10)
     assert (page.told, page.looks) == ([MOST - 1], 0)

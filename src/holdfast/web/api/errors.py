@@ -1,21 +1,42 @@
-"""What goes wrong, grouped by its kind."""
+"""Failures, grouped by their kind."""
 
-from typing import Annotated, Any
+from datetime import datetime
+from typing import Annotated
 
 from fastapi import Query
+from pydantic import BaseModel
 
-from holdfast.jobs.error_groups import read_errors
+from holdfast.jobs.error_groups import BROKEN, read_errors
 from holdfast.jobs.job import Status
 from holdfast.web.api.parameters import Web
-from holdfast.web.api.presenting import as_json
 from holdfast.web.models import Name
-from holdfast.web.replies import Json
-from holdfast.web.responses import ErrorGroups
+from holdfast.web.replies import Json, as_json
 from holdfast.web.routing import Routes
 from holdfast.web.security.permissions import Permission
 
 routes = Routes("errors")
-_BROKEN = (Status.FAILED, Status.RETRYING)
+
+
+class ErrorGroup(BaseModel):
+    id: str
+    exception: str
+    message: str
+    frame: str | None
+    types: list[str]
+    statuses: dict[str, int]
+    count: int
+    first_at: datetime
+    last_at: datetime
+    sample_ids: list[str]
+    sample_error: str
+    sparkline: list[int]
+
+
+class ErrorGroups(BaseModel):
+    groups: list[ErrorGroup]
+    looked_at: int
+    complete: bool
+    since: datetime | None
 
 
 @routes.get("/errors", may=Permission.JOBS_READ, answer=ErrorGroups)
@@ -25,6 +46,5 @@ def list_errors(
     status: Annotated[list[Status] | None, Query()] = None,
 ) -> Json:
     """The newest failures by exception, message and place, the most frequent first."""
-    statuses = [one for one in _BROKEN if status is None or one in status]
-    found: Any = read_errors(web.app.engine, statuses=statuses, type=type)
-    return Json(as_json(found))
+    statuses = BROKEN if status is None else status
+    return Json(as_json(read_errors(web.app.engine, statuses=statuses, type=type)))

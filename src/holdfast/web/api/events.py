@@ -1,4 +1,4 @@
-"""Live events: as an event stream (SSE), which browsers resume by themselves, and over a WebSocket."""
+"""Live events: as an event stream (SSE), which browsers resume on their own, and over a WebSocket."""
 
 import asyncio
 import logging
@@ -20,7 +20,7 @@ from holdfast.web.api.parameters import Me, Web, entity_of
 from holdfast.web.live.frames import KINDS, message, sse
 from holdfast.web.live.stream import END, Message, Stream, ended_by, open_stream
 from holdfast.web.live.subscriber import Ended
-from holdfast.web.models import Asked, Name
+from holdfast.web.models import Input, Name
 from holdfast.web.problems import Refusal
 from holdfast.web.routing import Routes
 from holdfast.web.security.permissions import Identity, Permission
@@ -29,38 +29,42 @@ from holdfast.web.security.throttle import Throttle
 logger = logging.getLogger("holdfast.web")
 routes = Routes("events")
 
-LIFE = 30.0  #: seconds of an event stream: proxies and servers do not like endless answers
-RETRY = 500  #: milliseconds until a browser comes back
-CHUNK = 256 * 1024  # characters that are written at once
-LARGEST = 4096  # characters that a client may say at once; nothing is expected of it
+LIFE = 30.0  #: seconds of an event stream: proxies and servers limit endless responses
+RETRY = 500  #: milliseconds until a browser reconnects
+CHUNK = 256 * 1024  # characters of one write
+LARGEST = 4096  # characters of one message from a client; none is expected
 _HEADERS = {
     "Content-Type": "text/event-stream; charset=utf-8",
     "Cache-Control": "no-store, no-transform",
     "X-Accel-Buffering": "no",
 }
-#: Of what is asked by a link: pages of any site may read it, since it is the link that opens it.
+#: For requests with a link: pages of any site may read the response, since the link grants access.
 _ANYWHERE = {
     "Access-Control-Allow-Origin": "*",
     "Cross-Origin-Resource-Policy": "cross-origin",
 }
 
 
-class EventQuery(Asked):
+class EventQuery(Input):
     """Which events; all that is given must hold."""
 
     after: int | None = Field(None, ge=0, le=2**63 - 1, description="The last position seen")
-    job: UUID | None = Field(None, description="Of this job")
+    job: UUID | None = Field(None, description="Events of this job")
     entity: Annotated[str, Field(max_length=500, examples=["movie:7"])] | None = None
     type: Name | None = None
     queue: Name | None = None
     kinds: Annotated[
         list[str],
-        Field(max_length=20, default_factory=list, description="Of these kinds, as `job:failed`"),
+        Field(
+            max_length=20,
+            default_factory=list,
+            description="Events of these kinds, such as `job:failed`",
+        ),
     ]
     glance: bool = Field(
         False,
-        description="A little of everything, for pages that fetch what they show: of each kind at "
-        "most 10 events a second, and a `hello` when it is time to look again",
+        description="A sample of all events, for pages that fetch what they show: of each kind at "
+        "most 10 events a second, and a `hello` when it is time to fetch again",
     )
     link: Annotated[str, Field(max_length=500)] | None = Field(
         None, description="A signed link, instead of everything else: it says which job"
@@ -72,7 +76,7 @@ class EventQuery(Asked):
             raise InvalidInput(f"kinds={wrong[0][:80]!r}: there are {', '.join(KINDS)}")
         given = {
             "job": self.job,
-            "entity": None if self.entity is None else entity_of(self.entity),
+            "entity": entity_of(self.entity),
             "type": self.type,
             "queue": self.queue,
             "kinds": [KINDS[kind].value for kind in kinds] or None,
@@ -93,14 +97,12 @@ class EventQuery(Asked):
     answer=None,
     kinds=["text/event-stream"],
     linked=True,
-    also={
-        204: {"description": "The job of this link has ended, and that was told: do not come back"}
-    },
+    also={204: {"description": "The job of this link has ended: do not reconnect"}},
 )
 async def follow(
     web: Web, me: Me, query: Annotated[EventQuery, Query()], request: Request
 ) -> Response:
-    """What happens to jobs, as it happens; `Last-Event-ID` or `after` resume it."""
+    """Live events of jobs; `Last-Event-ID` or `after` resume the stream."""
     headers = _HEADERS | (_ANYWHERE if me.job is not None else {})
     last = request.headers.get("last-event-id", "")
     filter = query.filter(me)
@@ -108,7 +110,7 @@ async def follow(
         return Response(status_code=204, headers=_ANYWHERE)
     after = _position(last) if last else query.after
     try:
-        stream, begin = await open_stream(web, request, me, filter, after, glance=query.glance)
+        stream, begin = await open_stream(web, request, me, filter, after, sample=query.glance)
     except Ended as ended:
         if not ended.gone:
             raise Refusal(503, ended.reason, headers={"Retry-After": "2"}) from None
@@ -117,12 +119,13 @@ async def follow(
 
 
 def _position(last: str) -> int | None:
-    """Of a header, which a guest's is none of."""
+    """Parse the header Last-Event-ID; None for the id of a guest's last message."""
     return int(last) if last.isascii() and last.isdigit() and len(last) < 19 else None
 
 
 def _gone(ended: Ended, position: int) -> str:
-    """Who comes back begins here, whatever `after` its address still says."""
+    """Return the message for lost events. Its id overrides the `after` of the address on a
+    reconnect."""
     return sse("gone", message("gone", {"reason": ended.reason}, position), position)
 
 
@@ -137,11 +140,11 @@ class EventStream(Response):
         try:
             start = {"type": "http.response.start", "status": 200, "headers": self.raw_headers}
             await send(start)
-            await first_of(self._carry(send), _until_gone(receive))
+            await first_of(self._write(send), _until_gone(receive))
         finally:
             self._stream.close()
 
-    async def _carry(self, send: Send) -> None:
+    async def _write(self, send: Send) -> None:
         async def write(text: str, more: bool = True) -> None:
             body = text.encode("ascii")
             await send({"type": "http.response.body", "body": body, "more_body": more})
@@ -155,7 +158,7 @@ class EventStream(Response):
                         await write(text)
         except Ended as ended:
             last = _gone(ended, self._stream.present_position) if ended.gone else ""
-        except Refusal:  # its job was deleted: it is told so when it comes back
+        except Refusal:  # its job was deleted: the client gets the problem when it reconnects
             pass
         await write(last, more=False)
 
@@ -171,7 +174,7 @@ async def _until_gone(receive: Receive) -> None:
 
 
 async def first_of(*works: Any) -> None:
-    """Do both until one is over. One that was torn from its socket is over, too."""
+    """Run both until the first ends or is cancelled. Raises the exception of either."""
     tasks = [asyncio.ensure_future(work) for work in works]
     try:
         await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
@@ -179,22 +182,22 @@ async def first_of(*works: Any) -> None:
         for task in tasks:
             task.cancel()
         ended = await asyncio.gather(*tasks, return_exceptions=True)
-    for given in ended:
-        if isinstance(given, Exception):
-            raise given
+    for result in ended:
+        if isinstance(result, Exception):
+            raise result
 
 
 # over a WebSocket
 
 
 async def socket(websocket: WebSocket) -> None:
-    """Accepted first, since a browser tells no page why it was not."""
+    """Accept before any check: a browser does not tell a page why a socket was not accepted."""
     await websocket.accept()
     try:
-        await _serve(websocket.app.state.web, websocket)
+        await _follow(websocket.app.state.web, websocket)
         return
-    except Ended as told:
-        ended = told
+    except Ended as end:
+        ended = end
     except (Refusal, HoldfastError) as problem:
         ended = ended_by(problem)
     except Exception:
@@ -202,16 +205,17 @@ async def socket(websocket: WebSocket) -> None:
         ended = Ended(1011, "the server's log has the reason")
     reason = ended.reason.encode("utf-8", "replace")[:120].decode(errors="ignore")
     with suppress(TimeoutError, RuntimeError, WebSocketDisconnect, OSError):
-        async with asyncio.timeout(0.5):  # a socket that takes nothing does not take this
+        async with asyncio.timeout(0.5):  # a socket that takes nothing would not take this either
             await websocket.close(ended.code, reason)
 
 
-async def _serve(web: Any, websocket: WebSocket) -> None:
-    """Until it has gone by itself, or is to be closed."""
+async def _follow(web: Any, websocket: WebSocket) -> None:
+    """Send events until the client disconnects. Raises Ended or Refusal if the server ends the
+    stream."""
     me = await web.gate.admit(websocket, Permission.EVENTS_READ, linked=True)
-    query = _asked(websocket)
+    query = _query(websocket)
     stream, begin = await open_stream(
-        web, websocket, me, query.filter(me), query.after, glance=query.glance
+        web, websocket, me, query.filter(me), query.after, sample=query.glance
     )
     try:
         await first_of(_send(stream, begin, websocket), _listen(websocket))
@@ -220,7 +224,7 @@ async def _serve(web: Any, websocket: WebSocket) -> None:
         stream.close()
 
 
-def _asked(websocket: WebSocket) -> EventQuery:
+def _query(websocket: WebSocket) -> EventQuery:
     params = websocket.query_params
     given: dict[str, Any] = dict(params) | {"kinds": params.getlist("kinds")}
     try:
@@ -237,19 +241,20 @@ async def _send(stream: Stream, begin: list[Message], websocket: WebSocket) -> N
             async for batch in batches:
                 for one in batch:
                     await websocket.send_text(one.text(stream.view))
-    except (WebSocketDisconnect, RuntimeError):  # it has gone while it was sent to
+    except (WebSocketDisconnect, RuntimeError):  # the client disconnected during a message
         return
     raise Ended(1000, "the job has ended")
 
 
 async def _listen(websocket: WebSocket) -> None:
-    """Nothing is expected; whoever says much, or often, goes."""
+    """Receive until the client disconnects. Raises Ended for large or frequent messages; none is
+    expected."""
     throttle = Throttle(per_minute=60, burst=20)
     while True:
-        heard = await websocket.receive()
-        if heard["type"] == "websocket.disconnect":
+        received = await websocket.receive()
+        if received["type"] == "websocket.disconnect":
             return
-        if len(heard.get("text") or heard.get("bytes") or "") > LARGEST:
+        if len(received.get("text") or received.get("bytes") or "") > LARGEST:
             raise Ended(1009, f"more than {LARGEST:,} characters at once")
         if throttle.wait("") > 0:
             raise Ended(4429, "too many messages: nothing needs to be said here")

@@ -1,36 +1,26 @@
-"""Jobs: made, found, looked at, changed."""
+"""Jobs: enqueue, search, read, change and export them."""
 
 import csv
 import io
 import json
 from collections.abc import Iterator
+from datetime import datetime
 from typing import Annotated, Any, Literal
 
 from fastapi import Header, Query, Request
-from pydantic import Field
+from pydantic import BaseModel, Field
 from starlette.responses import StreamingResponse
 
 from holdfast.core import validation
 from holdfast.errors import InvalidInput
 from holdfast.jobs.filters import make_filter
-from holdfast.jobs.job import Job, Status
-from holdfast.jobs.job_json import FIELDS, attempt_fields
+from holdfast.jobs.job import Status
+from holdfast.jobs.job_json import LISTED, attempt_fields
 from holdfast.monitoring.snapshot import CAP
 from holdfast.web.api.parameters import Id, JobFilter, JobQuery, Me, Web, read_page, walk
-from holdfast.web.api.presenting import as_json, listed, shown
-from holdfast.web.models import (
-    Attempts,
-    Duplicate,
-    JobEdit,
-    JobPage,
-    MadeJob,
-    NewJob,
-    Parents,
-    WholeJob,
-    Why,
-)
+from holdfast.web.models import Duration, EntityId, Input, Integer, Job, Moment, Name, WholeJob
 from holdfast.web.problems import Refusal
-from holdfast.web.replies import Json
+from holdfast.web.replies import Json, listed, shown
 from holdfast.web.routing import Routes
 from holdfast.web.security.permissions import Identity, Permission
 
@@ -49,12 +39,75 @@ IdempotencyKey = Annotated[
     ),
 ]
 _FORMULA = ("=", "+", "-", "@", "\t", "\r")
-_COLUMNS = tuple(name for name in FIELDS if name not in ("payload", "result"))
+
+
+class MadeJob(WholeJob):
+    created: bool = Field(
+        description="False: a job was there already, by its key or Idempotency-Key"
+    )
+
+
+class JobPage(BaseModel):
+    jobs: list[Job]
+    next: str | None = Field(description="Give it as `after` for the next page")
+    stats: dict[str, int] = Field(description="Jobs in each status, each counted up to `cap`")
+    cap: int
+
+
+class NewJob(Input):
+    type: Name
+    payload: dict[str, Any] = Field({})
+    priority: Integer | None = None
+    queue: Name | None = None
+    key: Annotated[str, Field(min_length=1, max_length=500)] | None = None
+    on_conflict: Literal["existing", "replace", "raise", "debounce"] = "existing"
+    delay: Duration | None = None
+    run_at: Moment | None = None
+    expires: Duration | None = None
+    max_attempts: Annotated[int, Field(ge=1, le=1_000_000)] | None = None
+    timeout: Duration | None = None
+    entity: tuple[Name, EntityId] | None = None
+    entity_type: Name | None = None
+    entity_id: EntityId | None = None
+
+
+class JobEdit(Input):
+    priority: Integer | None = None
+    run_at: Moment | None = None
+    delay: Duration | None = None
+    queue: Name | None = None
+
+
+class Duplicate(Input):
+    payload: dict[str, Any] | None = None
+
+
+class Attempt(BaseModel):
+    attempt: int
+    status: str
+    worker_id: str | None
+    started_at: datetime | None
+    finished_at: datetime
+    error: str | None
+    trace: str | None
+
+
+class Why(BaseModel):
+    reasons: list[str]
+
+
+class Parent(BaseModel):
+    id: str
+    type: str | None
+    node: str | None
+    status: str | None
+    outcome: str | None
+    policy: str
 
 
 @routes.get("/jobs", may=Permission.JOBS_READ, answer=JobPage)
 def list_jobs(web: Web, me: Me, query: Annotated[JobQuery, Query()]) -> Json:
-    """Jobs that match, the newest first, and how many there are in each status."""
+    """A page of the jobs that match, the newest first, and the number of jobs in each status."""
     page = read_page(web.app, query.wanted(web.redact, me), query.after, query.limit)
     counts = web.app.engine.counts(cap=CAP)
     return Json(
@@ -82,8 +135,8 @@ def list_jobs(web: Web, me: Me, query: Annotated[JobQuery, Query()]) -> Json:
 def enqueue(
     web: Web, me: Me, new: NewJob, request: Request, idempotency_key: IdempotencyKey = None
 ) -> Json:
-    """Make a job of a task that is registered here."""
-    _check_scope(me, new.type)  # first: the next error tells which tasks there are
+    """Enqueue a job of a task that is registered here."""
+    _check_scope(me, new.type)  # first, since the next error names all tasks
     task = web.app.find_task(new.type)
     options = new.model_dump(exclude_unset=True, exclude={"type", "payload"})
     options |= _entity(new, options) | {"idempotency_key": idempotency_key}
@@ -91,22 +144,19 @@ def enqueue(
     _check_scope(me, new.type, options.get("queue") or task.defaults.queue or "default")
     job = web.app.enqueue(new.type, new.payload, **options)
     request.state.audit = {"type": job.type, "job": job.id}
-    return _made(job, me, web)
-
-
-def _made(job: Job, me: Identity, web: Any) -> Json:
     fields = shown(job, me, web.redact) | {"created": job.created}
     return Json(fields, status_code=201 if job.created else 200)
 
 
 def _entity(new: NewJob, options: dict[str, Any]) -> dict[str, Any]:
-    """By its own name, by two fields, or by two fields of the payload."""
+    """Return the option `entity`: from the field `entity`, from `entity_type` and `entity_id`, or from
+    these two in the payload."""
     kind, id = options.pop("entity_type", None), options.pop("entity_id", None)
     if kind is None and id is None and new.entity is None:
         found = new.payload.get("entity_type"), new.payload.get("entity_id")
         try:
             validation.entity(found)
-        except InvalidInput:  # these words mean something else to this task
+        except InvalidInput:  # the task uses these names for something else
             return {}
         kind, id = found
     elif new.entity is not None:
@@ -129,9 +179,9 @@ def get_job(web: Web, me: Me, id: Id) -> Json:
     return Json(shown(web.app.jobs.get(id), me, web.redact))
 
 
-@routes.get("/jobs/{id}/attempts", may=Permission.JOBS_READ, answer=Attempts)
+@routes.get("/jobs/{id}/attempts", may=Permission.JOBS_READ, answer={"attempts": list[Attempt]})
 def get_attempts(web: Web, me: Me, id: Id) -> Json:
-    """The failed runs of a job, the newest first."""
+    """The failed attempts of a job, the newest first."""
     web.app.jobs.get(id)
     runs = [attempt_fields(run) for run in web.app.jobs.attempts(id)]
     if not me.may(Permission.JOBS_PAYLOAD):
@@ -141,23 +191,22 @@ def get_attempts(web: Web, me: Me, id: Id) -> Json:
 
 @routes.get("/jobs/{id}/why", may=Permission.JOBS_READ, answer=Why)
 def why(web: Web, id: Id) -> Json:
-    """Why a job is not finished yet, in sentences."""
+    """The reasons why a job is not finished yet, in sentences."""
     return Json({"reasons": web.app.jobs.why(id)})
 
 
-@routes.get("/jobs/{id}/parents", may=Permission.JOBS_READ, answer=Parents)
+@routes.get("/jobs/{id}/parents", may=Permission.JOBS_READ, answer={"parents": list[Parent]})
 def parents(web: Web, id: Id) -> Json:
-    """Whom a job of a workflow waits for, or waited for."""
+    """The jobs that a job of a workflow waits for, or waited for."""
     web.app.jobs.get(id)
-    found = [as_json(parent) for parent in web.app.workflows.parents(id)]
-    for one in found:
-        one.pop("result", None)
-    return Json({"parents": found})
+    found = web.app.workflows.parents(id)
+    names = Parent.model_fields
+    return Json({"parents": [{name: getattr(one, name) for name in names} for one in found]})
 
 
 @routes.delete("/jobs/{id}", may=Permission.JOBS_OPERATE, answer=WholeJob)
 def cancel(web: Web, me: Me, id: Id) -> Json:
-    """Cancel a job; one that runs is asked to stop."""
+    """Cancel a job; a running job is asked to stop."""
     return Json(shown(web.app.jobs.cancel(id), me, web.redact))
 
 
@@ -169,13 +218,13 @@ def retry(web: Web, me: Me, id: Id) -> Json:
 
 @routes.post("/jobs/{id}/delete", may=Permission.JOBS_DELETE, answer=WholeJob)
 def delete(web: Web, me: Me, id: Id) -> Json:
-    """Remove a job, whatever it is doing; the job as it was."""
+    """Delete a job, even a running one, and return it as it was."""
     return Json(shown(web.app.jobs.delete(id), me, web.redact))
 
 
 @routes.patch("/jobs/{id}", may=Permission.JOBS_OPERATE, answer=WholeJob)
 def edit(web: Web, me: Me, id: Id, change: JobEdit, request: Request) -> Json:
-    """Another priority, time or queue for a job that waits."""
+    """Change the priority, time or queue of a waiting job."""
     given = change.model_dump(exclude_none=True)
     if not given:
         raise InvalidInput("nothing to change: give priority, run_at, delay or queue")
@@ -185,7 +234,7 @@ def edit(web: Web, me: Me, id: Id, change: JobEdit, request: Request) -> Json:
 
 @routes.post("/jobs/{id}/run", may=Permission.JOBS_OPERATE, answer=WholeJob)
 def run_now(web: Web, me: Me, id: Id) -> Json:
-    """Let a job run as soon as a worker is free, though its time has not come."""
+    """Make a scheduled job due now."""
     job = web.app.jobs.get(id)
     if job.schedule is not None:
         return Json(shown(web.app.schedules.run_now(job.type, job.key), me, web.redact))
@@ -194,7 +243,7 @@ def run_now(web: Web, me: Me, id: Id) -> Json:
 
 @routes.post("/jobs/{id}/duplicate", may=Permission.JOBS_OPERATE, answer=MadeJob, status=201)
 def duplicate(web: Web, me: Me, id: Id, request: Request, change: Duplicate | None = None) -> Json:
-    """Another job of the same kind, with the same payload or another; without its key."""
+    """Enqueue a copy of a job, without its key, with the same payload or another one."""
     job = web.app.jobs.get(id)
     _check_scope(me, job.type, job.queue)
     made = web.app.enqueue(
@@ -211,7 +260,7 @@ def duplicate(web: Web, me: Me, id: Id, request: Request, change: Duplicate | No
 
 @routes.post("/jobs/{id}/release", may=Permission.JOBS_OPERATE, answer=WholeJob)
 def release(web: Web, me: Me, id: Id) -> Json:
-    """Let a job run that is held because another has failed."""
+    """Let a job run that is held because a job it waits for failed."""
     web.app.workflows.release(id)
     return Json(shown(web.app.jobs.get(id), me, web.redact))
 
@@ -228,7 +277,7 @@ class ExportQuery(JobFilter):
     kinds=("application/x-ndjson", "text/csv"),
 )
 def export(web: Web, me: Me, query: Annotated[ExportQuery, Query()]) -> StreamingResponse:
-    """All jobs that match, as a file."""
+    """All jobs that match, as a file of CSV or JSON Lines."""
     filter = make_filter(**query.wanted(web.redact, me))
     pages = (map(listed, jobs) for jobs in walk(web.app, filter, query.limit))
     lines = _csv(pages) if query.format == "csv" else _json_lines(pages)
@@ -245,10 +294,10 @@ def _json_lines(pages: Iterator[Any]) -> Iterator[str]:
 def _csv(pages: Iterator[Any]) -> Iterator[str]:
     text = io.StringIO()
     writer = csv.writer(text)
-    writer.writerow(_COLUMNS)
+    writer.writerow(LISTED)
     for page in pages:
         for job in page:
-            writer.writerow([_cell(job[name]) for name in _COLUMNS])
+            writer.writerow([_cell(job[name]) for name in LISTED])
         yield text.getvalue()
         text.seek(0)
         text.truncate()
@@ -256,7 +305,7 @@ def _csv(pages: Iterator[Any]) -> Iterator[str]:
 
 
 def _cell(value: Any) -> Any:
-    """A spreadsheet must not take somebody's text for a formula."""
+    """Quote text that a spreadsheet would take for a formula."""
     if isinstance(value, str):
         safe = value.encode("utf-8", "replace").decode()
         return f"'{safe}" if safe.startswith(_FORMULA) else safe

@@ -1,4 +1,4 @@
-"""What routes take: the caller, ids, names, filters, pages."""
+"""Parameters that several routes take (the caller, ids, names, filters), and reading pages of jobs."""
 
 import time
 from collections.abc import Iterator, Mapping
@@ -16,12 +16,12 @@ from holdfast.errors import InvalidInput
 from holdfast.jobs.filters import make_filter
 from holdfast.jobs.job import Job, Status
 from holdfast.jobs.query_language import parse
-from holdfast.web.models import Asked, Moment, Name
+from holdfast.web.models import Input, Moment, Name
 from holdfast.web.problems import Refusal
 from holdfast.web.security.permissions import Identity, Permission
 from holdfast.web.security.redaction import Redaction
 
-PATIENCE = 0.1  # seconds that a page is looked for where a filter matches little
+PATIENCE = 0.1  # seconds that a search goes on for where few jobs match
 
 
 def _web(request: Request) -> Any:
@@ -36,13 +36,13 @@ def _me(request: Request) -> Identity:
 Web = Annotated[Any, Depends(_web)]
 Me = Annotated[Identity, Depends(_me)]
 Id = Annotated[UUID, Path()]
-Named = Annotated[Name, Path()]
+PathName = Annotated[Name, Path()]
 Limit = Annotated[int, Query(ge=1, le=1000)]
 After = Annotated[UUID | None, Query(description="`next` of the page before")]
 Window = Annotated[str, Query(max_length=20, description="From 1m to 24h", examples=["1h"])]
 
 
-class JobFilter(Asked):
+class JobFilter(Input):
     """Which jobs; all that is given must hold."""
 
     status: Annotated[list[Status], Field(default_factory=list)]
@@ -56,49 +56,46 @@ class JobFilter(Asked):
     q: Annotated[str, Field(max_length=1000, examples=["type:mail status:failed"])] | None = None
 
     def wanted(self, redact: Redaction, me: Identity) -> dict[str, Any]:
-        """What `make_filter` takes; empty if nothing was given. Nobody searches in what they may not
-        see: what is found would tell."""
+        """Return the arguments of `make_filter`; empty if no filter was given. Refuse to search in
+        values that the caller may not see: the result would reveal them."""
         given: dict[str, Any] = {
             "status": [one.value for one in self.status] or None,
             "prefix": self.type,
             "queue": self.queue,
             "key": self.key,
             "worker_id": self.worker,
-            "entity": None if self.entity is None else entity_of(self.entity),
+            "entity": entity_of(self.entity),
             "since": self.since,
             "until": self.until,
         }
         found = {name: value for name, value in given.items() if value is not None}
-        asked = parse(self.q) if self.q else {}
-        if "payload" in asked and not me.may(Permission.JOBS_PAYLOAD):
+        query = parse(self.q) if self.q else {}
+        if "payload" in query and not me.may(Permission.JOBS_PAYLOAD):
             raise Refusal(
                 403, f"{me.who} ({me.role}) may not search payloads: it needs jobs.payload"
             )
-        if any(redact.of_path(path.split(".")) for path in asked.get("payload", {})):
+        if any(redact.of_path(path.split(".")) for path in query.get("payload", {})):
             raise InvalidInput("q: this part of the payload is redacted: it cannot be searched for")
-        return _both(found, asked)
+        if twice := sorted(found.keys() & query.keys()):
+            raise InvalidInput(f"{twice[0]} is given twice, by itself and in q=: give it once")
+        return found | dict(query)
 
 
 class JobQuery(JobFilter):
-    """Of a page."""
+    """A filter, and which page."""
 
     after: UUID | None = Field(None, description="`next` of the page before")
     limit: int = Field(100, ge=1, le=1000)
 
 
-def _both(one: dict[str, Any], other: Mapping[str, Any]) -> dict[str, Any]:
-    if twice := sorted(set(one) & set(other)):
-        raise InvalidInput(f"{twice[0]} is given twice, by itself and in q=: give it once")
-    return one | dict(other)
-
-
-def entity_of(text: str) -> tuple[str, int | str]:
-    return validation.entity_of(text, f"entity={text!r}")
+def entity_of(text: str | None) -> tuple[str, int | str] | None:
+    """Parse an entity such as 'movie:7'."""
+    return None if text is None else validation.entity_of(text, f"entity={text!r}")
 
 
 def read_page(app: Holdfast, wanted: Mapping[str, Any], after: UUID | None, limit: int) -> Page:
-    """A page, looked for in several goes where little matches, but not for long: it may be short
-    although more follow."""
+    """Search for a page of jobs for a short time: where few jobs match, the page may be short although
+    more follow."""
     filter = make_filter(**wanted)
     deadline = time.monotonic() + PATIENCE
     found: list[Job] = []
@@ -112,7 +109,7 @@ def read_page(app: Holdfast, wanted: Mapping[str, Any], after: UUID | None, limi
 
 
 def walk(app: Holdfast, filter: Filter, most: int) -> Iterator[list[Job]]:
-    """All that match, page by page, up to so many."""
+    """Yield the first `most` jobs that match, page by page."""
     cursor = None
     while most > 0:
         page = app.engine.search(filter, after=cursor, limit=min(500, most))

@@ -1,19 +1,18 @@
-"""Who I am, logging in and out; tokens; and what was done."""
+"""Sessions, tokens and the audit log."""
 
-from typing import Any
+from datetime import datetime
+from typing import Annotated, Any, Literal
 
+from pydantic import BaseModel, Field
 from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 
 from holdfast.access import TokenInfo
 from holdfast.errors import UnknownToken
 from holdfast.web.api.parameters import After, Id, Limit, Me, Web
-from holdfast.web.api.presenting import as_json
-from holdfast.web.models import Done
+from holdfast.web.models import Done, Duration, Input, Name
 from holdfast.web.problems import Refusal
-from holdfast.web.replies import Json
-from holdfast.web.responses import Audit, Login, MadeToken, NewToken, Session, Tokens
-from holdfast.web.responses import Token as TokenModel
+from holdfast.web.replies import Json, as_json
 from holdfast.web.routing import Routes, note
 from holdfast.web.security.gate import SESSION, cookie_name, is_secure
 from holdfast.web.security.permissions import KNOWN, PUBLIC, Identity, Permission, identity
@@ -21,30 +20,88 @@ from holdfast.web.security.permissions import KNOWN, PUBLIC, Identity, Permissio
 routes = Routes("access")
 
 
-def _told(web: Any, me: Identity) -> dict[str, Any]:
-    return {
-        "who": me.who,
-        "role": me.role,
-        "permissions": sorted(me.permissions),
-        "auth": "host" if me.via == "host" else "token",
-        "read_only": web.options.read_only,
-        "title": web.options.title,
-        "version": web.version,
-    }
+class Session(BaseModel):
+    who: str
+    role: str
+    permissions: list[str]
+    auth: Literal["token", "host"] = Field(description="What authenticated the caller")
+    read_only: bool
+    title: str
+    version: str
+
+
+class Login(Input):
+    token: Annotated[str, Field(max_length=200)]
+
+
+class Token(BaseModel):
+    id: str
+    name: str
+    role: str
+    tasks: list[str]
+    queues: list[str]
+    created_at: datetime
+    created_by: str | None
+    expires_at: datetime | None
+    revoked_at: datetime | None
+    last_used_at: datetime | None
+
+
+class MadeToken(Token):
+    token: str = Field(description="Shown this once")
+
+
+class NewToken(Input):
+    name: Annotated[str, Field(min_length=1, max_length=100)]
+    role: Literal["viewer", "operator", "admin", "enqueue"]
+    tasks: Annotated[list[Name], Field(max_length=100, default_factory=list)]
+    queues: Annotated[list[Name], Field(max_length=100, default_factory=list)]
+    expires: Duration | None = None
+
+
+class AuditEntry(BaseModel):
+    id: str
+    at: datetime
+    actor: str
+    role: str
+    action: str
+    target: str
+    detail: dict[str, Any]
+    address: str | None
+    request_id: str | None
+
+
+class Audit(BaseModel):
+    entries: list[AuditEntry]
+    next: str | None
+
+
+def _session(web: Any, me: Identity) -> Json:
+    return Json(
+        {
+            "who": me.who,
+            "role": me.role,
+            "permissions": sorted(me.permissions),
+            "auth": "host" if me.via == "host" else "token",
+            "read_only": web.options.read_only,
+            "title": web.options.title,
+            "version": web.version,
+        }
+    )
 
 
 @routes.get("/session", may=KNOWN, answer=Session)
 def who_am_i(web: Web, me: Me) -> Json:
-    """Who asks, and what they may."""
-    return Json(_told(web, me))
+    """The caller's name, role and permissions."""
+    return _session(web, me)
 
 
 @routes.post("/session", may=PUBLIC, answer=Session)
 async def log_in(web: Web, login: Login, request: Request) -> Json:
-    """Give a token, get a cookie that ends after a while."""
+    """Log in: exchange a token for a session cookie, which expires."""
     token: TokenInfo | None
     if web.invitations.take(login.token):
-        token = await run_in_threadpool(invited, web)
+        token = await run_in_threadpool(_browser_token, web)
     else:
         token = await web.gate.check(request, login.token)
     if token is None or token.kind != "token":
@@ -52,53 +109,54 @@ async def log_in(web: Web, login: Login, request: Request) -> Json:
     secret = await run_in_threadpool(web.access.session, token, SESSION)
     me = identity(token.name, token.role, "session", read_only=web.options.read_only)
     await run_in_threadpool(note, web, request, me, "log_in", 200)
-    answer = Json(_told(web, me))
-    secure = is_secure(request)
+    answer = _session(web, me)
     answer.set_cookie(
         cookie_name(request),
         secret,
         httponly=True,
         samesite="strict",
-        secure=secure,
-        path="/" if secure else request.scope.get("root_path") or "/",
+        secure=is_secure(request),
+        path=_cookie_path(request),
     )
     return answer
 
 
-def invited(web: Any) -> TokenInfo:
-    """A token for the browser that the command opened here, to be listed and revoked as any other; its
-    secret is known to nobody."""
+def _cookie_path(request: Request) -> str:
+    """The prefix `__Host-` of a secure cookie demands the path '/'."""
+    return "/" if is_secure(request) else request.scope.get("root_path") or "/"
+
+
+def _browser_token(web: Any) -> TokenInfo:
+    """Make a token for the browser that the command opened. It is listed and can be revoked like any
+    other; its secret is dropped here."""
     token: TokenInfo = web.access.create("browser", "admin", expires=SESSION, by="the command")[0]
     return token
 
 
 @routes.delete("/session", may=KNOWN, answer=Done)
 def log_out(web: Web, request: Request) -> Json:
-    """End the login of this cookie."""
+    """Log out: end the session of this cookie."""
     name = cookie_name(request)
     web.access.end(request.cookies.get(name))
     web.gate.forget()
     answer = Json({"done": True})
-    answer.delete_cookie(
-        name, path="/" if is_secure(request) else request.scope.get("root_path") or "/"
-    )
+    answer.delete_cookie(name, path=_cookie_path(request))
     return answer
 
 
 def _token(token: TokenInfo) -> dict[str, Any]:
-    fields: dict[str, Any] = as_json(token)
-    return {name: fields[name] for name in TokenModel.model_fields}
+    return {name: as_json(getattr(token, name)) for name in Token.model_fields}
 
 
-@routes.get("/tokens", may=Permission.TOKENS_MANAGE, answer=Tokens)
+@routes.get("/tokens", may=Permission.TOKENS_MANAGE, answer={"tokens": list[Token]})
 def list_tokens(web: Web) -> Json:
-    """Every token, the newest first; what it opens with is not kept."""
+    """Every token, the newest first; their secrets are not stored."""
     return Json({"tokens": [_token(token) for token in web.access.list()]})
 
 
 @routes.post("/tokens", may=Permission.TOKENS_MANAGE, answer=MadeToken, status=201)
 def create_token(web: Web, me: Me, new: NewToken, request: Request) -> Json:
-    """A new token; its text is shown this once."""
+    """Make a token; its secret is shown this once."""
     token, secret = web.access.create(
         new.name, new.role, tasks=new.tasks, queues=new.queues, expires=new.expires, by=me.who
     )
@@ -106,9 +164,9 @@ def create_token(web: Web, me: Me, new: NewToken, request: Request) -> Json:
     return Json(_token(token) | {"token": secret}, status_code=201)
 
 
-@routes.delete("/tokens/{id}", may=Permission.TOKENS_MANAGE, answer=TokenModel)
+@routes.delete("/tokens/{id}", may=Permission.TOKENS_MANAGE, answer=Token)
 def revoke_token(web: Web, id: Id) -> Json:
-    """Nobody gets in with it any more, nor with a login that it has opened."""
+    """Revoke a token, and end the sessions that were opened with it."""
     try:
         token = web.access.revoke(str(id))
     except UnknownToken as problem:

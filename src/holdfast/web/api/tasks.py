@@ -1,91 +1,119 @@
-"""Tasks: what can be enqueued, and how it fares."""
+"""Tasks: their options, and how their runs went."""
 
 import inspect
 from collections.abc import Mapping
-from typing import Any
+from typing import Annotated, Any
+
+from pydantic import BaseModel, Field
 
 from holdfast.engine.engine import Engine
 from holdfast.errors import UnknownTask
-from holdfast.monitoring.metrics import (
-    FIRST,
-    GROWTH,
-    Figures,
-    Histogram,
-    Point,
-    since,
-    whole_series,
-)
+from holdfast.monitoring import metrics
 from holdfast.monitoring.snapshot import CAP, Snapshot
 from holdfast.monitoring.stats import by_task, length_of
 from holdfast.schedules.next_run import in_words
-from holdfast.tasks.task import Task
-from holdfast.web.api.parameters import Named, Web, Window
-from holdfast.web.api.presenting import as_json
-from holdfast.web.replies import Json
-from holdfast.web.responses import Tasks, WholeTask
+from holdfast.tasks.task import Task as RegisteredTask
+from holdfast.web.api.parameters import PathName, Web, Window
+from holdfast.web.models import Figures, Point
+from holdfast.web.replies import Json, as_json
 from holdfast.web.routing import Routes
 from holdfast.web.security.permissions import Permission
 
 routes = Routes("tasks")
-_LATELY = 3600  # seconds of which the list tells each minute
+_LATELY = 3600  # seconds for which the list has a figure of each minute
 _MOST = 100  # tasks that get a line of their own figures
 
 
-@routes.get("/tasks", may=Permission.JOBS_READ, answer=Tasks)
+class Task(BaseModel):
+    name: str
+    queue: str | None
+    priority: int | None
+    max_attempts: int | None
+    timeout: float | None
+    schedule: str | None
+    concurrency: int | None
+    rate: str | None
+    doc: str | None
+    schema_: Annotated[dict[str, Any] | None, Field(alias="schema")]
+    registered: bool
+    workers: int
+    figures: Figures
+
+
+class ListedTask(Task):
+    lately: list[int] = Field(description="Finished in each minute of the last hour; or empty")
+
+
+class Bar(BaseModel):
+    from_: Annotated[float, Field(alias="from")]
+    to: float
+    count: int
+
+
+class Histograms(BaseModel):
+    wait: list[Bar]
+    run: list[Bar]
+
+
+class WholeTask(Task):
+    series: list[Point]
+    histograms: Histograms
+
+
+@routes.get("/tasks", may=Permission.JOBS_READ, answer={"tasks": list[ListedTask]})
 def list_tasks(web: Web, window: Window = "1h") -> Json:
-    """Every task that is registered here, known to a live worker, or has ended a run lately."""
+    """Every task that is registered here, known to a live worker, or ended a run in the window."""
     engine: Engine = web.app.engine
-    fares = _Fares(web, window)
-    start = since(fares.now, _LATELY)
+    report = _Report(web, window)
+    start = metrics.since(report.now, _LATELY)
     found: list[dict[str, Any]] = []
-    for name in fares.names:
-        told = fares.of(name)
-        points: list[Point] = []
-        if name in fares.figures and len(found) < _MOST:
-            points = whole_series(engine.series(start, type=name), start, fares.now)
-        found.append(told | {"lately": [point.finished for point in points]})
+    for name in report.names:
+        points: list[metrics.Point] = []
+        if name in report.figures and len(found) < _MOST:
+            points = metrics.whole_series(engine.series(start, type=name), start, report.now)
+        found.append(report.of(name) | {"lately": [point.finished for point in points]})
     return Json(as_json({"tasks": found}))
 
 
 @routes.get("/tasks/{name:path}", may=Permission.JOBS_READ, answer=WholeTask)
-def get_task(web: Web, name: Named, window: Window = "1h") -> Json:
-    """One, minute by minute, and how its times are spread."""
-    fares = _Fares(web, window)
-    if name not in fares.names:
+def get_task(web: Web, name: PathName, window: Window = "1h") -> Json:
+    """A task, with its series of minutes and the distribution of its times."""
+    report = _Report(web, window)
+    if name not in report.names:
         raise UnknownTask(f"no task {name!r} is registered, known to a worker, or ran lately")
-    waits, runs = Histogram(), Histogram()
-    for total in fares.totals:
+    waits, runs = metrics.Histogram(), metrics.Histogram()
+    for total in report.totals:
         if total.type == name:
             waits.merge(total.waits)
             runs.merge(total.runs)
-    points = web.app.engine.series(fares.start, type=name)
-    told = fares.of(name) | {
-        "series": whole_series(points, fares.start, fares.now),
-        "histograms": {"wait": bars(waits), "run": bars(runs)},
+    points = web.app.engine.series(report.start, type=name)
+    found = report.of(name) | {
+        "series": metrics.whole_series(points, report.start, report.now),
+        "histograms": {"wait": _bars(waits), "run": _bars(runs)},
     }
-    return Json(as_json(told))
+    return Json(as_json(found))
 
 
-def bars(histogram: Histogram) -> list[dict[str, Any]]:
+def _bars(histogram: metrics.Histogram) -> list[dict[str, Any]]:
     return [
         {
-            "from": FIRST * GROWTH ** (bucket - 1) if bucket else 0.0,
-            "to": FIRST * GROWTH**bucket,
+            "from": metrics.FIRST * metrics.GROWTH ** (bucket - 1) if bucket else 0.0,
+            "to": metrics.FIRST * metrics.GROWTH**bucket,
             "count": count,
         }
         for bucket, count in sorted(histogram.buckets.items())
     ]
 
 
-class _Fares:
-    """How tasks fare, in a window."""
+class _Report:
+    """The options and figures of all tasks, in a window."""
 
     def __init__(self, web: Any, window: str) -> None:
         engine: Engine = web.app.engine
         snapshot, length = Snapshot(engine), length_of(window)
-        self.tasks: Mapping[str, Task[Any, Any]] = web.app.tasks
+        self.tasks: Mapping[str, RegisteredTask[Any, Any]] = web.app.tasks
         self.now = snapshot.now
-        self.start = since(self.now, length)
+        self.start = metrics.since(self.now, length)
         self.totals = engine.totals(self.start)
         self.figures = by_task(self.totals, self.tasks, length)
         self.limits = {limit.name: limit for limit in engine.limits(cap=CAP)}
@@ -97,17 +125,17 @@ class _Fares:
         limit = self.limits.get(name)
         return {
             "name": name,
-            "concurrency": None if limit is None else limit.concurrency,
-            "rate": None if limit is None else limit.rate,
+            "concurrency": limit and limit.concurrency,
+            "rate": limit and limit.rate,
             "registered": name in self.tasks,
             "workers": sum(worker.knows(name) for worker in self.workers),
-            "figures": self.figures.get(name) or Figures(),
-            **_defaults(self.tasks.get(name)),
+            "figures": self.figures.get(name) or metrics.Figures(),
+            **_options(self.tasks.get(name)),
         }
 
 
-def _defaults(task: Task[Any, Any] | None) -> dict[str, Any]:
-    """As it is registered here; of one that is not, nothing is known."""
+def _options(task: RegisteredTask[Any, Any] | None) -> dict[str, Any]:
+    """Return the options of a task that is registered here; all None for any other."""
     if task is None:
         unknown = ("queue", "priority", "max_attempts", "timeout", "schedule", "doc", "schema")
         return dict.fromkeys(unknown)
@@ -116,7 +144,7 @@ def _defaults(task: Task[Any, Any] | None) -> dict[str, Any]:
         "priority": task.defaults.priority or 0,
         "max_attempts": task.defaults.max_attempts,
         "timeout": task.conduct.timeout,
-        "schedule": None if task.schedule is None else in_words(task.schedule),
+        "schedule": task.schedule and in_words(task.schedule),
         "doc": inspect.getdoc(task.handler),
         "schema": task.arguments.json_schema(),
     }

@@ -1,1 +1,1 @@
-"""The server that listens, and its limits. Start with `serving.py`."""
+"""Serving HTTP without a host application, with limits on connections. Start with `serving.py`."""

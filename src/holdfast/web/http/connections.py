@@ -1,7 +1,7 @@
 """Limits on open connections: how many there may be, and how long a client may keep the server waiting.
 
-`ConnectionTable` decides; `listener.py` accepts sockets and asks it, `serving.py` lets it look at all
-open connections twice a second. It knows no sockets, only what `Tracked` tells.
+`ConnectionTable` decides; `listener.py` accepts sockets and asks it, `serving.py` lets it check all
+open connections twice a second. It sees sockets only as `Tracked`.
 """
 
 import enum
@@ -118,7 +118,7 @@ class Tracked(Protocol):
         """The request it is in (compared by identity), bytes received and bytes not sent so far."""
 
     def abort(self) -> None:
-        """Close it without waiting for the client."""
+        """Close the connection without waiting for the client."""
 
 
 class Patience:
@@ -230,14 +230,14 @@ class ConnectionTable:
             self._forget(connection)
 
     def sweep(self, now: float) -> None:
-        """Look at every connection, and close those whose clients are too slow."""
+        """Check every connection, and close those whose clients are too slow."""
         for connection in list(self._open):
             try:
-                self._look(connection, now)
+                self._check(connection, now)
             except Exception:  # it would end the event loop, and with it the server
-                logger.exception("could not look at a connection from %s", connection.source)
+                logger.exception("could not check a connection from %s", connection.source)
 
-    def _look(self, connection: Tracked, now: float) -> None:
+    def _check(self, connection: Tracked, now: float) -> None:
         stage = connection.stage()
         if connection.patience.sample(stage, *connection.progress(), now):
             self._open.move_to_end(connection)

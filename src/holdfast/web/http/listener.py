@@ -32,10 +32,10 @@ from holdfast.web.http.connections import (
 
 logger = logging.getLogger("holdfast.web")
 
-_BURST = 100  # connections that are refused before the event loop does something else
-_CLOSING = 50  # connections whose descriptors may be on their way to be free
+_BURST = 100  # connections that are refused before the event loop does other work
+_CLOSING = 50  # closed connections whose descriptors may not be free yet
 _SHORT = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
-_PAUSE = 0.05  # seconds, where not even the spare descriptor helps
+_PAUSE = 0.05  # seconds, if not even the spare descriptor helps
 _BODY = (
     b'{"type": "about:blank", "title": "Service Unavailable", "status": 503,'
     b' "detail": "too many connections are open: try again in a few seconds", "errors": []}'
@@ -47,13 +47,13 @@ _BUSY = (
 
 
 class Admission:
-    """What the sockets and the protocol of one server share."""
+    """State that the sockets and the protocol of one server share."""
 
     def __init__(self, limits: ConnectionLimits, proxies: Collection[str], *, tls: bool) -> None:
         total = fit(limits.total, files_allowed())
         self.table = ConnectionTable(replace(limits, total=total))
         self.is_proxy = proxy_check(proxies)
-        self.answer = b"" if tls else _BUSY  #: to those that are refused
+        self.answer = b"" if tls else _BUSY  #: the response to refused connections
         self.open: dict[int, Connection] = {}  #: by descriptor
 
     def protocol(self) -> "type[Http]":
@@ -62,7 +62,7 @@ class Admission:
 
 
 class Connection(socket.socket):
-    """An accepted socket, which tells the table when it is closed."""
+    """An accepted socket, which is released from the table when it is closed."""
 
     def __init__(self, admission: Admission, accepted: socket.socket, host: str) -> None:
         family, kind, proto = accepted.family, accepted.type, accepted.proto
@@ -89,7 +89,7 @@ class Connection(socket.socket):
             self.shutdown(socket.SHUT_RDWR)
 
     def refuse(self) -> None:
-        """Close it, with an answer if sending one needs no waiting."""
+        """Close the connection, with a response if that can be sent without waiting."""
         with suppress(OSError):
             self.setblocking(False)
             self.send(self._admission.answer)
@@ -112,8 +112,8 @@ class Listener(socket.socket):
         self._take_spare()
 
     def accept(self) -> tuple[socket.socket, Any]:
-        """The next connection that is within the limits. Raises BlockingIOError when there is none, or
-        when other work of the event loop comes first: it asks again."""
+        """Return the next connection within the limits. Raises BlockingIOError if there is none, or if
+        other work of the event loop comes first; asyncio calls again later."""
         table = self._admission.table
         for _ in range(_BURST):
             if table.closing >= _CLOSING:
@@ -144,7 +144,7 @@ class Listener(socket.socket):
             raise
         except OSError:
             time.sleep(_PAUSE)  # else the event loop would spin
-            raise BlockingIOError from None  # what is open comes first
+            raise BlockingIOError from None  # serve the open connections first
         finally:
             self._take_spare()
         return None
@@ -164,9 +164,9 @@ class Listener(socket.socket):
 
 
 class Http(H11Protocol):
-    """uvicorn's protocol, which tells how far a request has come."""
+    """uvicorn's protocol, with the progress of its request."""
 
-    admission: Admission  #: of the class that Admission.protocol makes
+    admission: Admission  #: set by Admission.protocol
     received = 0
     upgraded = False  #: it is a WebSocket now, which pings its client
 
@@ -205,11 +205,11 @@ class Http(H11Protocol):
         """Bytes of the response that the client has not taken."""
         try:
             return self.transport.get_write_buffer_size()
-        except AttributeError:  # asyncio's TLS transport has forgotten its buffer: closed twice
+        except AttributeError:  # closed twice: asyncio's TLS transport has no buffer any more
             return 0
 
 
 def files_allowed() -> int:
-    """How many descriptors this process may have open."""
+    """Return how many descriptors this process may have open."""
     soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     return 1 << 30 if soft == resource.RLIM_INFINITY else soft

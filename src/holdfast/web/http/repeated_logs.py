@@ -1,4 +1,4 @@
-"""Repeated log lines are counted, not written again: no client can fill a disk with them."""
+"""Counts repeated log lines instead of writing them, so that no client can fill a disk."""
 
 import logging
 import threading
@@ -9,7 +9,7 @@ _MOST = 100  # different lines in that time
 
 
 class Repeats(logging.Filter):
-    """Lets each line of a logger through once in ten seconds. `report` tells how often it came."""
+    """Passes each line of a logger once in ten seconds. `report` logs how often it was repeated."""
 
     def __init__(self, now: float = 0.0) -> None:
         super().__init__()
@@ -33,7 +33,7 @@ class Repeats(logging.Filter):
         return False
 
     def report(self, now: float) -> None:
-        """Log what was held back, if it is time to."""
+        """Log the counts, if ten seconds have passed."""
         if now - self._since < EVERY:
             return
         with self._lock:
@@ -54,8 +54,8 @@ class Repeats(logging.Filter):
 
 
 def _exception_of(record: logging.LogRecord) -> str:
-    """The type and the text of the exception that is logged, since all exceptions of an application
-    come with one message; empty without an exception."""
+    """Return type and text of the logged exception, since all exceptions of an application have the
+    same message; empty without an exception."""
     if not record.exc_info or record.exc_info[0] is None:
         return ""
     return "".join(traceback.format_exception_only(record.exc_info[1])).strip()

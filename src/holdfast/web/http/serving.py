@@ -1,7 +1,6 @@
-"""Serving the web by itself: where it listens, by which names it may be called, how it ends.
+"""Serving the web without a host application: addresses, accepted host names, limits, shutdown.
 
-Nothing is made open by accident: an address that others can reach needs somebody who knows who they
-are, and names by which they may call.
+Closed by default: an address that other machines can reach needs authentication and host names.
 """
 
 import ipaddress
@@ -28,15 +27,15 @@ from holdfast.web.http.repeated_logs import Repeats
 from holdfast.web.options import LOOPBACK
 
 PORT = 8686
-GRACEFUL = 5  #: seconds that requests have to end, when the server is told to
+GRACEFUL = 5  #: seconds that requests have to end during a shutdown
 PROBES = ("/health", "/ready", "/metrics")
 _BACKLOG = 1024
-_SWEEP = 5  # ticks of uvicorn, 0.1 s each, between two looks at all connections
-_COUNTED = ("uvicorn.error", "holdfast.web")  # loggers to which a client can write by what it sends
+_SWEEP = 5  # ticks of uvicorn, 0.1 s each, between two checks of all connections
+_COUNTED = ("uvicorn.error", "holdfast.web")  # loggers to which requests can write
 
 
 class CannotListen(HoldfastError):
-    """The address is taken, or is not one of this machine."""
+    """The address is in use, or does not belong to this machine."""
 
 
 @value
@@ -45,7 +44,7 @@ class Serving:
 
     tls_cert: Path | None = None
     tls_key: Path | None = None
-    proxies: tuple[str, ...] = ()  #: whose word about the caller is taken
+    proxies: tuple[str, ...] = ()  #: trusted proxies, whose headers name the client
     access_log: bool = False
     limits: ConnectionLimits = DEFAULT_LIMITS
 
@@ -84,11 +83,11 @@ def make_serving(
     )
 
 
-# where it listens
+# addresses
 
 
 def is_loopback(host: str) -> bool:
-    """Can it be reached from this machine alone?"""
+    """Can only this machine reach it?"""
     return all(ipaddress.ip_address(address).is_loopback for address in _addresses(host))
 
 
@@ -105,8 +104,8 @@ def _addresses(host: str) -> list[str]:
 
 
 def hosts_of(host: str, allowed: Iterable[str]) -> frozenset[str]:
-    """The names by which it may be called: those that were given, and our own where only this machine
-    can call. Any other name is one that somebody else points here."""
+    """Return the accepted host names: the given ones, and those of the loopback if only this machine
+    can call. Any other name may be pointed here by another site (DNS rebinding)."""
     names = frozenset(name.lower() for name in allowed)
     return names | LOOPBACK | {host.lower()} if is_loopback(host) else names
 
@@ -119,7 +118,8 @@ def refuse_open(
     tokens: Iterable[TokenInfo],
     now: datetime,
 ) -> None:
-    """Closed by default: say what is missing for an address that others can reach."""
+    """Raise InvalidInput if others can reach the address, and authentication or host names are
+    missing."""
     if is_loopback(host):
         return
     missing = []
@@ -145,7 +145,7 @@ def _counts(token: TokenInfo, now: datetime) -> bool:
 
 
 def listen(host: str, port: int) -> socket.socket:
-    """A socket that takes connections from now on; port 0 means one that is free."""
+    """Return a listening socket; port 0 chooses a free one."""
     address = _addresses(host)[0]
     family = socket.AF_INET6 if ":" in address else socket.AF_INET
     listener = socket.socket(family)
@@ -164,7 +164,7 @@ def listen(host: str, port: int) -> socket.socket:
 
 
 def address_of(listener: socket.socket, name: str, serving: Serving, base: str = "") -> str:
-    """What to type into a browser."""
+    """Return the address for a browser."""
     shown = f"[{name}]" if ":" in name else name
     return f"{serving.scheme}://{shown}:{listener.getsockname()[1]}{base}/"
 
@@ -173,7 +173,7 @@ def address_of(listener: socket.socket, name: str, serving: Serving, base: str =
 
 
 class Server(uvicorn.Server):
-    """Ends soon: live connections are told first, and a signal is not raised again at the end."""
+    """A server that stops fast: it ends live streams first, and does not raise the signal again."""
 
     def __init__(
         self,
@@ -191,7 +191,7 @@ class Server(uvicorn.Server):
         self._repeats = Repeats(time.monotonic())
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
-        self.force_exit = self.should_exit  # the second time, nobody is waited for
+        self.force_exit = self.should_exit  # the second signal ends it without waiting
         self.should_exit = True
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
@@ -210,7 +210,7 @@ class Server(uvicorn.Server):
         return await super().on_tick(counter)
 
     def run(self, sockets: list[socket.socket] | None = None) -> None:
-        """Serve until told to stop. The sockets are the server's from now on."""
+        """Serve until told to stop. Takes over the sockets."""
         filters: list[tuple[str, logging.Filter]] = [("uvicorn.access", self._quiet)]
         filters += [(name, self._repeats) for name in _COUNTED]
         for name, filter in filters:
@@ -223,11 +223,11 @@ class Server(uvicorn.Server):
 
 
 def _config(site: FastAPI, serving: Serving, admission: Admission) -> uvicorn.Config:
-    # It would tell at every start and stop what we tell better.
+    # Starts and stops are logged by the command.
     logging.getLogger("uvicorn.error").setLevel(logging.WARNING)
     return uvicorn.Config(
         site,
-        loop="asyncio",  # another loop would accept connections without asking our sockets
+        loop="asyncio",  # another loop would accept connections without calling Listener.accept
         http=admission.protocol(),
         lifespan="off",
         log_config=None,
@@ -242,7 +242,7 @@ def _config(site: FastAPI, serving: Serving, admission: Admission) -> uvicorn.Co
 
 
 class Quiet(logging.Filter):
-    """Of the access log: nothing of what monitors ask, and no query, which may carry a signed link."""
+    """Leaves probes out of the access log, and queries, which may contain a signed link."""
 
     def filter(self, record: logging.LogRecord) -> bool:
         if isinstance(record.args, tuple) and len(record.args) == 5:
@@ -254,7 +254,7 @@ class Quiet(logging.Filter):
 
 
 class Background:
-    """The server in a thread of its own, inside another program."""
+    """A server in a thread of another program."""
 
     def __init__(self, site: FastAPI, listener: socket.socket) -> None:
         self._server = Server(site, Serving(), ready=lambda: self._up.set())

@@ -1,9 +1,9 @@
 """The hub: one feed of the outbox for all subscribers of this server.
 
 A thread reads the feed and encodes; the event loop distributes, a batch at a time. Each subscriber
-has a short queue: one that does not keep up is disconnected, and may come back to its position. The
-feed starts with the first subscriber and ends a little after the last. While all of them follow
-single jobs, it follows only those, so that no event is written that nobody reads.
+has a short queue: one that does not keep up is disconnected, and may resume at its position. The
+feed starts with the first subscriber and ends a little after the last. While all subscribers follow
+single jobs, the feed follows only those, so that no event is written that has no reader.
 """
 
 import asyncio
@@ -26,45 +26,45 @@ from holdfast.events.event import JobEvent
 from holdfast.events.feed import BATCH, Feed, Wanted, decoded
 from holdfast.events.sampling import GLANCE
 from holdfast.web.live.frames import Frame
-from holdfast.web.live.sampling import Glances
+from holdfast.web.live.sampling import Sampler
 from holdfast.web.live.subscriber import Ended, Subscriber, closing, forgotten
 
 logger = logging.getLogger("holdfast.web")
 
-KEPT = 10_000  #: events that are kept for those who come back,
-ROOM = 16 * 1024 * 1024  #: as long as they take no more bytes than this
-APART = 0.05  #: seconds between two batches: nobody sees that, and the loop is woken less often
-IDLY = 0.2  #: the same, while nobody does more than glance
-LINGER = 5.0  #: seconds that the feed goes on without followers
-SETTLED = 2.0  #: seconds after which every process knows that somebody follows
-_LOOK = 0.5  # seconds that the thread waits for events, before it looks whether it is still wanted
-_ROUNDS = 3  # of the event loop, in which those who were told can pass it on
+KEPT = 10_000  #: events that are kept for clients that reconnect,
+KEPT_BYTES = 16 * 1024 * 1024  #: as long as they are not larger than this
+APART = 0.05  #: seconds between two batches: not visible, and the loop is woken less often
+SAMPLE_APART = 0.2  #: the same, while all subscribers get samples
+LINGER = 5.0  #: seconds that the feed goes on without subscribers
+SETTLED = 2.0  #: seconds after which every process knows of a new subscriber
+_LOOK = 0.5  # seconds that the thread waits for events, before it checks whether it should stop
+_ROUNDS = 3  # rounds of the event loop in which subscribers can send what they got
 
 
 class Hub:
-    """Its state belongs to the event loop; only `_follow` and `close` are called elsewhere."""
+    """Its state belongs to the event loop; only `_follow`, `close` and `read` run in other threads."""
 
     def __init__(self, engine: Engine, encode: Callable[[JobEvent], Frame]) -> None:
         self._engine = engine
         self._encode = encode
-        self.position = 0  #: all up to here was handed out
-        self.floor = 0  #: all after this is in the ring
+        self.position = 0  #: every event up to here was distributed
+        self.floor = 0  #: every event after this is in the ring
         self.ring: deque[Frame] = deque()
-        self._of: dict[str, set[Subscriber]] = {}  # a topic
-        #: of a topic: from which position on nothing of it is left out
+        self._of: dict[str, set[Subscriber]] = {}  # by topic
+        # By topic: the position after which every event of it is written.
         self._since: dict[str, asyncio.Future[int]] = {}
         self._kept = 0
         self._run: _Run | None = None
         self._closed = False
         self._left_at = 0.0
-        self._glances = Glances(lambda: self._of.get(GLANCE, ()))
+        self._sampler = Sampler(lambda: self._of.get(GLANCE, ()))
 
     async def join(
         self, wanted: Wanted | None, after: int | None, topic: str = EVERYTHING
     ) -> Subscriber:
-        """Somebody follows from now on, or from a position that they have seen. `topic`: only that
-        job, as `wanted` says too: so it is found without asking everybody; or a glance. No `wanted`:
-        all."""
+        """Subscribe from now on, or after a position. `topic`: the id of the only job that `wanted`
+        matches, so that other events need not be compared; or the topic of samples. `wanted` None:
+        every event."""
         if self._closed:
             raise closing()
         subscriber = Subscriber(self, wanted, after, topic)
@@ -76,7 +76,7 @@ class Hub:
                 subscriber.attach(max(self.position, since))
             elif after < since:
                 raise forgotten(after, since)
-            elif after > self.position:  # another server, ahead of this one, has told it
+            elif after > self.position:  # from another server that is ahead of this one
                 await self._check(after)
         except BaseException:
             subscriber.leave()
@@ -84,7 +84,7 @@ class Hub:
         return subscriber
 
     async def _begin(self, topic: str) -> int:
-        """Follow this, too; from which position on nothing of it is left out."""
+        """Follow a topic, too. Return the position after which every event of it is written."""
         run = self._run or _Run(asyncio.get_running_loop())
         if run.loop is not asyncio.get_running_loop():
             raise Ended(1013, "this server follows on another event loop")
@@ -120,7 +120,7 @@ class Hub:
         self._of.pop(subscriber.topic, None)
         self._since.pop(subscriber.topic, None)
         if self._run is not None and self.is_followed:
-            self._run.topics = frozenset(self._since)  # it is written until its time is over
+            self._run.topics = frozenset(self._since)  # its events are written until that expires
 
     @property
     def is_followed(self) -> bool:
@@ -146,15 +146,17 @@ class Hub:
             problem = error
         except Exception as error:
             problem = error
-            logger.warning("live events stop, and begin anew with who comes: %s", error)
+            logger.warning(
+                "event feed failed; it restarts when the next client connects: %s", error
+            )
         with suppress(RuntimeError):  # the loop is closed
             run.loop.call_soon_threadsafe(self._over, run, problem)
 
     def _take(self, run: "_Run", feed: Feed) -> list[JobEvent]:
-        """What has come; and those who have come are let in."""
+        """Return new events. Also follow the topics of new subscribers, and let them join."""
         asked, run.asked = run.asked, False
         feed.follow(run.topics)
-        feed.apart = IDLY if run.topics == {GLANCE} else APART
+        feed.apart = SAMPLE_APART if run.topics == {GLANCE} else APART
         before = feed.since
         events = feed.take(0 if asked else _LOOK)
         if asked or feed.since is not before:
@@ -162,11 +164,12 @@ class Hub:
         return events
 
     def _pass_on(self, run: "_Run", position: int, frames: list[Frame]) -> None:
-        """Rests for as long as it took: at most half of the loop's time is for this."""
+        """Distribute events. After a full batch, rest for as long as that took: events use at most half
+        of the loop's time."""
         if position == self.position and not frames and self.is_followed:
             return
         begin = time.monotonic()
-        run.call(partial(self._tell, run, position, frames), rounds=_ROUNDS)
+        run.call(partial(self._distribute, run, position, frames), rounds=_ROUNDS)
         if len(frames) == BATCH:
             time.sleep(min(0.5, time.monotonic() - begin))
 
@@ -178,17 +181,17 @@ class Hub:
         self._kept = 0
 
     def _covered(self, run: "_Run", since: Mapping[str, int]) -> None:
-        """These are followed now."""
+        """Let the subscribers of these topics join: the feed follows them now."""
         if self._run is not run:
             return
-        begun = [topic for topic, told in self._since.items() if topic in since and not told.done()]
-        for topic in begun:
+        new = [topic for topic, at in self._since.items() if topic in since and not at.done()]
+        for topic in new:
             self._since[topic].set_result(since[topic])
-        if begun:
-            run.loop.call_later(SETTLED, self._settle, run, begun)
+        if new:
+            run.loop.call_later(SETTLED, self._settle, run, new)
 
     def _settle(self, run: "_Run", topics: list[str]) -> None:
-        """What others did before they knew was not written: those who looked then look again."""
+        """Let new subscribers fetch again: writers that did not know of them wrote no events."""
         if self._run is not run:
             return
         for topic in topics:
@@ -196,20 +199,20 @@ class Hub:
                 subscriber.unsure = True
                 subscriber.wake.set()
 
-    def _tell(self, run: "_Run", position: int, frames: list[Frame]) -> None:
+    def _distribute(self, run: "_Run", position: int, frames: list[Frame]) -> None:
         if self._run is not run:
             return
         for frame in frames:
             self.ring.append(frame)
             self._kept += frame.size
-        while len(self.ring) > KEPT or (self._kept > ROOM and self.ring):
+        while len(self.ring) > KEPT or (self._kept > KEPT_BYTES and self.ring):
             oldest = self.ring.popleft()
             self._kept -= oldest.size
             self.floor = oldest.position
         self.position = position
         for subscriber in self._of.get(EVERYTHING, ()):
             subscriber.offer(frames)
-        self._glances.show(frames)
+        self._sampler.offer(frames)
         for frame in frames:
             for subscriber in self._of.get(frame.event.job_id, ()):
                 subscriber.offer([frame])
@@ -218,7 +221,7 @@ class Hub:
             self._run = None
 
     def _over(self, run: "_Run", problem: Exception | None) -> None:
-        """The feed has ended. Those who followed it come back to where they were."""
+        """The feed has ended: end all streams. Clients reconnect, and resume at their position."""
         if self._run is not run:
             return
         self._run = None
@@ -231,14 +234,14 @@ class Hub:
             why = Ended(1011, "the server's log has the reason")
         for subscriber in self.subscribers:
             subscriber.end(why)
-        for told in waiting.values():
-            if not told.done():
-                told.set_result(0)  # they look whether it has ended
+        for since in waiting.values():
+            if not since.done():
+                since.set_result(0)  # joining subscribers then check whether they were ended
 
     # from anywhere
 
     def close(self) -> None:
-        """End every stream. Also from a signal's handler: it waits only in other threads."""
+        """End every stream. A signal's handler may call it: only in other threads does it wait."""
         self._closed = True
         run = self._run
         if run is None:
@@ -254,8 +257,8 @@ class Hub:
             subscriber.end(closing())
 
     def read(self, after: int, upto: int) -> "Past":
-        """A page of what is kept in the database. All up to `upto` was told, so nothing before that
-        is still to come."""
+        """Return a page of events from the database. Every event up to `upto` was distributed, so none
+        before that is still uncommitted."""
         reading = self._engine.run(partial(outbox.read, after, BATCH, mark=False), write=False)
         if after < reading.floor:
             raise forgotten(after)
@@ -267,16 +270,16 @@ class Hub:
 
 class Past(NamedTuple):
     frames: list[Frame]
-    position: int  #: all up to here is in it, or was told before
+    position: int  #: the next page starts after this
 
 
 class _Run:
-    """One life of the feed."""
+    """One run of the feed, from the first subscriber until a little after the last."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self.loop = loop
-        self.topics: frozenset[str] = frozenset()  #: to be followed,
-        self.asked = False  #: and whether they have changed
+        self.topics: frozenset[str] = frozenset()  #: topics to follow
+        self.asked = False  #: a new topic is to be followed
         self.stopped = False
         self.feed: Feed | None = None
         self.thread: threading.Thread | None = None
@@ -297,8 +300,8 @@ class _Run:
             self.feed.stop()
 
     def call(self, act: Callable[[], None], rounds: int = 0) -> None:
-        """Let the loop do it, and wait until it has gone round some more times: a follower that is
-        able to has passed on by then what it was told. Nobody is waited for who is not."""
+        """Call `act` in the loop, and wait for some more rounds of the loop, in which subscribers send
+        what they got. Subscribers that cannot send yet are not waited for."""
         done = threading.Event()
 
         def again(left: int) -> None:

@@ -8,25 +8,25 @@ from holdfast.events.sampling import Pace
 from holdfast.web.live.frames import Frame
 from holdfast.web.live.subscriber import Subscriber
 
-REST = 0.9  #: seconds between two messages to one who glances: nobody reads faster
-AGAIN = 1.5  #: seconds after which they look again: a writer's second is over by then
+REST = 0.9  #: seconds between two deliveries: nobody reads faster
+AGAIN = 1.5  #: seconds until subscribers fetch again: the second of every writer is over by then
 
 
-class Glances:
-    """Belongs to the event loop, like those of whom it is asked: `among` tells them."""
+class Sampler:
+    """Passes a sample of events on to its subscribers. Its state belongs to the event loop."""
 
-    def __init__(self, among: Callable[[], Collection[Subscriber]]) -> None:
-        self._among = among
+    def __init__(self, subscribers: Callable[[], Collection[Subscriber]]) -> None:
+        self._subscribers = subscribers
         self._pace = Pace(time.monotonic)
         self._is_resting = False
-        self._waits = False  # something, until it has rested
-        self._is_looking = False  # again, in a moment
+        self._waits = False  # an event is queued, and is delivered after the rest
+        self._will_refetch = False
         self._still_brisk = False
 
-    def show(self, frames: list[Frame]) -> None:
-        """A few of each kind, whatever is written for others. They are in everyone's line at once, so
-        that who goes meanwhile comes back to where it was."""
-        subscribers = self._among()
+    def offer(self, frames: list[Frame]) -> None:
+        """Queue a few events of each kind. They are queued immediately and delivered later, so that a
+        subscriber that reconnects in between resumes at its position."""
+        subscribers = self._subscribers()
         if not subscribers:
             return
         shown = []
@@ -40,8 +40,8 @@ class Glances:
             self._wake_soon()
         if self._pace.is_brisk:
             self._still_brisk = True
-            if not self._is_looking:
-                self._look_later()
+            if not self._will_refetch:
+                self._refetch_later()
 
     def _wake_soon(self) -> None:
         self._waits = True
@@ -49,25 +49,25 @@ class Glances:
             self._wake()
 
     def _wake(self) -> None:
-        """And again, for what comes while it rests."""
+        """Deliver what is queued, then rest. What comes meanwhile is delivered after the rest."""
         self._is_resting = self._waits
         if not self._waits:
             return
         self._waits = False
-        for subscriber in self._among():
+        for subscriber in self._subscribers():
             subscriber.wake.set()
         asyncio.get_running_loop().call_later(REST, self._wake)
 
-    def _look_later(self) -> None:
-        self._is_looking = True
+    def _refetch_later(self) -> None:
+        self._will_refetch = True
         self._still_brisk = False
-        asyncio.get_running_loop().call_later(AGAIN, self._look_again)
+        asyncio.get_running_loop().call_later(AGAIN, self._refetch)
 
-    def _look_again(self) -> None:
-        """More may have happened than was told."""
-        self._is_looking = False
-        for subscriber in self._among():
+    def _refetch(self) -> None:
+        """Let subscribers fetch again: more may have happened than the sample shows."""
+        self._will_refetch = False
+        for subscriber in self._subscribers():
             subscriber.unsure = True
         self._wake_soon()
-        if self._still_brisk:  # some may have come after those that this is for
-            self._look_later()
+        if self._still_brisk:  # there may be more events that the sample left out
+            self._refetch_later()

@@ -1,5 +1,5 @@
-"""What one subscriber is sent, over SSE or a WebSocket: where it starts, what follows, and when it
-ends."""
+"""The messages for one subscriber, over SSE or a WebSocket: from which position, in which view, until
+when."""
 
 import asyncio
 import time
@@ -18,13 +18,13 @@ from holdfast.web.live.subscriber import Ended, Subscriber
 from holdfast.web.problems import Refusal, status_of
 from holdfast.web.security.permissions import Identity, Permission
 
-TICK = 10.0  #: seconds between two pings, and between two looks whether somebody still may
-END = "end"  #: the id of a guest's last message: nothing comes after it
+TICK = 10.0  #: seconds between two pings, and between two checks of the permission
+END = "end"  #: the id of the last message to a guest
 _FIRST_LOOK, _GROWTH = 0.25, 2.0
 
 
 class Notice:
-    """A message that is no event of the outbox."""
+    """A message that is not an event of the outbox."""
 
     def __init__(self, name: str, data: dict[str, Any], position: int, id: str | None = None):
         self._name = name
@@ -39,7 +39,7 @@ class Notice:
 
 
 class Ping(Notice):
-    """Nothing has happened up to here: who comes back begins here."""
+    """Moves the position of an idle client, which resumes from here."""
 
     def __init__(self, position: int) -> None:
         super().__init__("ping", {}, position)
@@ -58,18 +58,18 @@ class Stream:
         self._web = web
         self._request = request
         self._me = me
-        self._follower = subscriber
-        self._shown: Any = None  # of a guest's job,
-        self._is_over = False  # which has ended, and that was told
+        self._subscriber = subscriber
+        self._shown: Any = None  # the last state of a guest's job that was sent
+        self._is_over = False  # the final state of a guest's job was sent
         self._pause = _FIRST_LOOK
-        self.at = subscriber.position  #: all up to here was sent
+        self.at = subscriber.position  #: every event up to here was sent
         self.view: View = view_of(me)
 
     async def messages(
         self, begin: list[Message], life: float | None
     ) -> AsyncGenerator[list[Message], None]:
-        """Until the time is over, or somebody ends it."""
-        subscriber, guest = self._follower, self._me.job
+        """Yield batches of messages for `life` seconds, or until the subscriber ends."""
+        subscriber, guest = self._subscriber, self._me.job
         subscriber.task = asyncio.current_task()
         now = time.monotonic()
         deadline = float("inf") if life is None else now + life
@@ -102,18 +102,18 @@ class Stream:
         yield [Ping(self.at)]
 
     def _until_final(self, frames: list[Frame]) -> list[Message]:
-        told: list[Message] = []
+        found: list[Message] = []
         for frame in frames:
             event = frame.event
             self._shown = (event.status, event.progress, event.message)
             if frame.is_final:
-                return [*told, Last(frame)]
-            told.append(frame)
-        return told
+                return [*found, Last(frame)]
+            found.append(frame)
+        return found
 
     async def present(self) -> list[Message]:
-        """A guest's job, and how it stands if that was not told yet. They are told so at the
-        beginning, and once in a while: writers learn late that somebody follows."""
+        """Return the state of a guest's job, if it was not sent yet. It is read at the start and now
+        and then, since writers learn with a delay that the job has a subscriber."""
         try:
             job = await run_in_threadpool(self._web.app.jobs.get, self._me.job)
         except JobNotFound:
@@ -128,7 +128,7 @@ class Stream:
         return [Notice(name, without(data, self.view), self.at, id)]
 
     async def _check(self) -> None:
-        """May they still? A token that was revoked ends its streams."""
+        """Check the permission again, so that a revoked token ends its streams."""
         try:
             me = await self._web.gate.admit(self._request, Permission.EVENTS_READ, linked=True)
         except Refusal as refusal:
@@ -139,19 +139,19 @@ class Stream:
 
     @property
     def present_position(self) -> int:
-        """Where somebody would begin who came now."""
+        """The position from which a new subscriber would start."""
         return int(self._web.hub.position)
 
     def check(self) -> None:
-        """Raises if somebody has ended it."""
-        self._follower.check()
+        """Raise Ended if the stream was ended."""
+        self._subscriber.check()
 
     def close(self) -> None:
-        self._follower.leave()
+        self._subscriber.leave()
 
 
 class Last(Notice):
-    """A guest's last event."""
+    """The last event for a guest."""
 
     def __init__(self, frame: Frame) -> None:
         self._frame = frame
@@ -186,13 +186,14 @@ async def open_stream(
     filter: dict[str, Any],
     after: int | None,
     *,
-    glance: bool = False,
+    sample: bool = False,
 ) -> tuple[Stream, list[Message]]:
-    """A stream, and how it begins. Close it. `glance`: a little of everything."""
+    """Return a stream, to be closed by the caller, and its first messages. `sample`: of all events, a
+    few of each kind a second."""
     if me.job is not None:
         wanted = make_wanted([kind.value for kind in FOR_GUESTS], job=me.job)
         subscriber = await web.hub.join(wanted, None, me.job)
-    elif glance:
+    elif sample:
         subscriber = await web.hub.join(None, after, GLANCE)
     else:
         wanted = make_wanted(**filter)

@@ -15,19 +15,19 @@ from holdfast.web.live.frames import Frame
 if TYPE_CHECKING:
     from holdfast.web.live.hub import Hub
 
-LINE = 1000  #: events that wait for one follower
-GRACE = 0.5  # seconds that a follower whose time is over has to say so
+LINE = 1000  #: events that may wait for one subscriber
+GRACE = 0.5  # seconds that an ended subscriber has to send its last message
 
 
 class Ended(Exception):
-    """A follower's stream is over."""
+    """The stream of a subscriber has ended."""
 
     def __init__(self, code: int, reason: str, *, gone: bool = False, begin: int = 0) -> None:
         super().__init__(reason)
         self.code = code  #: of a WebSocket
         self.reason = reason
-        self.gone = gone  #: what was missed cannot be told: look at everything again,
-        self.begin = begin  #: and come back from here on, at the earliest
+        self.gone = gone  #: missed events are lost: the client fetches everything again,
+        self.begin = begin  #: and resumes from here, at the earliest
 
 
 def too_slow() -> Ended:
@@ -53,18 +53,18 @@ class Subscriber:
         self._hub = hub
         self._wanted = wanted
         self._seen = 0 if after is None else after
-        self._line: deque[Frame] = deque()
+        self._queue: deque[Frame] = deque()
         self._attached = False
         self._ended: Ended | None = None
-        self.task: asyncio.Task[None] | None = None  #: that passes on what it is told
+        self.task: asyncio.Task[None] | None = None  #: the task that sends its events
         self._cancel: asyncio.TimerHandle | None = None
         self._read = 0
         self.wake = asyncio.Event()
-        self.unsure = False
+        self.unsure = False  #: events may be missing: the client is told to fetch again
 
     @property
     def position(self) -> int:
-        """All that it wants up to here was taken, once its line is empty."""
+        """Every wanted event up to here has been taken, once its queue is empty."""
         return max(self._seen, self._hub.position) if self._attached else self._seen
 
     def check(self) -> None:
@@ -72,13 +72,14 @@ class Subscriber:
             raise self._ended
 
     def _of(self, frames: list[Frame]) -> list[Frame]:
-        """What it wants of them."""
+        """Return the events that it wants and has not seen."""
         wanted, seen = self._wanted, self._seen
         if wanted is None:
             return frames if frames[0].position > seen else [f for f in frames if f.position > seen]
         return [frame for frame in frames if frame.position > seen and wanted(frame.event)]
 
     def attach(self, position: int) -> None:
+        """Let the hub pass on the events after a position."""
         self._seen = position
         self._attached = True
 
@@ -88,36 +89,36 @@ class Subscriber:
         more = self._of(frames)
         if not more:
             return
-        if len(self._line) + len(more) > LINE:
+        if len(self._queue) + len(more) > LINE:
             self.end(too_slow())
             return
-        self._line.extend(more)
+        self._queue.extend(more)
         if wake:
             self.wake.set()
 
     async def take(self, patience: float) -> list[Frame]:
-        """The next ones; none, if none came in time. Raises when it is over."""
+        """Wait for the next events, and return them; none if none came in time. Raises Ended."""
         if not self._attached and (past := await self._past()):
             return past
-        if self._ended is None and not self._line and not self.unsure:
+        if self._ended is None and not self._queue and not self.unsure:
             with suppress(TimeoutError):
                 async with asyncio.timeout(patience):
                     await self.wake.wait()
         self.wake.clear()
         self.check()
-        taken = list(self._line)
-        self._line.clear()
+        taken = list(self._queue)
+        self._queue.clear()
         return taken
 
     async def _past(self) -> list[Frame]:
-        """What it missed: from the database as far as need be, then from the ring. Between that and
-        being attached nothing else runs, so that nothing is told in between."""
+        """Return missed events: from the database as far as necessary, then from the ring. Between
+        reading the ring and attaching, nothing else runs in the event loop, so no event is lost."""
         hub = self._hub
         if self.topic == GLANCE:
-            return self._lately()
+            return self._recent()
         while self._seen < hub.floor:
             self.check()
-            if self._read > outbox.KEPT:  # it never catches up
+            if self._read > outbox.KEPT:  # it would never catch up
                 raise forgotten(self._seen)
             past = await run_in_threadpool(hub.read, self._seen, hub.position)
             found = self._of(past.frames) if past.frames else []
@@ -131,7 +132,7 @@ class Subscriber:
         return found
 
     def _kept(self) -> list[Frame]:
-        """What the ring has of what it missed."""
+        """Return missed events from the ring."""
         missed: list[Frame] = []
         for frame in reversed(self._hub.ring):
             if frame.position <= self._seen:
@@ -139,18 +140,18 @@ class Subscriber:
             missed.append(frame)
         return missed[::-1]
 
-    def _lately(self) -> list[Frame]:
-        """Who glances has missed little, or looks again."""
+    def _recent(self) -> list[Frame]:
+        """Return a few recent events for a sample. If more are missing, the client fetches again."""
         missed = self._kept()
         self.unsure = self._seen < self._hub.floor or len(missed) > MOST
         self.attach(max(self._seen, self._hub.position))
         return missed[-MOST:]
 
     def end(self, why: Ended) -> None:
-        """It is told so; and if it hangs in a socket that takes nothing, it is torn from it."""
+        """End its stream. If it hangs in a socket that takes nothing, its task is cancelled."""
         if self._ended is None:
             self._ended = why
-            self._line.clear()
+            self._queue.clear()
             self.wake.set()
             task = self.task
             if task is not None:

@@ -1,1 +1,1 @@
-"""Who may ask for what. Start with `gate.py`."""
+"""Authentication, permissions and the checks of every request. Start with `gate.py`."""

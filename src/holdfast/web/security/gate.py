@@ -17,11 +17,11 @@ from holdfast.web.security.permissions import PUBLIC, READING, ROLES, Identity, 
 from holdfast.web.security.throttle import Throttle
 
 T = TypeVar("T")
-SESSION = "12h"  #: a login lasts so long,
-IDLE = 2 * 3600.0  #: and ends after so many seconds without a request
-REMEMBERED = 2.0  # seconds that an answer of the database about a token is used again
-_MOST = 1000  # tokens that are remembered
-_LONGEST = 200
+SESSION = "12h"  #: the longest that a session lasts
+IDLE = 2 * 3600.0  #: seconds without a request, after which a session ends
+REMEMBERED = 2.0  # seconds that the database's answer about a token is cached
+_MOST = 1000  # tokens in the cache
+_LONGEST = 200  # characters of a token
 
 
 class Gate:
@@ -31,36 +31,39 @@ class Gate:
         self._now = now
         self._known: dict[str, tuple[float, TokenInfo | None]] = {}
         self._secret: bytes | None = None  # of links
-        self._failures = Throttle(per_minute=30, burst=10)  # of one address
-        self._changes = Throttle(per_minute=6000, burst=600)  # of one somebody
+        self._failures = Throttle(per_minute=30, burst=10)  # by address
+        self._changes = Throttle(per_minute=6000, burst=600)  # by caller
 
     async def admit(
         self, request: HTTPConnection, wanted: str, *, linked: bool = False
     ) -> Identity | None:
-        """Who asks for this, if they may; None: whoever, and everybody may. `linked`: a signed link
-        opens it, too."""
+        """Authenticate and authorize a request. Return None for a public route, which needs neither;
+        raise Refusal if the caller lacks the permission. `linked`: a signed link is accepted, too."""
         if wanted == PUBLIC:
             return None
         if linked and has_link(request.scope):
             return await self._of_link(request.query_params.getlist("link"))
-        who = await self.who(request)
-        if who is None:
+        me = await self.authenticate(request)
+        if me is None:
             raise Refusal(
                 401,
                 "say who you are: log in, or send 'Authorization: Bearer TOKEN' (holdfast tokens "
                 "create makes one)",
                 headers={"WWW-Authenticate": "Bearer"},
             )
-        if not who.may(wanted):
+        if not me.may(wanted):
             because = "; this server is read-only" if self._options.read_only else ""
-            raise Refusal(
-                403, f"{who.who} ({who.role}) may not do this: it needs {wanted}{because}"
-            )
+            raise Refusal(403, f"{me.who} ({me.role}) may not do this: it needs {wanted}{because}")
         if request.scope.get("method", "GET") not in ("GET", "HEAD"):
-            self._slow_down(self._changes, f"{who.via}:{who.who}")
-        return who
+            caller = f"{me.via}:{me.who}"
+            if (wait := self._changes.wait(caller)) > 0:
+                raise too_many(wait)
+            self._changes.spend(caller)
+        return me
 
-    async def who(self, request: HTTPConnection) -> Identity | None:
+    async def authenticate(self, request: HTTPConnection) -> Identity | None:
+        """Authenticate a request: by the host application, a bearer token or a session cookie. Return
+        None for an anonymous caller; raise Refusal for a token that is not valid."""
         if has_link(request.scope):  # a page of any site may have made it: see shield.py
             return None
         header = request.headers.get("authorization")
@@ -70,7 +73,7 @@ class Gate:
                 answer = await answer
             if answer is not None:
                 return self._of_host(answer)
-        if header is not None:  # cookies do not count beside it
+        if header is not None:  # then cookies are ignored
             return await self._of_bearer(request, header)
         secret = request.cookies.get(cookie_name(request))
         return None if secret is None else await self._of_session(secret)
@@ -89,11 +92,11 @@ class Gate:
         return self._of_token(token, "token")
 
     async def check(self, request: HTTPConnection, secret: str) -> TokenInfo | None:
-        """What a token is; those who guess are slowed down."""
+        """Return the token with this secret, or None. Addresses that guess secrets are slowed down."""
         address = address_of(request)
         wait = self._failures.wait(address)
         if wait > 0 and not self._was_good(secret):
-            raise slow_down(wait)
+            raise too_many(wait)
         token = await self._looked_up(secret)
         if token is None:
             self._failures.spend(address)
@@ -115,7 +118,8 @@ class Gate:
         )
 
     def _was_good(self, secret: str) -> bool:
-        """Those who guess may share their address with others, behind a proxy."""
+        """A known good secret is not slowed down: behind a proxy, its caller may share the address of
+        one that guesses."""
         known = self._known.get(secret)
         return known is not None and known[1] is not None
 
@@ -142,7 +146,7 @@ class Gate:
         return token
 
     def forget(self) -> None:
-        """Ask the database again: somebody has logged out, or a token was revoked here."""
+        """Clear the cache, after a logout or the revocation of a token in this process."""
         self._known.clear()
 
     def _of_token(self, token: TokenInfo, via: Any) -> Identity:
@@ -173,13 +177,8 @@ class Gate:
             )
         return identity(str(pair[0])[:200], pair[1], "host", read_only=self._options.read_only)
 
-    def _slow_down(self, throttle: Throttle, who: str) -> None:
-        if (wait := throttle.wait(who)) > 0:
-            raise slow_down(wait)
-        throttle.spend(who)
 
-
-def slow_down(wait: float) -> Refusal:
+def too_many(wait: float) -> Refusal:
     seconds = max(1, round(wait + 0.5))
     return Refusal(
         429, f"too many at once: again in {seconds} s", headers={"Retry-After": str(seconds)}
@@ -187,7 +186,8 @@ def slow_down(wait: float) -> Refusal:
 
 
 def _is_ours(header: str | None) -> bool:
-    """A token of ours. Any other may be one of the application that we are mounted in."""
+    """Is it a token of Holdfast? Any other may belong to the application in which the web is
+    mounted."""
     return header is not None and header.partition(" ")[2].strip().startswith(MARK)
 
 
@@ -196,7 +196,7 @@ def is_secure(request: HTTPConnection) -> bool:
 
 
 def cookie_name(request: HTTPConnection) -> str:
-    """The prefix keeps other hosts and plain connections from setting it."""
+    """Return the cookie's name. The prefix keeps other hosts and plain connections from setting it."""
     return "__Host-holdfast" if is_secure(request) else "holdfast"
 
 

@@ -1,14 +1,14 @@
-"""Secrets that open the dashboard once: for the browser that a command opens by itself.
+"""Secrets that log in once: for the browser that a command opens.
 
-They are known to this process alone, for a short time. One travels in an address's fragment, which
-browsers do not send; whoever finds it in a history later finds nothing."""
+They are known to this process alone, for a short time. A secret is passed in the fragment of an
+address, which browsers do not send; in a browser's history it is worthless later."""
 
 import secrets
 import threading
 import time
 from collections.abc import Callable
 
-LIFE = 120.0  # seconds; a browser needs a moment to start
+LIFE = 120.0  # seconds, in which the browser has to start
 PREFIX = "once_"
 
 
@@ -25,7 +25,7 @@ class Invitations:
         return secret
 
     def take(self, secret: str) -> bool:
-        """Whether it opens; if so, it does not again."""
+        """Use up a secret; return whether it was valid."""
         with self._lock:
             until = self._open.pop(secret, None)
         return until is not None and self._clock() < until

@@ -1,7 +1,7 @@
-"""Signed links: who has one may follow one job, and nothing else, until it expires. They are for pages
-of people whom the server does not know: the progress bar of somebody's own job.
+"""Signed links: a link grants the right to follow one job, and nothing else, until it expires. They are
+for pages of users without an account here, such as the progress bar of a user's own job.
 
-A link is made with the database's own secret, and is written down nowhere."""
+A link is signed with a secret of the database, and is not stored."""
 
 import base64
 import hashlib
@@ -30,20 +30,20 @@ _LONGEST = 500
 class Link:
     job: str
     expires: float  #: seconds since 1970
-    result: bool  #: whether the job's result and its error are told, too
+    result: bool  #: it also shows the job's result and error
 
 
 def make_link(
     app: Holdfast, job: Job | UUID | str, *, expires: Duration = "1h", result: bool = False
 ) -> str:
-    """The text by which whoever has it may follow this job, until it expires. `result`: they are also
-    told what it returned, and with which error it failed."""
+    """Return a text that grants its holder the right to follow this job until it expires. `result`: the
+    holder also sees the job's result and error."""
     life = seconds(expires, what="expires")
     if life == 0:
         raise InvalidInput("expires=0: give a time from now on, such as '1h'")
     id = job.id if isinstance(job, Job) else parse_id(job)
-    told = {"job": id, "exp": round(app.clock.now().timestamp() + life), "result": result}
-    body = _text(json.dumps(told, separators=(",", ":")).encode())
+    claims = {"job": id, "exp": round(app.clock.now().timestamp() + life), "result": result}
+    body = _text(json.dumps(claims, separators=(",", ":")).encode())
     return f"{body}.{_signature(Access(app).secret(SECRET), body)}"
 
 
@@ -55,25 +55,25 @@ def follow_link(
     expires: Duration = "1h",
     result: bool = False,
 ) -> str:
-    """The address, without a host, at which a browser may follow this job: for `new EventSource(...)`.
-    `base` is where the web is mounted, such as '/jobs'."""
+    """Return the address, without a host, at which a browser can follow this job: for
+    `new EventSource(...)`. `base` is the path at which the web is mounted, such as '/jobs'."""
     return f"{base}{EVENTS}?link={make_link(app, job, expires=expires, result=result)}"
 
 
 def read_link(secret: bytes, text: str, now: datetime) -> Link | None:
-    """What a link says; None if it is not ours, was changed, or has expired."""
+    """Verify a link. Return None if its signature is wrong, or if it has expired."""
     body, dot, signature = text.partition(".")
     if len(text) > _LONGEST or not dot or not text.isascii():
         return None
     if not hmac.compare_digest(signature, _signature(secret, body)):
         return None
-    told = json.loads(base64.urlsafe_b64decode(body + "=" * (-len(body) % 4)))
-    link = Link(job=told["job"], expires=told["exp"], result=told["result"])
+    claims = json.loads(base64.urlsafe_b64decode(body + "=" * (-len(body) % 4)))
+    link = Link(job=claims["job"], expires=claims["exp"], result=claims["result"])
     return link if now.timestamp() < link.expires else None
 
 
 def has_link(scope: Scope) -> bool:
-    """Is this asked by a link? Then nothing else counts that comes with it, a cookie least of all."""
+    """Does the request carry a link? Then all other credentials are ignored, cookies above all."""
     return "link" in QueryParams(scope.get("query_string", b""))
 
 

@@ -1,4 +1,4 @@
-"""Who may do what: permissions by name, the roles that are made of them, and who asks. Pure."""
+"""Permissions, the roles that consist of them, and the identity of a caller. Pure."""
 
 from collections.abc import Mapping
 from enum import StrEnum
@@ -8,7 +8,7 @@ from holdfast.core.records import value
 
 
 class Permission(StrEnum):
-    """What somebody may do in the web interface; every route names the one that it asks for."""
+    """A permission in the web interface; every route names the one that it needs."""
 
     JOBS_READ = "jobs.read"
     JOBS_PAYLOAD = "jobs.payload"  #: arguments, results, tracebacks
@@ -28,8 +28,8 @@ class Permission(StrEnum):
     TOKENS_MANAGE = "tokens.manage"
 
 
-PUBLIC = "public"  #: of a route that everybody may ask; written down, never by omission
-KNOWN = "known"  #: of a route that everybody may ask who is somebody
+PUBLIC = "public"  #: declared by routes that anyone may call; never the default
+KNOWN = "known"  #: declared by routes that any authenticated caller may call
 
 _VIEWER = frozenset(
     {
@@ -57,7 +57,7 @@ ROLES: Mapping[str, frozenset[Permission]] = {
     "admin": frozenset(Permission),
     "enqueue": frozenset({Permission.JOBS_ENQUEUE}),
 }
-#: What is left of any role in read-only mode.
+#: The permissions that a role keeps in read-only mode.
 READING = _VIEWER | {Permission.AUDIT_READ}
 
 Via = Literal["token", "session", "host", "link"]
@@ -65,16 +65,16 @@ Via = Literal["token", "session", "host", "link"]
 
 @value
 class Identity:
-    """Who asks, and what they may."""
+    """An authenticated caller, and its permissions."""
 
     who: str
     role: str
     permissions: frozenset[Permission]
     via: Via
-    tasks: frozenset[str] = frozenset()  #: that they may enqueue; none named: all
+    tasks: frozenset[str] = frozenset()  #: tasks that it may enqueue; empty: all
     queues: frozenset[str] = frozenset()
-    job: str | None = None  #: of a link: all that it lets be followed,
-    result: bool = False  #: and whether with results and errors
+    job: str | None = None  #: with a link: the only job that it may follow
+    result: bool = False  #: with a link: it also sees the job's result and error
 
     def may(self, wanted: str) -> bool:
         return wanted in (PUBLIC, KNOWN) or wanted in self.permissions
@@ -89,7 +89,7 @@ def identity(
     tasks: frozenset[str] = frozenset(),
     queues: frozenset[str] = frozenset(),
 ) -> Identity:
-    """Somebody of this role."""
+    """Return a caller of this role."""
     permissions = ROLES[role] & READING if read_only else ROLES[role]
     return Identity(
         who=who, role=role, permissions=permissions, via=via, tasks=tasks, queues=queues

@@ -1,4 +1,4 @@
-"""Values that nobody should read on a page, replaced by the names of their keys. Pure."""
+"""Replaces secret values in arguments and results, which it finds by the names of their keys. Pure."""
 
 import re
 from collections.abc import Sequence
@@ -12,7 +12,7 @@ _DEEPEST = 200
 
 
 class Redaction:
-    """By patterns of keys, in any case, with `-` taken for `_`."""
+    """Redacts values by patterns of keys, in any case, with `-` taken for `_`."""
 
     def __init__(self, patterns: Sequence[str]) -> None:
         joined = "|".join(translate(pattern.lower()) for pattern in patterns)
@@ -36,5 +36,5 @@ class Redaction:
         return data
 
     def of_path(self, path: Sequence[Any]) -> bool:
-        """Would this way into a payload end at, or pass, something hidden?"""
+        """Is a key on this path into a payload hidden?"""
         return any(isinstance(part, str) and self.hides(part) for part in path)

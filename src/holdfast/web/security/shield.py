@@ -14,9 +14,9 @@ from holdfast.web.options import WebOptions
 from holdfast.web.problems import problem, unexpected
 from holdfast.web.security.links import has_link
 
-LARGEST = 2 * 1024 * 1024  # bytes of a body: a payload of the largest size, and what is around it
+LARGEST = 2 * 1024 * 1024  # bytes of a body: the largest payload, with room for other fields
 SAFE = frozenset({"GET", "HEAD", "OPTIONS"})
-_OURS = frozenset({"same-origin", "none"})
+_OURS = frozenset({"same-origin", "none"})  # values of Sec-Fetch-Site
 POLICY = "; ".join(
     (
         "default-src 'none'",
@@ -43,15 +43,15 @@ HEADERS: Mapping[str, str] = {
 
 
 class TooLarge(HTTPException):
-    """A body that goes on although its length was said to be less, or not said. Of this kind, since
-    FastAPI takes any other exception for a mistake in the body."""
+    """A body larger than its declared length, or without one. An HTTPException, since FastAPI reports
+    any other exception as a malformed body."""
 
     def __init__(self) -> None:
         super().__init__(413, _too_large())
 
 
 class Shield:
-    """Around the whole server, also around its sockets."""
+    """The outermost middleware, for requests and for WebSockets."""
 
     def __init__(self, inner: ASGIApp, options: WebOptions) -> None:
         self._inner = inner
@@ -92,7 +92,7 @@ class Shield:
 
         try:
             await self._inner(scope, bounded, answer)
-        except Exception as error:  # here, so that this answer too has its headers
+        except Exception as error:  # here, so that this response too has the security headers
             if answer.begun:
                 raise
             await unexpected(scope["method"], scope["path"], error)(scope, receive, answer)
@@ -116,8 +116,8 @@ class Shield:
         return hosts is None or host.lower() in hosts or without_port(host) in hosts
 
     def _of_page(self, scope: Scope, headers: Headers, host: str) -> tuple[int, str] | None:
-        """A browser says which page asks; a program says nothing. What follows a signed link carries
-        its right with it, wherever it comes from, and nothing else: see links.py."""
+        """Refuse pages of other sites. A browser names the page that makes a request; a program does
+        not. A WebSocket with a signed link may come from any site: the link alone grants its right."""
         if scope["type"] == "websocket" and has_link(scope):
             return None
         origin, site = headers.get("origin"), headers.get("sec-fetch-site")
@@ -156,7 +156,7 @@ def without_port(host: str) -> str:
 
 
 class _Answer:
-    """Adds the headers, and remembers whether it has begun."""
+    """Adds the security headers to a response, and knows whether the response has begun."""
 
     def __init__(self, send: Send, scope: Scope) -> None:
         self.begun = False

@@ -1,11 +1,12 @@
-"""A rate limit for each of many callers, in memory: one number each."""
+"""A rate limit for each of many callers, in memory: one number for each."""
 
 import time
 from collections.abc import Callable
 
 
 class Throttle:
-    """`burst` at once, then `per_minute`. The number is when the next one would be on time."""
+    """Allows a `burst`, then `per_minute`. The number is the time at which the next use would be on
+    time."""
 
     def __init__(
         self,
@@ -21,12 +22,13 @@ class Throttle:
         self._clock = clock
         self._next: dict[str, float] = {}
 
-    def wait(self, who: str) -> float:
-        """Seconds until they may; nought: now."""
-        return max(0.0, self._next.get(who, 0.0) + self._gap - self._clock() - self._ahead)
+    def wait(self, caller: str) -> float:
+        """Return the seconds until the caller may go on; 0: now."""
+        return max(0.0, self._next.get(caller, 0.0) + self._gap - self._clock() - self._ahead)
 
-    def spend(self, who: str) -> None:
+    def spend(self, caller: str) -> None:
+        """Count one use."""
         now = self._clock()
         if len(self._next) >= self._most:
             self._next = {key: at for key, at in self._next.items() if at > now}
-        self._next[who] = max(now, self._next.get(who, 0.0)) + self._gap
+        self._next[caller] = max(now, self._next.get(caller, 0.0)) + self._gap
