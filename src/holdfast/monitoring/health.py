@@ -1,7 +1,7 @@
 """`app.health()`: is work being done, and if not, why; and why a single job waits.
 
-It reads what workers tell of themselves, what is pending and what was done lately, at a cost that does
-not grow with the table. Whoever is told that something is wrong is told what to do.
+It reads the reports of workers, the backlog and the figures of recent work, at a cost that does not
+grow with the table. Every problem comes with its remedy.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -11,12 +11,11 @@ from typing import TypedDict
 
 from holdfast.core.duration import Duration
 from holdfast.engine.engine import Engine
-from holdfast.engine.records import QueueInfo
 from holdfast.errors import DatabaseError
 from holdfast.jobs import wait_reason
 from holdfast.jobs.job import Job, Status
 from holdfast.jobs.outcome import SHARED
-from holdfast.monitoring.health_checks import Check, Facts, run_checks, unserved
+from holdfast.monitoring.health_checks import Check, Facts, pause_of, run_checks, unserved
 from holdfast.monitoring.metrics import since
 from holdfast.monitoring.snapshot import Snapshot
 from holdfast.monitoring.worker_status import WorkerView, read_workers
@@ -24,37 +23,37 @@ from holdfast.settings import Thresholds
 
 
 class HealthLimits(TypedDict, total=False):
-    """What may be given to `app.health()`, instead of what `Holdfast(health=...)` says."""
+    """The parameters of `app.health()`, which override those of `Holdfast(health=...)`."""
 
-    max_age: Duration | None  #: how long a job may have been due; None: however long
-    stall: Duration | None  #: how soon something must end while work waits; None: no matter
-    failure_rate: float  #: of finished jobs: fewer may have failed; 0.05
-    window: Duration  #: that rates and shares are taken over, from 1m to 24h
-    expected_workers: int | None  #: that should live
-    spread: float  #: of an equal share, that each worker of a queue should do; 0.25
+    max_age: Duration | None  #: the longest that a job may have been due; None: no limit
+    stall: Duration | None  #: in which a run must end while work waits; None: no check
+    failure_rate: float  #: share of finished jobs that failed, at which the check fails; 0.05
+    window: Duration  #: over which rates and shares are measured, from 1m to 24h
+    expected_workers: int | None  #: live workers that there should be
+    spread: float  #: part of an equal share that each worker of a queue should do; 0.25
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Health:
-    """What was found. `problems` need somebody; `warnings` are worth knowing."""
+    """The result of all checks. `problems` need action; `warnings` are worth knowing."""
 
     ok: bool
     problems: list[str]
     warnings: list[str] = field(default_factory=list)
-    checks: list[Check] = field(default_factory=list)  #: each question, with what was measured
+    checks: list[Check] = field(default_factory=list)  #: each check, with its measurement
     jobs: dict[Status, int] = field(default_factory=dict)  #: by status, each counted up to 10,000
-    workers: int = 0  #: that live
+    workers: int = 0  #: live workers
     oldest_pending: float | None = None  #: seconds that the longest waiting job has been due
-    unknown_types: list[str] = field(default_factory=list)  #: pending; no live worker knows them
-    paused_queues: list[str] = field(default_factory=list)
-    stuck_jobs: list[str] = field(
+    unknown_types: list[str] = field(
         default_factory=list
-    )  #: past their timeout, and not to be stopped
+    )  #: pending, and not known to any live worker
+    paused_queues: list[str] = field(default_factory=list)
+    stuck_jobs: list[str] = field(default_factory=list)  #: past their timeout, and still running
     silent_workers: list[str] = field(default_factory=list)
 
 
 def read_health(snapshot: Snapshot, limits: Thresholds) -> Health:
-    """All checks. A database that cannot be used is a finding, not an exception."""
+    """Run all checks. A database that cannot be used is a problem in the result, not an exception."""
     try:
         return judge(_facts(snapshot, limits), limits)
     except DatabaseError as problem:
@@ -62,7 +61,7 @@ def read_health(snapshot: Snapshot, limits: Thresholds) -> Health:
 
 
 def unreachable(problem: str) -> Health:
-    """Nothing can be told but that."""
+    """Return the result for a database that cannot be used."""
     check = Check(name="database", ok=False, detail=problem)
     return Health(ok=False, problems=[problem], checks=[check])
 
@@ -84,7 +83,7 @@ def _facts(snapshot: Snapshot, limits: Thresholds) -> Facts:
 
 
 def judge(facts: Facts, limits: Thresholds) -> Health:
-    """What the facts mean."""
+    """Judge the facts by the limits."""
     verdicts = run_checks(facts, limits)
     problems = [text for check, texts in verdicts if not check.warning for text in texts]
     unknown = unserved(facts.waiting, facts.workers)
@@ -105,28 +104,26 @@ def judge(facts: Facts, limits: Thresholds) -> Health:
 
 
 def why_it_waits(engine: Engine, job: Job) -> list[str]:
-    """Why a job is not finished yet, in sentences; nothing for a finished one."""
+    """Return the reasons why a job is not finished yet, in sentences; none for a finished job."""
     reasons = _why(engine, job)
     if reasons and job.unreadable_since is not None:
-        since = f"{job.unreadable_since:%Y-%m-%d %H:%M:%S} UTC"
-        reasons.append(f"no worker could read its payload since {since}: {job.error}")
+        reasons.append(
+            f"no worker could read its payload since {_utc(job.unreadable_since)}: {job.error}"
+        )
     return reasons
 
 
 def _why(engine: Engine, job: Job) -> list[str]:
-    now = engine.now()
     match job.status:
         case Status.BLOCKED:
-            pauses = _pauses(job, engine.queues(cap=1))
-            return [*pauses, _held_back(engine, job) or "it waits for another job"]
-        case Status.SCHEDULED | Status.RETRYING:
-            reasons = [_due(job, now)]
-            if job.status is Status.RETRYING:
-                reasons.append(f"its last run failed; {_attempts_left(job)}")
-            return reasons
+            return [*_pauses(engine, job), _held_back(engine, job) or "it waits for another job"]
+        case Status.SCHEDULED:
+            return [_due(job, engine.now())]
+        case Status.RETRYING:
+            left = f"{max(0, job.max_attempts - job.attempts)} of {job.max_attempts}"
+            return [_due(job, engine.now()), f"its last run failed; {left} attempts are left"]
         case Status.PENDING:
-            pauses = _pauses(job, engine.queues(cap=1))
-            limit = _held_back(engine, job)
+            pauses, limit = _pauses(engine, job), _held_back(engine, job)
             if limit is not None:
                 return [*pauses, limit]
             return _why_pending(job, pauses, read_workers(engine))
@@ -143,38 +140,33 @@ def _held_back(engine: Engine, job: Job) -> str | None:
 def _due(job: Job, now: datetime) -> str:
     if not job.enabled:
         why = "" if job.disabled_because is None else f" ({job.disabled_because})"
-        return f"disabled{why}: its run of {job.run_at:%Y-%m-%d %H:%M:%S} UTC is kept for later"
+        return f"disabled{why}: its run of {_utc(job.run_at)} is kept for later"
     left = (job.run_at - now).total_seconds()
-    moment = f"{job.run_at:%Y-%m-%d %H:%M:%S} UTC"
     if left > 0:
-        return f"due at {moment}, in {left:.0f} s"
-    return f"due since {moment}: the next look of a live worker makes it pending"
+        return f"due at {_utc(job.run_at)}, in {left:.0f} s"
+    return f"due since {_utc(job.run_at)}: the next look of a live worker makes it pending"
 
 
-def _attempts_left(job: Job) -> str:
-    return f"{max(0, job.max_attempts - job.attempts)} of {job.max_attempts} attempts are left"
+def _utc(moment: datetime) -> str:
+    return f"{moment:%Y-%m-%d %H:%M:%S} UTC"
 
 
-def _pauses(job: Job, queues: Iterable[QueueInfo]) -> list[str]:
-    """The pause of its queue, if it is paused, and when that ends by itself."""
+def _pauses(engine: Engine, job: Job) -> list[str]:
+    """Return the pause of the job's queue, if it is paused, and when the pause ends by itself."""
     return [
-        f"queue {queue.name!r} is paused since {queue.paused_at:%Y-%m-%d %H:%M} UTC{_resumes(queue)}: "
-        f"'holdfast queues resume {queue.name}' lets it go on"
-        for queue in queues
+        pause_of(
+            queue, f" and resumes by itself at {_utc(queue.resume_at)}" if queue.resume_at else ""
+        )
+        for queue in engine.queues(cap=1)
         if queue.name == job.queue and queue.paused_at is not None
     ]
-
-
-def _resumes(queue: QueueInfo) -> str:
-    at = queue.resume_at
-    return "" if at is None else f" and resumes by itself at {at:%Y-%m-%d %H:%M:%S} UTC"
 
 
 def _why_pending(job: Job, pauses: list[str], workers: Sequence[WorkerView]) -> list[str]:
     if not any(worker.alive for worker in workers):
         return [*pauses, "no worker lives: start one with 'holdfast worker MODULE:APP'"]
-    if nobody := [text for _, text in unserved([(job.queue, job.type, 0.0)], workers)]:
-        return [*pauses, *nobody]
+    if unable := [text for _, text in unserved([(job.queue, job.type, 0.0)], workers)]:
+        return [*pauses, *unable]
     if pauses:
         return pauses
     able = [worker for worker in workers if worker.serves(job.queue) and worker.knows(job.type)]
@@ -186,7 +178,7 @@ def _why_pending(job: Job, pauses: list[str], workers: Sequence[WorkerView]) -> 
 
 
 def _company(deaths: int) -> str:
-    """Why a job waits whose process died under it (decision 0021)."""
+    """Return why a job waits that was running when its process died (decision 0021)."""
     others = SHARED[min(deaths, max(SHARED))] - 1
     company = f"with at most {others} others of which that is true" if others else "alone"
     times = "once" if deaths == 1 else f"{deaths} times"

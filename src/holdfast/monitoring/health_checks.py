@@ -1,5 +1,5 @@
-"""The checks of `app.health()`: each looks at the facts, and says in sentences what is wrong and what
-to do about it. They only think: `health.py` gathers the facts."""
+"""The checks of `app.health()`: each reads the facts, and describes problems and their remedies. Pure:
+`health.py` gathers the facts."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -13,19 +13,20 @@ from holdfast.monitoring.worker_status import WorkerView
 from holdfast.schedules.next_run import CODE
 from holdfast.settings import Thresholds
 
-ENOUGH = 20  # jobs for each worker of a queue, before their shares say anything
+ENOUGH = 20  # jobs for each worker of a queue, before shares are compared
+STALLED = 60.0  # seconds without a write, after which a worker claims no more jobs
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Check:
-    """One question, and its answer."""
+    """One check and its result."""
 
     name: str
     ok: bool
-    detail: str  #: what was found; if it is not ok, what to do about it
-    measured: float | None = None  #: None: it is nothing that has a number
+    detail: str  #: the finding; if it is not ok, also the remedy
+    measured: float | None = None  #: None: the check measures no number
     threshold: float | None = None
-    warning: bool = False  #: if it is not ok, that is worth knowing, and no more
+    warning: bool = False  #: True: if it is not ok, it is a warning and not a problem
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,7 +50,7 @@ class Facts:
         return [point for point in self.points if point.at >= start]
 
 
-Verdict = tuple[Check, list[str]]  #: and every sentence that there is to say
+Verdict = tuple[Check, list[str]]  #: a check, and every problem that it found
 
 
 def run_checks(facts: Facts, limits: Thresholds) -> list[Verdict]:
@@ -94,9 +95,6 @@ def _verdict(
     return check, sentences
 
 
-STALLED = 60.0  # seconds without a write, after which a worker claims no more jobs
-
-
 def check_writes(facts: Facts) -> Verdict:
     """The database commits what this process and the workers write."""
     wrong = []
@@ -115,11 +113,10 @@ def check_writes(facts: Facts) -> Verdict:
 
 
 def check_workers(facts: Facts, limits: Thresholds) -> Verdict:
-    """Seen against expected; without a number, one where there is work."""
-    alive, pending, running = (
-        *(len(facts.alive), facts.jobs[Status.PENDING], facts.jobs[Status.RUNNING]),
-    )
-    due = len(facts.waiting) if not pending else 0  # which nobody has made pending
+    """At least as many workers live as expected; without a number, one while there is work."""
+    alive = len(facts.alive)
+    pending, running = facts.jobs[Status.PENDING], facts.jobs[Status.RUNNING]
+    due = len(facts.waiting) if not pending else 0  # jobs that no worker has made pending
     expected = limits.expected_workers
     wrong = []
     if not alive and (pending or running or due):
@@ -137,16 +134,16 @@ def check_workers(facts: Facts, limits: Thresholds) -> Verdict:
 
 
 def check_serving(facts: Facts) -> Verdict:
-    """Every pending task has somebody who knows it, in a queue that somebody serves."""
-    wrong = [text for _, text in unserved(facts.waiting, facts.workers)] if facts.alive else []
-    wrong = list(dict.fromkeys(wrong))
+    """Every pending task is known to a live worker that serves its queue."""
+    found = unserved(facts.waiting, facts.workers) if facts.alive else ()
+    wrong = list(dict.fromkeys(text for _, text in found))
     return _verdict("serving", wrong, "all that waits can be run", len(wrong), 0)
 
 
 def unserved(
     waiting: Iterable[tuple[str, str, float]], workers: Sequence[WorkerView]
 ) -> Iterator[tuple[str | None, str]]:
-    """The type that nobody knows (None: its queue is the trouble), and what to say."""
+    """Yield each problem, with the type that no worker knows (None if no worker serves its queue)."""
     for queue, type, _ in waiting:
         serving = [worker for worker in workers if worker.serves(queue)]
         if not serving:
@@ -160,7 +157,7 @@ def unserved(
 
 
 def check_waiting(facts: Facts, limits: Thresholds) -> Verdict:
-    """Nothing that is due waits for too long."""
+    """No due job waits for too long."""
     most = limits.max_age
     oldest: dict[tuple[str, str], float] = {}
     for queue, type, age in facts.waiting:
@@ -177,7 +174,7 @@ def check_waiting(facts: Facts, limits: Thresholds) -> Verdict:
 
 
 def check_progress(facts: Facts, limits: Thresholds) -> Verdict:
-    """While work waits, something ends every few minutes."""
+    """While work waits, a run ends every few minutes."""
     if limits.stall is None:
         return _verdict("progress", [], "not looked at")
     paused = {queue.name for queue in facts.queues if queue.paused_at is not None}
@@ -195,19 +192,19 @@ def check_progress(facts: Facts, limits: Thresholds) -> Verdict:
 
 
 def check_failures(facts: Facts, limits: Thresholds) -> Verdict:
-    """Of the jobs that finished in the window, few failed."""
+    """Few of the jobs that finished in the window failed."""
     points = facts.last(limits.window)
     failed = sum(point.failed for point in points)
     finished = sum(point.finished for point in points)
     part = rate(failed, finished)
-    told = f"{failed} of {finished} jobs ({part:.1%}) failed in the last {_minutes(limits.window)}"
+    fine = f"{failed} of {finished} jobs ({part:.1%}) failed in the last {_minutes(limits.window)}"
     wrong = []
     if failed and part >= limits.failure_rate:
         wrong.append(
-            f"{told}; it should be under {limits.failure_rate:.1%}: 'holdfast jobs list --status "
+            f"{fine}; it should be under {limits.failure_rate:.1%}: 'holdfast jobs list --status "
             "failed' shows them, 'holdfast jobs retry --status failed' runs them again"
         )
-    return _verdict("failures", wrong, told, part, limits.failure_rate)
+    return _verdict("failures", wrong, fine, part, limits.failure_rate)
 
 
 def _minutes(seconds: float) -> str:
@@ -215,16 +212,22 @@ def _minutes(seconds: float) -> str:
 
 
 def check_queues(facts: Facts, *, empty: bool) -> Verdict:
-    """A paused queue that holds jobs needs somebody; one that holds none is worth knowing."""
+    """A paused queue that holds jobs is a problem; one that holds none is a warning."""
     wrong = [
-        f"queue {queue.name!r} is paused since {queue.paused_at:%Y-%m-%d %H:%M} UTC"
-        + (f" with {queue.depth} jobs pending" if queue.depth else "")
-        + f": 'holdfast queues resume {queue.name}' lets it go on"
+        pause_of(queue, f" with {queue.depth} jobs pending" if queue.depth else "")
         for queue in facts.queues
         if queue.paused_at is not None and bool(queue.depth) is not empty
     ]
     name, what = ("pauses", "no queue") if empty else ("paused", "no queue with jobs")
     return _verdict(name, wrong, f"{what} is paused", len(wrong), 0, warning=empty)
+
+
+def pause_of(queue: QueueInfo, more: str) -> str:
+    """Describe the pause of a queue."""
+    return (
+        f"queue {queue.name!r} is paused since {queue.paused_at:%Y-%m-%d %H:%M} UTC{more}: "
+        f"'holdfast queues resume {queue.name}' lets it go on"
+    )
 
 
 def check_schedules(facts: Facts) -> Verdict:
@@ -239,11 +242,12 @@ def check_schedules(facts: Facts) -> Verdict:
 
 
 def _words(type: str, key: str) -> str:
-    """How a recurring job is named on the command line."""
+    """Return the name of a recurring job on the command line."""
     return type if key == CODE else f"{type} {key}"
 
 
 def check_stuck(facts: Facts) -> Verdict:
+    """No job runs past its timeout."""
     wrong = [
         f"job {job.id} ({job.type}) is past its timeout and does not return in worker "
         f"{worker.id}: a thread cannot be killed; run it under 'holdfast worker', or make "
@@ -256,7 +260,7 @@ def check_stuck(facts: Facts) -> Verdict:
 
 
 def check_frozen(facts: Facts) -> Verdict:
-    """Every worker process answers its supervisor, and ends what is past its timeout."""
+    """Every worker process answers its supervisor, and ends jobs that are past their timeout."""
     wrong = []
     for worker in facts.alive:
         known = {job.id for job in worker.jobs if job.stuck}  # which check_stuck names
@@ -279,7 +283,7 @@ def check_frozen(facts: Facts) -> Verdict:
 
 
 def check_silent(facts: Facts) -> Verdict:
-    """None hangs."""
+    """Every live worker sends heartbeats."""
     wrong = [
         f"worker {worker.id} has been silent for {worker.beat_age:.0f} s: it hangs, was "
         "killed, or cannot reach the database; any other worker gives back what it holds"
@@ -290,29 +294,30 @@ def check_silent(facts: Facts) -> Verdict:
 
 
 def check_unreadable(facts: Facts) -> Verdict:
-    """No worker is offered payloads that its code cannot read."""
-    found = [(worker, one) for worker in facts.alive for one in worker.unreadable]
+    """No worker gets payloads that its code cannot read."""
     wrong = [
         f"worker {worker.id} has been unable to read payloads of task {one.task!r} for "
         f"{one.seconds:.0f} s ({one.error}): replace it by a worker with the code that enqueued them; "
         "until then they are given back, see the guide 'Changing a task'"
-        for worker, one in found
+        for worker in facts.alive
+        for one in worker.unreadable
     ]
-    longest = max((one.seconds for _, one in found), default=0.0)
+    seconds = (one.seconds for worker in facts.alive for one in worker.unreadable)
+    longest = max(seconds, default=0.0)
     return _verdict("unreadable", wrong, "workers can read the payloads of their jobs", longest, 0)
 
 
 def check_spread(facts: Facts, limits: Thresholds) -> Verdict:
-    """Of workers that serve the same queue and have been there all the time, each does its share."""
+    """Workers that serve the same queue, and lived through the whole window, each do their share."""
     start = facts.now - timedelta(seconds=limits.window)
-    there = {w.id: w for w in facts.workers if w.state == "live" and w.started_at <= start}
+    steady = {w.id: w for w in facts.workers if w.state == "live" and w.started_at <= start}
     done: dict[str, dict[str, int]] = {}
     for share in facts.shares:
-        if share.worker_id in there:
+        if share.worker_id in steady:
             done.setdefault(share.queue, {})[share.worker_id] = share.finished
     wrong, lowest = [], 1.0
     for queue, by in done.items():
-        serving = [worker for worker in there.values() if worker.serves(queue)]
+        serving = [worker for worker in steady.values() if worker.serves(queue)]
         slots, total = sum(worker.slots or 1 for worker in serving), sum(by.values())
         if len(serving) < 2 or total < ENOUGH * len(serving):
             continue
@@ -330,13 +335,11 @@ def check_spread(facts: Facts, limits: Thresholds) -> Verdict:
 
 
 def check_versions(facts: Facts) -> Verdict:
-    """All workers run the same code, as far as they tell."""
+    """All workers run the same code, as far as they report it."""
     wrong, most = [], 1
-    for what, told in (
-        ("of Holdfast", [worker.version for worker in facts.alive]),
-        ("of the application", [worker.app_version for worker in facts.alive]),
-    ):
-        known = sorted({version for version in told if version is not None})
+    for what, field in (("of Holdfast", "version"), ("of the application", "app_version")):
+        versions = {getattr(worker, field) for worker in facts.alive}
+        known = sorted(version for version in versions if version is not None)
         most = max(most, len(known))
         if len(known) > 1:
             wrong.append(

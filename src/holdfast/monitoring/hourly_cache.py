@@ -1,5 +1,5 @@
-"""Past hours, remembered: what was done in them does not change any more, and adding up the minutes of
-a day takes half a second."""
+"""A cache of past hours: their figures do not change any more, and summing the minutes of a day takes
+half a second."""
 
 import threading
 from collections.abc import Callable
@@ -9,12 +9,12 @@ from typing import Generic, TypeVar
 from holdfast.monitoring.metrics import KEPT
 
 HOUR = timedelta(hours=1)
-SETTLED = timedelta(minutes=10)  #: after its end, nobody writes to an hour: workers do every 5 s
-T = TypeVar("T")  #: something that was done in a time
+SETTLED = timedelta(minutes=10)  #: after this, no worker writes to a past hour: they do every 5 s
+T = TypeVar("T")  #: a figure of a period
 
 
 class HourlyCache(Generic[T]):
-    """For many threads; what two of them read at once is read twice."""
+    """Thread-safe; an hour that two threads need at the same time is read twice."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -23,8 +23,9 @@ class HourlyCache(Generic[T]):
     def all(
         self, since: datetime, now: datetime, read: Callable[[datetime, datetime], list[T]]
     ) -> list[T]:
-        """From a moment on; what `read` gives for parts of it, one after the other."""
-        end = now + HOUR  # the minute that runs, and clocks that are ahead
+        """Return the figures since a time, as `read` returns them for each part, from the cache where
+        possible."""
+        end = now + HOUR  # includes the present minute, and clocks that are ahead
         first = since if since == _whole(since) else _whole(since) + HOUR
         last = _whole(now - SETTLED)
         if first >= last:

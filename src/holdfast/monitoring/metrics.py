@@ -1,12 +1,13 @@
-"""Figures of what was done: counts and times by the minute, small enough to be kept and added up.
+"""Figures of finished work: counts and times by the minute, small enough to be kept and summed.
 
 Times go into histograms whose buckets grow by a fifth, so that those of many workers and minutes can
-be added. A quantile of one is off by at most a tenth, or by half a millisecond if that is more.
+be merged. A quantile is off by at most a tenth, or by half a millisecond if that is more.
 """
 
 import json
 import math
-from collections.abc import Iterable, Sequence
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import NamedTuple
@@ -17,42 +18,40 @@ from holdfast.jobs.outcome import Finish, Outcome
 MINUTE = timedelta(minutes=1)
 KEPT = 86400.0  #: seconds that roll-ups are kept
 
-FIRST = 0.001  # seconds: all that is shorter is in the first bucket
+FIRST = 0.001  # seconds: shorter times are in the first bucket
 GROWTH = 1.2
 LONGEST = 10 * 365 * 86400.0
-ERROR = math.sqrt(GROWTH) - 1  #: a quantile may be off by this part of itself ...
-LEAST_ERROR = FIRST / 2  #: ... or by so many seconds
+ERROR = math.sqrt(GROWTH) - 1  #: a quantile may be off by this part of itself,
+LEAST_ERROR = FIRST / 2  #: or by so many seconds
 _LOG = math.log(GROWTH)
 
 
 class Histogram:
-    """How often times of each size occurred, to a tenth of the size."""
+    """The number of times in each bucket."""
 
     __slots__ = ("buckets",)
 
-    def __init__(self, buckets: dict[int, int] | None = None) -> None:
-        self.buckets: dict[int, int] = {} if buckets is None else buckets
+    def __init__(self, buckets: Mapping[int, int] | None = None) -> None:
+        self.buckets = Counter(buckets)
 
     def add(self, seconds: float) -> None:
         bucket = 0
         if seconds > FIRST:
             bucket = math.ceil(math.log(min(seconds, LONGEST) / FIRST) / _LOG)
-        self.buckets[bucket] = self.buckets.get(bucket, 0) + 1
+        self.buckets[bucket] += 1
 
     def merge(self, other: "Histogram") -> None:
-        mine = self.buckets
-        for bucket, number in other.buckets.items():
-            mine[bucket] = mine.get(bucket, 0) + number
+        self.buckets.update(other.buckets)
 
     def copy(self) -> "Histogram":
-        return Histogram(dict(self.buckets))
+        return Histogram(self.buckets)
 
     @property
     def count(self) -> int:
-        return sum(self.buckets.values())
+        return self.buckets.total()
 
     def quantile(self, part: float) -> float | None:
-        """The time that this part of all did not exceed; None: there are none."""
+        """Return the time that this part of all times did not exceed; None if there are none."""
         wanted = max(1, math.ceil(part * self.count))
         seen = 0
         for bucket, number in sorted(self.buckets.items()):
@@ -66,17 +65,17 @@ class Histogram:
 
 
 def histogram_of(texts: str) -> Histogram:
-    """One of many: their JSON texts, with commas between them."""
-    merged: dict[int, int] = {}
+    """Merge histograms, given as JSON texts with commas between them."""
+    merged = Counter[str]()
     for one in json.loads(f"[{texts}]"):
-        for bucket, number in one.items():
-            merged[bucket] = merged.get(bucket, 0) + number
+        merged.update(one)
     return Histogram({int(bucket): number for bucket, number in merged.items()})
 
 
 @dataclass(slots=True)
 class Rollup:
-    """What one worker did of one task in one minute. A row of its own: nobody else writes it."""
+    """The runs of one task in one queue that one worker ended in one minute: a row that only it
+    writes."""
 
     minute: datetime
     type: str
@@ -86,13 +85,13 @@ class Rollup:
     failed: int = 0
     cancelled: int = 0
     retried: int = 0
-    wait: float = 0.0  #: seconds, of all together
+    wait: float = 0.0  #: seconds, the sum over all runs
     run: float = 0.0
     waits: Histogram = field(default_factory=Histogram)
     runs: Histogram = field(default_factory=Histogram)
 
     def count(self, kind: str, job: Job, now: datetime) -> None:
-        """One more run, that ended now."""
+        """Count a run that ended now."""
         setattr(self, kind, getattr(self, kind) + 1)
         due = max(job.run_at, job.created_at)
         started = job.started_at or due
@@ -104,7 +103,7 @@ class Rollup:
         self.runs.add(run)
 
     def copy(self) -> "Rollup":
-        """As it is now: it may be counted on while it is written."""
+        """Return a copy, since counting goes on while a roll-up is written."""
         return replace(self, waits=self.waits.copy(), runs=self.runs.copy())
 
 
@@ -118,8 +117,8 @@ _KINDS = {
 
 
 def kind_of(finish: Finish) -> str | None:
-    """Which count a finish adds to; None: none (it comes back and no attempt was spent, or it was not
-    run at all). A run of a recurring job ends for itself: nothing else would tell that it fails."""
+    """Return the count that a finish adds to; None if no attempt was spent, or there was no run. Each
+    run of a recurring job counts as an end, since nothing else would show its failures."""
     recur = finish.recur
     if recur is None:
         return _KINDS.get(finish.outcome)
@@ -135,17 +134,17 @@ def minute_of(moment: datetime) -> datetime:
 
 
 def since(now: datetime, window: float) -> datetime:
-    """The first of the minutes that a window is made of; the last is the one that runs."""
+    """Return the first minute of a window, which ends with the present minute."""
     minutes = max(1, math.ceil(window / 60))
     return minute_of(now) - (minutes - 1) * MINUTE
 
 
-# what is told of them
+# what statistics consist of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Times:
-    """Seconds; None where nothing was measured. p50 and p95 are off by at most a tenth."""
+    """Seconds; None if nothing was measured. p50 and p95 are off by at most a tenth."""
 
     count: int = 0
     average: float | None = None
@@ -159,25 +158,25 @@ class Figures:
 
     completed: int = 0
     failed: int = 0  #: for good; of a recurring job, each failed run
-    cancelled: int = 0  #: by their workers; what is cancelled while it waits is not counted
-    retried: int = 0  #: runs that failed, and were followed or will be followed by another
+    cancelled: int = 0  #: by their workers; jobs that are cancelled while they wait are not counted
+    retried: int = 0  #: failed runs that are followed by another
     finished: int = 0  #: completed, failed and cancelled
-    failure_rate: float = 0.0  #: failed of finished; 0 where nothing finished
-    per_minute: float = 0.0  #: finished, on the average of the window
-    wait: Times = Times()  #: from due (or made, if that was later) to started
+    failure_rate: float = 0.0  #: failed of finished; 0 if nothing finished
+    per_minute: float = 0.0  #: finished, on average over the window
+    wait: Times = Times()  #: from due (or enqueued, if that was later) to started
     run: Times = Times()  #: from started to finished
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Point:
-    """What ended in one minute."""
+    """The runs that ended in one minute."""
 
-    at: datetime  #: its beginning
+    at: datetime  #: the start of the minute
     completed: int = 0
     failed: int = 0
     cancelled: int = 0
     retried: int = 0
-    wait: float | None = None  #: average, in seconds; None: nothing ended
+    wait: float | None = None  #: average seconds; None if no run ended
     run: float | None = None
 
     @property
@@ -190,7 +189,7 @@ class Point:
 
 
 class Total(NamedTuple):
-    """All that was done of one task in one queue."""
+    """The sum of the roll-ups of one task in one queue."""
 
     type: str
     queue: str
@@ -205,7 +204,7 @@ class Total(NamedTuple):
 
 
 class Share(NamedTuple):
-    """How many jobs of a queue one worker finished."""
+    """The number of jobs of a queue that one worker finished."""
 
     queue: str
     worker_id: str
@@ -213,16 +212,19 @@ class Share(NamedTuple):
 
 
 def figures(totals: Iterable[Total], window: float) -> Figures:
-    """All of these together."""
-    counts = [0, 0, 0, 0]
+    """Sum totals into the figures of a window of so many seconds."""
+    completed = failed = cancelled = retried = 0
     wait = run = 0.0
     waits, runs = Histogram(), Histogram()
     for total in totals:
-        counts = [a + b for a, b in zip(counts, total[2:6], strict=True)]
-        wait, run = wait + total.wait, run + total.run
+        completed += total.completed
+        failed += total.failed
+        cancelled += total.cancelled
+        retried += total.retried
+        wait += total.wait
+        run += total.run
         waits.merge(total.waits)
         runs.merge(total.runs)
-    completed, failed, cancelled, retried = counts
     finished = completed + failed + cancelled
     return Figures(
         completed=completed,
@@ -252,7 +254,7 @@ def _times(total: float, histogram: Histogram) -> Times:
 
 
 def whole_series(points: Sequence[Point], start: datetime, now: datetime) -> list[Point]:
-    """A point for each minute of a window, also for those in which nothing ended."""
+    """Return a point for each minute of a window, also for minutes in which no run ended."""
     known = {point.at: point for point in points}
     minutes = max(0, (minute_of(now) - start) // MINUTE)
     moments = [start + number * MINUTE for number in range(minutes + 1)]

@@ -1,8 +1,8 @@
-"""What is pending, by queue and type: a walk over the claim index that skips from kind to kind.
+"""Pending jobs by queue and type: a walk over the claim index that skips from kind to kind.
 
-A step is a seek or a few, so the cost follows the number of kinds and not that of jobs. PostgreSQL
-seeks what is greater by several columns. SQLite seeks by equal columns and one that is greater: there,
-a step tries each column that may be the greater one.
+A step is one seek or a few, so the cost grows with the number of kinds, not of jobs. PostgreSQL seeks a
+greater row of several columns. SQLite seeks by equal columns and one greater column: there, a step
+tries each column that may be the greater one.
 """
 
 from datetime import datetime
@@ -11,7 +11,9 @@ from typing import Any
 from holdfast.engine.dialect import Dialect
 from holdfast.engine.script import Row, Run, Script
 
-RANKS = 50  # of one queue and type, and then the last: where jobs age, each has a rank of its own
+RANKS = (
+    50  # steps in one queue and type before the last rank: where jobs age, each has its own rank
+)
 _ALL_COLUMNS = ("next_by_columns",)
 _EACH_COLUMN = ("next_rank", "next_level", "next_type", "next_queue")
 

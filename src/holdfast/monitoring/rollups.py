@@ -1,4 +1,4 @@
-"""Roll-ups, as scripts: each worker writes rows of its own, and readers add them up."""
+"""Roll-ups, as scripts: each worker writes rows of its own, and readers sum them."""
 
 from collections.abc import Sequence
 from datetime import datetime
@@ -8,32 +8,27 @@ from holdfast.engine.dialect import MICRO, Dialect
 from holdfast.engine.script import Row, Run, Script
 from holdfast.monitoring.metrics import KEPT, Point, Rollup, Share, Total, histogram_of
 
+_COLUMNS = (
+    *("type", "queue", "worker_id", "completed", "failed", "cancelled", "retried", "wait", "run"),
+)
+
 
 def roll_up(dialect: Dialect, rollups: Sequence[Rollup]) -> Script[None]:
-    """What they say replaces what was written for the same minute before: to write it twice does no
-    harm."""
+    """Write roll-ups. Idempotent: they replace the rows of the same minute, worker, task and queue."""
     yield Run("roll_up", {}, [_row(dialect, rollup) for rollup in rollups])
 
 
 def _row(dialect: Dialect, rollup: Rollup) -> dict[str, Any]:
     return {
+        **{name: getattr(rollup, name) for name in _COLUMNS},
         "minute": dialect.time(rollup.minute),
-        "type": rollup.type,
-        "queue": rollup.queue,
-        "worker_id": rollup.worker_id,
-        "completed": rollup.completed,
-        "failed": rollup.failed,
-        "cancelled": rollup.cancelled,
-        "retried": rollup.retried,
-        "wait": rollup.wait,
-        "run": rollup.run,
         "waits": rollup.waits.to_json(),
         "runs": rollup.runs.to_json(),
     }
 
 
 def prune(dialect: Dialect) -> Script[int]:
-    """The oldest minute, if its time is over."""
+    """Delete the rows of the oldest minute, if it is older than a day; return how many."""
     params = {"now": dialect.now(), "kept": int(KEPT * MICRO)}
     return (yield Run("prune_rollups", params)).changed
 
@@ -74,11 +69,11 @@ def shares(dialect: Dialect, since: datetime) -> Script[list[Share]]:
 
 
 def overdue(dialect: Dialect) -> Script[tuple[str, str, datetime] | None]:
-    """What should have been made pending the longest ago: its queue, its type, and when it was due."""
+    """Return queue, type and due time of the job that should have been made pending the longest ago."""
     rows = (yield Run("overdue", {"now": dialect.now()})).rows
     return None if not rows else (rows[0][0], rows[0][1], dialect.moment(rows[0][2]))
 
 
 def probe(dialect: Dialect) -> Script[None]:
-    """Write a row, always the same one: for health checks."""
+    """Write a row for the health check, always the same one."""
     yield Run("probe", {"name": "health", "now": dialect.now()})

@@ -1,5 +1,5 @@
-"""A snapshot of jobs, queues and workers: each part is read once, when it is asked for. Stats and
-health share one, so that they agree and read nothing twice."""
+"""A snapshot of jobs, queues and workers. Stats and health share one, so that they agree and read
+nothing twice."""
 
 from datetime import datetime
 from functools import cached_property
@@ -14,7 +14,7 @@ CAP = 10_000  #: jobs are counted up to this
 
 
 class Snapshot:
-    """Of one moment, more or less: each part is a look of its own."""
+    """Each part is read once, when it is first used; so they differ by the time between the reads."""
 
     def __init__(self, engine: Engine) -> None:
         self.engine = engine
@@ -33,12 +33,12 @@ class Snapshot:
 
     @cached_property
     def workers(self) -> list[WorkerView]:
-        """Every worker that is remembered, dead ones too."""
+        """Every worker that has a row, dead ones too."""
         return [view(worker, self.now) for worker in self.engine.workers()]
 
     @cached_property
     def waiting(self) -> list[tuple[str, str, float]]:
-        """Queue, type, and the seconds since the longest waiting job of these was due."""
+        """Queue, type, and the seconds since the longest waiting of these jobs was due."""
         overdue = self.engine.overdue()
         due = [*self.engine.backlog(), *([] if overdue is None else [overdue])]
         return [(queue, type, max(0.0, (self.now - at).total_seconds())) for queue, type, at in due]

@@ -1,5 +1,5 @@
-"""`app.stats()`: what there is now, counted up to a cap, and what was done lately, added up from the
-workers' roll-ups. The cost does not grow with the jobs."""
+"""`app.stats()`: the present state, counted up to a cap, and recent work, summed over the workers'
+roll-ups. The cost does not grow with the jobs."""
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
@@ -15,25 +15,24 @@ from holdfast.monitoring.worker_status import GONE
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stats:
-    """Numbers that are cheap at any size: `jobs` and the depths of `queues` are counted up to `cap`.
-    Figures are those of the last minutes, the running one included; workers write them every five
-    seconds."""
+    """Statistics that are cheap at any size: `jobs` and the depths of `queues` are counted up to `cap`.
+    Figures include the present minute; workers write them every five seconds."""
 
     jobs: dict[Status, int]
     queues: list[QueueInfo]
-    workers: int  #: that have neither left nor been declared dead
+    workers: int  #: workers that have neither left nor been declared dead
     cap: int = CAP
     oldest_pending: float | None = None  #: seconds that the longest waiting job has been due
     waiting: dict[str, float]  #: the same for each queue in which something waits
-    window: float  #: seconds that the figures are about
-    figures: Figures  #: of everything
-    by_task: dict[str, Figures]  #: every task that is registered here, or ended a run
+    window: float  #: seconds that the figures cover
+    figures: Figures  #: of all jobs
+    by_task: dict[str, Figures]  #: every task that is registered here or ended a run
     by_queue: dict[str, Figures]
     series: list[Point]  #: a point for each minute of the window
 
 
 def read_stats(snapshot: Snapshot, window: Duration, tasks: Iterable[str] = ()) -> Stats:
-    """`tasks`: those that are told of even if nothing was done."""
+    """Read the statistics. `tasks` are listed even if none of their runs ended."""
     length = length_of(window)
     engine, now, queues = snapshot.engine, snapshot.now, snapshot.queues
     start = since(now, length)
@@ -55,7 +54,7 @@ def read_stats(snapshot: Snapshot, window: Duration, tasks: Iterable[str] = ()) 
 
 
 def length_of(window: Duration) -> float:
-    """In seconds."""
+    """Return the seconds of a window. Raises InvalidInput outside of 1m to 24h."""
     length = seconds(window, what="window")
     if not 60 <= length <= KEPT:
         raise InvalidInput(f"window={window!r}: give a duration from 1m to 24h")

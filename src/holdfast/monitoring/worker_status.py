@@ -9,9 +9,13 @@ from typing import Any
 from holdfast.engine.engine import Engine
 from holdfast.engine.records import WorkerInfo
 
-SILENCE = 15.0  # seconds without a sign of life, after which a worker does not count
-GONE = frozenset({"left", "dead"})  #: states of those that will not come back
-BEATS = 3  # as many may be missed, by one that was told to beat less often
+SILENCE = 15.0  # seconds without a heartbeat, after which a worker counts as silent
+GONE = frozenset({"left", "dead"})  #: states of workers that will not come back
+BEATS = 3  # heartbeats that may be missed, where they are set to be less frequent
+_REPORTED = (
+    *("host", "pid", "tasks", "slots", "running", "version", "app_version", "memory"),
+    *("silent_for", "cannot_write_for"),
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,17 +36,17 @@ class UnreadableTask:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkerView:
-    """A worker, as it tells of itself. What it does not tell is None or empty."""
+    """A worker, as it reports itself. What it does not report is None or empty."""
 
     id: str
     state: str  #: live, draining, silent, left or dead
     host: str | None
     pid: int | None
     queues: list[str]
-    tasks: list[str] | None  #: the names that it knows
+    tasks: list[str] | None  #: names of the tasks that it has registered
     slots: int | None
     running: int | None
-    jobs: list[WorkerJob]  #: some of those that it runs
+    jobs: list[WorkerJob]  #: some of its running jobs
     started_at: datetime
     beat_at: datetime
     beat_age: float  #: seconds
@@ -51,9 +55,7 @@ class WorkerView:
     version: str | None = None  #: of Holdfast
     app_version: str | None = None
     memory: int | None = None  #: bytes
-    silent_for: float | None = (
-        None  #: seconds that it did not answer its supervisor, if it is too long
-    )
+    silent_for: float | None = None  #: seconds without an answer to its supervisor, if too long
     overdue: list[str] = field(default_factory=list)  #: jobs past their timeout, by its supervisor
     unreadable: list[UnreadableTask] = field(default_factory=list)
     cannot_write_for: float | None = None  #: seconds that the database has refused its writes
@@ -64,7 +66,7 @@ class WorkerView:
 
     @property
     def stuck(self) -> list[str]:
-        """Jobs past their timeout that do not end, by its own word or its supervisor's."""
+        """Jobs past their timeout that do not end, as it or its supervisor reports."""
         return [*(job.id for job in self.jobs if job.stuck), *self.overdue]
 
     def serves(self, queue: str) -> bool:
@@ -75,51 +77,43 @@ class WorkerView:
 
 
 def view(worker: WorkerInfo, now: datetime) -> WorkerView:
-    """What a worker's row says, at this moment."""
-    told = json.loads(worker.info)
+    """Return the status of a worker from its row."""
+    info = json.loads(worker.info)
     age = max(0.0, (now - worker.beat_at).total_seconds())
+    reported: dict[str, Any] = {name: info.get(name) for name in _REPORTED}
     return WorkerView(
+        **reported,
         id=worker.id,
-        state=_state(worker, age, told),
-        host=told.get("host"),
-        pid=told.get("pid"),
-        queues=list(told.get("queues", [])),
-        tasks=told.get("tasks"),
-        slots=told.get("slots"),
-        running=told.get("running"),
+        state=_state(worker, age, info),
+        queues=list(info.get("queues", [])),
         jobs=[
             WorkerJob(id=job["id"], type=job["type"], stuck=bool(job.get("stuck")))
-            for job in told.get("jobs", [])
+            for job in info.get("jobs", [])
         ],
         started_at=worker.started_at,
         beat_at=worker.beat_at,
         beat_age=age,
         left_at=worker.left_at,
         died_at=worker.died_at,
-        version=told.get("version"),
-        app_version=told.get("app_version"),
-        memory=told.get("memory"),
-        silent_for=told.get("silent_for"),
-        overdue=list(told.get("overdue", [])),
+        overdue=list(info.get("overdue", [])),
         unreadable=[
             UnreadableTask(task=one["task"], error=one["error"], seconds=one["seconds"])
-            for one in told.get("unreadable", [])
+            for one in info.get("unreadable", [])
         ],
-        cannot_write_for=told.get("cannot_write_for"),
     )
 
 
-def _state(worker: WorkerInfo, age: float, told: Mapping[str, Any]) -> str:
-    if worker.died_at is not None:
-        return "left" if worker.left_at is not None else "dead"
+def _state(worker: WorkerInfo, age: float, info: Mapping[str, Any]) -> str:
     if worker.left_at is not None:
         return "left"
-    if age > max(SILENCE, BEATS * (told.get("heartbeat") or 0.0)):
+    if worker.died_at is not None:
+        return "dead"
+    if age > max(SILENCE, BEATS * (info.get("heartbeat") or 0.0)):
         return "silent"
-    return "draining" if told.get("draining") else "live"
+    return "draining" if info.get("draining") else "live"
 
 
 def read_workers(engine: Engine) -> list[WorkerView]:
-    """Every worker that is remembered, dead ones too."""
+    """Return every worker that has a row, dead ones too."""
     now = engine.now()
     return [view(worker, now) for worker in engine.workers()]

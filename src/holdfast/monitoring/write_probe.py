@@ -1,4 +1,4 @@
-"""Does the database commit a write? `app.health()` asks, and the answer is kept for ten seconds."""
+"""Does the database commit a write? `app.health()` tries, and the result is cached for ten seconds."""
 
 import threading
 import time
@@ -7,12 +7,12 @@ from weakref import WeakKeyDictionary
 from holdfast.engine.engine import Engine
 from holdfast.errors import HoldfastError
 
-KEPT = 10.0  #: seconds that a good answer is kept, in this process
+KEPT = 10.0  #: seconds that a success is cached, in this process
 _FAILURE_KEPT = 1.0
 
 
 class WriteProbe:
-    """The last answer of one engine."""
+    """The last result for one engine."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -20,14 +20,14 @@ class WriteProbe:
         self._problem: str | None = None
 
     def problem(self, engine: Engine) -> str | None:
-        """Why the database does not commit a write; None if it does. Callers that come while the
-        database is asked wait for that answer."""
+        """Return why the database does not commit a write, or None. Concurrent callers share one
+        write."""
         with self._lock:
             if time.monotonic() >= self._until:
                 try:
                     engine.probe()
                     self._problem, kept = None, KEPT
-                except HoldfastError as problem:  # whatever it is: a job could not be written now
+                except HoldfastError as problem:  # of any kind: a job could not be written either
                     self._problem, kept = str(problem), _FAILURE_KEPT
                 self._until = time.monotonic() + kept
             return self._problem
@@ -38,7 +38,7 @@ _making = threading.Lock()
 
 
 def write_problem(engine: Engine) -> str | None:
-    """Why this engine's database does not commit a write; None if it does, or did lately."""
+    """Return why this engine's database does not commit a write; None if it does, or recently did."""
     with _making:
         probe = _probes.setdefault(engine, WriteProbe())
     return probe.problem(engine)
