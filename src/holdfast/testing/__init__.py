@@ -1,11 +1,11 @@
-"""For the tests of applications: run jobs without a worker, and look at what was enqueued.
+"""For the tests of applications: run jobs without a worker, and check what was enqueued.
 
-drain(app)                       run what is due, through the real database, here and now
-prune(app)                       let go what is over, hooks and all, here and now
+drain(app)                       run the due jobs in this thread, through the real database
+prune(app)                       delete the jobs whose retention is over, and call their hooks
 enqueued(app, send, to="ann")    the waiting jobs with these arguments
-with temporary(app): ...         a database of its own, for as long as the block lasts
-with Inline(app): ...            no database at all: an enqueue is a call
-FakeClock()                      time that moves when it is told to
+with temporary(app): ...         a database of its own, until the block ends
+with Inline(app): ...            no database at all: an enqueue runs its job
+FakeClock()                      a clock that the test moves
 """
 
 import tempfile
@@ -27,8 +27,8 @@ __all__ = ["FakeClock", "Inline", "JobFailed", "adrain", "drain", "enqueued", "p
 
 
 def enqueued(app: Holdfast, task: Task[Any, Any] | str, /, **arguments: Any) -> list[Job]:
-    """The jobs of a task that wait (pending, scheduled, retrying or blocked) and have at least these
-    arguments, the oldest first."""
+    """Return the waiting jobs of a task (pending, scheduled, retrying or blocked) that have at least
+    these arguments, the oldest first."""
     name = task if isinstance(task, str) else task.name
     known = app.tasks.get(name)
     if known is not None:
@@ -39,7 +39,8 @@ def enqueued(app: Holdfast, task: Task[Any, Any] | str, /, **arguments: Any) -> 
 
 
 def _check_names(task: Task[Any, Any], arguments: Mapping[str, Any]) -> None:
-    """A name that the task does not have would find nothing, and prove nothing."""
+    """Refuse names that the task does not have: no job would match, and the test would prove
+    nothing."""
     parameters = task.arguments.signature.parameters.values()
     if any(one.kind is one.VAR_KEYWORD for one in parameters):
         return
@@ -48,7 +49,7 @@ def _check_names(task: Task[Any, Any], arguments: Mapping[str, Any]) -> None:
 
 
 def _fits(job: Job, task: Task[Any, Any] | None, arguments: Mapping[str, Any]) -> bool:
-    """As JSON has them, or as the handler is given them."""
+    """Compare the arguments as JSON has them, and as the handler gets them."""
     found = [job.payload]
     if task is not None:
         with suppress(InvalidArguments):
@@ -63,8 +64,9 @@ def _fits(job: Job, task: Task[Any, Any] | None, arguments: Mapping[str, Any]) -
 def temporary(
     app: Holdfast, url: str | None = None, *, schema: str = "holdfast", clock: Clock | None = None
 ) -> Iterator[Holdfast]:
-    """Give an application another database, until the block ends; its own one is not opened. Without a
-    `url` it is an empty one of SQLite. The database of a `url` gets the tables; it is yours to drop."""
+    """Give an application another database until the block ends; its own database is not opened.
+    Without a `url` it is an empty one of SQLite. A database with a `url` gets the tables; dropping it
+    is up to you."""
     with ExitStack() as stack:
         if url is None:
             folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="holdfast-"))

@@ -1,11 +1,12 @@
-"""Runs what is due, the way a worker does, but without threads of its own."""
+"""Runs due jobs as a worker does, without threads of its own."""
 
 import asyncio
 import os
 import secrets
 import time
 from collections import Counter
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
 from functools import partial
 from typing import Any
 
@@ -26,15 +27,16 @@ from holdfast.worker.running.slots import Lane
 from holdfast.worker.running.thread_pool import Threads
 from holdfast.worker.running.unreadable_payloads import UnreadablePayloads
 
-RUNS = 1000  #: of one drain, until it is taken to go on for ever
+RUNS = 1000  #: runs of one drain, after which it is taken for endless
 
 
 def drain(app: Holdfast, *, raise_errors: bool = True, limit: int = RUNS) -> list[Job]:
-    """Run all jobs that are due, and what they enqueue, in this thread, until none is due; the jobs
-    as each run left them. What the first failed run raised is raised, after it was written.
+    """Run all due jobs, and the jobs that they enqueue, in this thread until none is due. Return the
+    jobs as each run left them. The exception of the first failed run is raised after its result is
+    written.
 
-    Everything goes the way of a worker: claimed, run, decided, hooks called, written. Only timeouts
-    are not kept, and `process=True` handlers run here."""
+    Jobs are claimed, run and written as by a worker, with hooks. Only timeouts are not enforced, and
+    `process=True` handlers run in this process."""
     if running_loop() is not None:
         raise HoldfastError("drain() was called inside an event loop: use 'await adrain(app)'")
     with asyncio.Runner() as loop, _Drain(app, limit, _HooksHere(app, loop)) as work:
@@ -48,7 +50,7 @@ def drain(app: Holdfast, *, raise_errors: bool = True, limit: int = RUNS) -> lis
 
 
 async def adrain(app: Holdfast, *, raise_errors: bool = True, limit: int = RUNS) -> list[Job]:
-    """The same inside an event loop: `async def` handlers run on it, all else in threads."""
+    """Drain inside an event loop: `async def` handlers run on it, everything else in threads."""
     loop, hop = asyncio.get_running_loop(), app.runner.hop
     with _Drain(app, limit, _HooksOn(app, loop)) as work:
         while (execution := await hop(work.take)) is not None:
@@ -61,28 +63,30 @@ async def adrain(app: Holdfast, *, raise_errors: bool = True, limit: int = RUNS)
 
 
 class _Witness(Middleware):
-    """Remembers what was raised: all else only sees its text."""
+    """Keeps the exception of a run, of which everything else only sees the text."""
 
     def __init__(self) -> None:
         self.error: BaseException | None = None
 
     def run(self, ctx: Context, proceed: Callable[[], Any]) -> Any:
-        try:
+        with self._watching():
             return proceed()
-        except BaseException as error:
-            self.error = error
-            raise
 
     async def arun(self, ctx: Context, proceed: Callable[[], Awaitable[Any]]) -> Any:
-        try:
+        with self._watching():
             return await proceed()
+
+    @contextmanager
+    def _watching(self) -> Iterator[None]:
+        try:
+            yield
         except BaseException as error:
             self.error = error
             raise
 
 
 class _Drain:
-    """A worker without threads: it takes one job, and settles it, whoever runs it meanwhile."""
+    """A worker without threads: `take` claims one job, the caller runs it, `settle` writes its end."""
 
     def __init__(self, app: Holdfast, limit: int, hooks: "_HooksOn") -> None:
         self._app = app
@@ -140,7 +144,7 @@ class _Drain:
             jobs, more, _ = self._engine.claimer.fetch(
                 queue, 1, worker=self._id, types=types, rules=self._rules
             )
-            if jobs or not more:  # more: those that were in front are parked now
+            if jobs or not more:  # more: the first jobs of the queue were parked just now
                 return jobs
 
     def settle(self, execution: Execution, ended: Ended, value: Any, raise_errors: bool) -> None:
@@ -169,14 +173,14 @@ class _Drain:
 
 
 class _Here(Threads):
-    """Does at once what threads would do."""
+    """Runs in the calling thread what is submitted."""
 
     def submit(self, work: Callable[[], None]) -> None:
         work()
 
 
 class _HooksOn(Hooks):
-    """Hooks that are called here, from any thread but the loop's."""
+    """Calls hooks in the calling thread, which must not be the loop's."""
 
     def __init__(self, app: Holdfast, loop: asyncio.AbstractEventLoop) -> None:
         super().__init__(app.runner, lambda: loop, _Here("holdfast"), self._keep)
@@ -186,8 +190,8 @@ class _HooksOn(Hooks):
         self._kept = finish
 
     def settled(self, execution: Execution, ended: Ended, value: Any) -> Finish:
-        """What to write, after the hooks have seen it."""
-        if isinstance(ended, Unreadable):  # in a test no worker with other code will come
+        """Return the finish to write, after the hooks were called."""
+        if isinstance(ended, Unreadable):  # a test has no worker with other code that could read it
             ended = ended.failed()
         finish = self._kept = decided(execution, ended)
         if execution.has_context and execution.context.completion is not None:
@@ -198,7 +202,7 @@ class _HooksOn(Hooks):
 
 
 class _HooksHere(_HooksOn):
-    """Asynchronous ones too, on a loop that runs only meanwhile."""
+    """Calls asynchronous hooks too, on a loop that runs only during the call."""
 
     def __init__(self, app: Holdfast, runner: asyncio.Runner) -> None:
         super().__init__(app, runner.get_loop())

@@ -1,4 +1,4 @@
-"""Jobs that run where they are enqueued, without a database."""
+"""Runs jobs where they are enqueued, without a database."""
 
 import asyncio
 import contextvars
@@ -27,13 +27,26 @@ _host: contextvars.ContextVar[asyncio.AbstractEventLoop | None] = contextvars.Co
     "the loop that waits for an asynchronous enqueue", default=None
 )
 
+_SAME = (
+    *(
+        "id",
+        "queue",
+        "priority",
+        "key",
+        "idempotency_key",
+        "entity_type",
+        "max_attempts",
+        "timeout",
+    ),
+)
+
 
 class Inline:
-    """Inside the block an enqueue runs its job at once, in this process and without a database; its
-    arguments and its result are turned into JSON and back all the same. What the handler raises is
-    raised by the enqueue. Delays, keys and transactions are accepted and mean nothing; there are no
-    retries and no hooks. What a run enqueues and `then=` run after it; workflows and schedules are
-    rows, and refused. `jobs` are those that ran."""
+    """Inside the block an enqueue runs its job, in this process and without a database. Arguments and
+    result still go through JSON, and the handler's exception is raised by the enqueue. Delays, keys and
+    transactions are accepted and ignored; there are no retries and no hooks. Jobs that a run enqueues,
+    and `then=`, run after it. Workflows and schedules need rows, and are refused. `jobs`: the jobs that
+    ran."""
 
     def __init__(self, app: Holdfast) -> None:
         self.jobs: list[Job] = []
@@ -109,7 +122,7 @@ def _needs_rows(what: str) -> HoldfastError:
 
 
 class _Unwritten(Execution):
-    """A run that no database knows of."""
+    """A run of a job that has no row."""
 
     __slots__ = ()
 
@@ -119,7 +132,7 @@ class _Unwritten(Execution):
 
 
 class _UnwrittenContext(Context):
-    """Its `complete` checks the result and writes nothing: there is no row."""
+    """A context whose `complete` checks the result and writes nothing, since there is no row."""
 
     def complete(self, result: Any = None, *, tx: Any) -> None:
         self.completion = self._completed(result)
@@ -131,17 +144,10 @@ class _UnwrittenContext(Context):
 def _job_of(new: NewJob, pattern: Job) -> Job:
     return replace(
         pattern,
-        id=new.id,
-        queue=new.queue,
-        priority=new.priority,
+        **{name: getattr(new, name) for name in _SAME},
         rank=-new.priority,
-        key=new.key,
-        idempotency_key=new.idempotency_key,
-        entity_type=new.entity_type,
         entity_id=None if new.entity_id is None else json.loads(new.entity_id),
-        max_attempts=new.max_attempts,
         claim_no=1,
-        timeout=new.timeout,
         body=Body(new.payload),
         created=True,
     )

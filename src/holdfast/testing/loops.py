@@ -1,8 +1,8 @@
-"""Waiting for coroutines from code that is not one."""
+"""Waiting for coroutines from code that is not asynchronous."""
 
 import asyncio
-import threading
 from collections.abc import Awaitable
+from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
 
 T = TypeVar("T")
@@ -13,6 +13,7 @@ async def awaited(answer: Awaitable[T]) -> T:
 
 
 def running_loop() -> asyncio.AbstractEventLoop | None:
+    """Return the event loop that runs in this thread, if there is one."""
     try:
         return asyncio.get_running_loop()
     except RuntimeError:
@@ -20,27 +21,11 @@ def running_loop() -> asyncio.AbstractEventLoop | None:
 
 
 def await_on(host: asyncio.AbstractEventLoop | None, answer: Awaitable[T]) -> T:
-    """On the loop that waits for us in another thread; where there is none, on a new one."""
-    if running_loop() is not None:
-        return _in_thread(answer)  # this loop cannot go on before we return
+    """Wait for an answer on `host`, the loop of another thread that waits for this one; else on a new
+    loop."""
+    if running_loop() is not None:  # that loop is blocked until this function returns
+        with ThreadPoolExecutor(1) as thread:
+            return thread.submit(asyncio.run, awaited(answer)).result()
     if host is not None and host.is_running():
         return asyncio.run_coroutine_threadsafe(awaited(answer), host).result()
     return asyncio.run(awaited(answer))
-
-
-def _in_thread(answer: Awaitable[T]) -> T:
-    results: list[T] = []
-    errors: list[BaseException] = []
-
-    def run() -> None:
-        try:
-            results.append(asyncio.run(awaited(answer)))
-        except BaseException as error:
-            errors.append(error)
-
-    thread = threading.Thread(target=run)
-    thread.start()
-    thread.join()
-    if errors:
-        raise errors[0]
-    return results[0]

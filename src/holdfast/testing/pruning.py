@@ -1,12 +1,12 @@
-"""Lets finished jobs go, as workers do, but here and now."""
+"""Prunes finished jobs as a worker does, in this thread."""
 
 from holdfast.app import Holdfast
 from holdfast.worker.housekeeping.pruning import Work, pruner_of
 
 
 def prune(app: Holdfast) -> int:
-    """Delete the finished jobs whose time is over, in all batches; how many went. Hooks are called and
-    the archive is written. A job whose `on_prune` raised stays: `job.prune_error` says why."""
+    """Delete all finished jobs whose retention is over, and return how many. Hooks are called and the
+    archive is written. A job whose `on_prune` raised stays: `job.prune_error` says why."""
     total = Work(more=True)
     with pruner_of(app) as pruner:
         wanted = pruner.wanted(everywhere=True)
