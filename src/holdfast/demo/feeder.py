@@ -1,4 +1,4 @@
-"""Enqueues the demonstration's jobs: one after the other, at a gentle rate."""
+"""Enqueues the jobs of the demonstration, one after the other, at a low rate."""
 
 import random
 import threading
@@ -56,7 +56,7 @@ def _partner() -> Job:
 
 
 def _partners() -> Job:
-    """More at once than the limit allows."""
+    """Enqueue more jobs than the limit lets run at the same time."""
     return [_partner() for _ in range(4)][-1]
 
 
@@ -68,7 +68,7 @@ def _subtitles() -> Job:
 
 
 def _film() -> Job:
-    """A workflow: one, then three at once, then one."""
+    """Start a workflow: one job, then three at the same time, then one."""
     film = f"film-{next(_numbers)}"
     with tasks.app.workflow(f"publish-{film}") as flow:
         scan = flow.add(tasks.scan_film, film=film)
@@ -96,7 +96,7 @@ MIX = (
 
 
 class Feeder:
-    """A thread that enqueues until it is stopped. At first, at once, one of each kind."""
+    """A thread that enqueues until it is stopped; first, without a pause, one job of each kind."""
 
     def __init__(self, failed: Callable[[HoldfastError], None]) -> None:
         self._failed = failed

@@ -1,9 +1,9 @@
-"""The demonstration's application: a media site with something to do for every kind of handler.
+"""The application of the demonstration: a media site with a task for every kind of handler.
 
     holdfast demo                                                     shows it all in one process
     HOLDFAST_URL=sqlite:///demo.db holdfast worker holdfast.demo.tasks:app -q demo,demo.media
 
-Its queues are its own, so that its worker touches nothing else in a shared database.
+It has queues of its own, so that its worker takes no other jobs of a shared database.
 """
 
 import asyncio
@@ -19,16 +19,23 @@ app = Holdfast(auto_migrate=True, schema=os.environ.get("HOLDFAST_SCHEMA", "hold
 _dice = random.Random()  # noqa: S311 - for variety
 
 
+async def _steps(ctx: Context, number: int, text: str) -> None:
+    """Pretend to work, with progress."""
+    for step in range(number):
+        ctx.progress(100 * step / number, text)
+        await asyncio.sleep(_dice.uniform(0.1, 0.3))
+
+
 @app.task(queue=QUEUE)
 async def fetch_feed(feed: str) -> dict[str, int]:
-    """Quick and asynchronous: hundreds of these may wait at the same time."""
+    """Short and asynchronous: hundreds can run at the same time."""
     await asyncio.sleep(_dice.uniform(0.1, 0.6))
     return {"entries": _dice.randint(1, 40)}
 
 
 @app.task(queue=MEDIA, priority=5)
 async def transcode_video(ctx: Context, video: str) -> str:
-    """Slow, and tells how far it has come."""
+    """Slow, with progress."""
     seconds = _dice.uniform(4.0, 9.0)
     steps = 40
     for step in range(steps):
@@ -41,7 +48,7 @@ async def transcode_video(ctx: Context, video: str) -> str:
 
 @app.task(queue=QUEUE, max_attempts=4, backoff=Backoff(delay=0.8, jitter=0.1))
 async def call_flaky_api(ctx: Context, order: int) -> str:
-    """Fails once or twice, is tried again, and succeeds."""
+    """Fails once or twice, is retried, and succeeds."""
     await asyncio.sleep(0.2)
     if ctx.attempt <= 1 + order % 2:
         raise ConnectionError("503 Service Unavailable")
@@ -50,20 +57,20 @@ async def call_flaky_api(ctx: Context, order: int) -> str:
 
 @app.task(queue=QUEUE)
 def parse_upload(file: str) -> None:
-    """Fails for good: another attempt would find the same file."""
+    """Fails without a retry: another attempt would find the same file."""
     raise Discard(f"{file} is not a spreadsheet")
 
 
 @app.task(queue=QUEUE)
 async def send_reminder(to: str) -> str:
-    """Scheduled: it waits until its time has come."""
+    """Scheduled: it runs after a delay."""
     await asyncio.sleep(0.1)
     return f"reminded {to}"
 
 
 @app.task(queue=QUEUE)
 async def import_podcast(ctx: Context, podcast: str) -> int:
-    """Enqueues others. They begin to exist in the moment in which this one is completed."""
+    """Enqueues other jobs, in the same transaction that completes this one."""
     await asyncio.sleep(0.3)
     episodes = _dice.randint(1, 3)
     for number in range(1, episodes + 1):
@@ -73,16 +80,14 @@ async def import_podcast(ctx: Context, podcast: str) -> int:
 
 @app.task(queue=QUEUE)
 async def fetch_episode(ctx: Context, podcast: str, number: int) -> str:
-    """The second link of the chain."""
-    for step in range(10):
-        ctx.progress(10.0 * step, f"{podcast} #{number}")
-        await asyncio.sleep(_dice.uniform(0.1, 0.3))
+    """A job that another job enqueued."""
+    await _steps(ctx, 10, f"{podcast} #{number}")
     return f"{podcast}-{number}.mp3"
 
 
 @app.task(queue=MEDIA)
 def resize_image(ctx: Context, image: str) -> list[int]:
-    """A plain function, which runs in a thread; it wakes when it shall stop."""
+    """A plain function, which runs in a thread; `ctx.wait` returns early when it should stop."""
     sizes = [320, 640, 1280]
     for done, size in enumerate(sizes):
         ctx.progress(100 * done / len(sizes), f"{size} pixels")
@@ -93,7 +98,7 @@ def resize_image(ctx: Context, image: str) -> list[int]:
 
 @app.task(queue=MEDIA, process=True)
 def checksum_archive(ctx: Context, archive: str) -> str:
-    """Works the processor, in a process of its own, and leaves the others alone."""
+    """CPU-bound, in a process of its own, so that it does not slow other jobs."""
     digest = hashlib.sha256(archive.encode())
     rounds = 20
     for round in range(rounds):
@@ -104,7 +109,7 @@ def checksum_archive(ctx: Context, archive: str) -> str:
 
 @app.task(queue=QUEUE, concurrency=Limit(2, name="partner-api"), max_attempts=2)
 async def sync_partner(partner: str) -> str:
-    """Two at a time, over all workers: the others wait in line. Now and then the partner is wrong."""
+    """At most two run at the same time, across all workers. Some partners send wrong prices."""
     await asyncio.sleep(_dice.uniform(0.4, 1.0))
     if partner == "initech":
         raise Discard(f"partner {partner} sent a price of -{_dice.randint(1, 99)}")
@@ -113,14 +118,14 @@ async def sync_partner(partner: str) -> str:
 
 @app.task(queue=QUEUE, every="5s")
 async def refresh_trends() -> str:
-    """Recurring: one row, which comes back."""
+    """Recurring: one row, which is scheduled again after each run."""
     await asyncio.sleep(0.2)
     return f"{_dice.randint(3, 9)} titles go up"
 
 
 @app.task(queue=MEDIA, max_attempts=1)
 def read_subtitles(file: str) -> int:
-    """Fails in its own ways: whoever looks at the errors finds them in groups."""
+    """Fails in several ways, which the errors page shows as groups."""
     if file.endswith(".txt"):
         return {"en": 1}[file.partition("-")[0]]
     return int(file.partition(".")[0].rpartition("-")[2], 8)
@@ -128,22 +133,20 @@ def read_subtitles(file: str) -> int:
 
 @app.task(queue=MEDIA)
 async def scan_film(film: str) -> int:
-    """The begin of a workflow."""
+    """The first job of a workflow."""
     await asyncio.sleep(_dice.uniform(0.3, 0.8))
     return 3
 
 
 @app.task(queue=MEDIA)
 async def encode_part(ctx: Context, film: str, quality: str) -> str:
-    """Its middle: several at once."""
-    for step in range(8):
-        ctx.progress(12.5 * step, f"{film} in {quality}")
-        await asyncio.sleep(_dice.uniform(0.1, 0.3))
+    """The middle of the workflow: several jobs run at the same time."""
+    await _steps(ctx, 8, f"{film} in {quality}")
     return f"{film}-{quality}"
 
 
 @app.task(queue=QUEUE)
 async def publish_film(ctx: Context, film: str) -> list[str]:
-    """Its end: when all parts are there."""
+    """The last job of the workflow: it runs when all parts are done."""
     parts = await ctx.aresults()
     return [str(part) for part in parts.values()]
