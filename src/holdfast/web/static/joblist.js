@@ -2,9 +2,9 @@
  * The rows of the jobs page. The first page is fetched again when something happens, and laid over what
  * is shown: rows keep their place, what is new waits above while somebody is busy with the list.
  */
-import { useEffect, useRef, useState } from './lib.js';
+import { useEffect } from './lib.js';
 import { apiUrl, get } from './api.js';
-import { keep, recall } from './resource.js';
+import { keep, recall, Refresher, useKeyed } from './resource.js';
 import { listen } from './live.js';
 
 export const PAGE = 50;
@@ -43,13 +43,7 @@ export function touched(job, { event, data }) {
 
 export function useJobs(params, isHeld) {
   const key = apiUrl('/jobs', { ...params, limit: PAGE });
-  const [, redraw] = useState(0);
-  const box = useRef(null);
-  if (!box.current || box.current.key !== key) {
-    if (box.current) box.current.stop();
-    box.current = new JobList(key, params, () => redraw((turn) => turn + 1));
-  }
-  const list = box.current;
+  const list = useKeyed(key, (redraw) => new JobList(key, params, redraw));
   list.isHeld = isHeld;
   useEffect(() => {
     list.stopped = false;
@@ -60,27 +54,16 @@ export function useJobs(params, isHeld) {
   return list;
 }
 
-class JobList {
+class JobList extends Refresher {
   constructor(key, params, redraw) {
-    Object.assign(this, { key, params, redraw, error: null, more: false, waiting: 0, timer: null, last: 0, cost: 0 });
+    super(key, 700, 4, redraw);
+    Object.assign(this, { params, more: false, waiting: 0 });
     const kept = recall(key) || {};
     this.rows = kept.rows;
     this.answer = kept.answer;
     this.next = kept.next ?? null;
     this.grown = Boolean(kept.grown);
-    this.abort = null;
     this.reload = () => this.load({ reveal: true });
-  }
-
-  hush() {
-    clearTimeout(this.timer);
-    this.timer = null;
-  }
-
-  stop() {
-    this.stopped = true;
-    this.hush();
-    if (this.abort) this.abort.abort();
   }
 
   changed() {
@@ -141,12 +124,6 @@ class JobList {
       this.changed();
     }
     if (events.some((one) => one.event !== 'job:progress')) this.soon();
-  }
-
-  soon() {
-    if (this.timer || this.stopped) return;
-    const rest = this.last + Math.max(700, 4 * this.cost) - performance.now();
-    this.timer = setTimeout(() => { this.timer = null; this.load(); }, Math.max(0, rest));
   }
 
   /** Puts an action's answer in its row's place. */

@@ -1,10 +1,10 @@
-/** What a page shows of the API: fetched, kept while it is fetched again, and followed live. */
+/** Data of the API that a page shows: fetched, shown while it is fetched again, and followed live. */
 import { useEffect, useRef, useState } from './lib.js';
 import { get, Problem } from './api.js';
 import { listen, paused } from './live.js';
 
 const KEPT = 40;
-const kept = new Map(); // what pages showed last, so that going back shows it at once
+const kept = new Map(); // the last data of pages, which going back shows immediately
 
 export function keep(key, value) {
   kept.delete(key);
@@ -14,46 +14,27 @@ export function keep(key, value) {
 export const recall = (key) => kept.get(key);
 export const forgetAll = () => kept.clear();
 
-/**
- * `key`: the path and query; null asks for nothing. Options:
- * `follow(event)` says whether an event concerns it (default: none does); `every`: seconds between looks;
- * `read`: another way to fetch; `gap`: the least milliseconds between two fetches by events.
- * Gives {data, error, loading, reload, set}. `data` stays while it is fetched again or fails.
- */
-export function useResource(key, { follow, every, read = get, gap = 1000 } = {}) {
+/** Gives the object that `make(redraw)` returns for this key; a new key stops the old object. */
+export function useKeyed(key, make) {
   const [, redraw] = useState(0);
   const box = useRef(null);
   if (!box.current || box.current.key !== key) {
     if (box.current) box.current.stop();
-    box.current = new Fetcher(key, read, gap, () => redraw((turn) => turn + 1));
+    box.current = make(() => redraw((turn) => turn + 1));
   }
-  const fetcher = box.current;
-  fetcher.follow = follow;
-  useEffect(() => {
-    fetcher.start();
-    const quiet = listen((events) => fetcher.hear(events), () => fetcher.hush());
-    const timer = every && setInterval(() => {
-      if (!document.hidden && !paused.peek()) fetcher.soon();
-    }, every * 1000);
-    return () => { quiet(); clearInterval(timer); fetcher.stop(); };
-  }, [fetcher, every]);
-  return fetcher;
+  return box.current;
 }
 
-class Fetcher {
-  constructor(key, read, gap, redraw) {
-    Object.assign(this, { key, read, gap, redraw, error: null, abort: null, timer: null, last: 0, cost: 0 });
-    this.data = key === null ? undefined : recall(key);
-    this.running = false;
-    this.stopped = false;
-    this.reload = () => this.load();
+/** When to fetch again after an event: `gap` milliseconds after the last fetch, and `rest` times as long as it took. */
+export class Refresher {
+  constructor(key, gap, rest, redraw) {
+    Object.assign(this, { key, gap, rest, redraw, error: null, abort: null, timer: null, last: 0, cost: 0, stopped: false });
   }
 
-  get loading() { return this.data === undefined && !this.error && this.key !== null; }
-
-  start() {
-    this.stopped = false;
-    if (this.key !== null && !this.running) this.load();
+  soon() {
+    if (this.timer || this.stopped || this.key === null) return;
+    const wait = this.last + Math.max(this.gap, this.rest * this.cost) - performance.now();
+    this.timer = setTimeout(() => { this.timer = null; this.load(); }, Math.max(0, wait));
   }
 
   hush() {
@@ -66,8 +47,45 @@ class Fetcher {
     this.hush();
     if (this.abort) this.abort.abort();
   }
+}
 
-  /** Replaces what is shown, for example with an action's answer. */
+/**
+ * `key`: the path and query; null asks for nothing. Options:
+ * `follow(event)` says whether an event concerns it (default: none does); `every`: seconds between looks;
+ * `read`: another way to fetch; `gap`: the least milliseconds between two fetches by events.
+ * Gives {data, error, loading, reload, set}. `data` stays while it is fetched again or fails.
+ */
+export function useResource(key, { follow, every, read = get, gap = 1000 } = {}) {
+  const fetcher = useKeyed(key, (redraw) => new Fetcher(key, read, gap, redraw));
+  fetcher.follow = follow;
+  useEffect(() => {
+    fetcher.start();
+    const quiet = listen((events) => fetcher.hear(events), () => fetcher.hush());
+    const timer = every && setInterval(() => {
+      if (!document.hidden && !paused.peek()) fetcher.soon();
+    }, every * 1000);
+    return () => { quiet(); clearInterval(timer); fetcher.stop(); };
+  }, [fetcher, every]);
+  return fetcher;
+}
+
+class Fetcher extends Refresher {
+  constructor(key, read, gap, redraw) {
+    super(key, gap, 3, redraw);
+    this.read = read;
+    this.data = key === null ? undefined : recall(key);
+    this.running = false;
+    this.reload = () => this.load();
+  }
+
+  get loading() { return this.data === undefined && !this.error && this.key !== null; }
+
+  start() {
+    this.stopped = false;
+    if (this.key !== null && !this.running) this.load();
+  }
+
+  /** Replaces the data, for example with the response to an action. */
   set(data) {
     this.data = data;
     keep(this.key, data);
@@ -77,13 +95,6 @@ class Fetcher {
   hear(events) {
     const concerned = events.some((one) => one.event === 'refresh' || (this.follow && this.follow(one)));
     if (concerned) this.soon();
-  }
-
-  /** Now, or when a slow server has had its rest. */
-  soon() {
-    if (this.timer || this.stopped || this.key === null) return;
-    const rest = this.last + Math.max(this.gap, 3 * this.cost) - performance.now();
-    this.timer = setTimeout(() => { this.timer = null; this.load(); }, Math.max(0, rest));
   }
 
   async load() {
