@@ -11,33 +11,22 @@ from pydantic import BaseModel
 from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
-from holdfast.errors import (
-    AppClosed,
-    DatabaseError,
-    HoldfastError,
-    InvalidArguments,
-    InvalidInput,
-    InvalidTransition,
-    JobNotFound,
-    KeyConflict,
-    PayloadTooLarge,
-    UnknownLimit,
-    UnknownTask,
-)
+from holdfast import errors
+from holdfast.errors import HoldfastError
 from holdfast.web.replies import Json
 
 logger = logging.getLogger("holdfast.web")
 
 _STATUS: Sequence[tuple[type[HoldfastError], int]] = (
-    (PayloadTooLarge, 413),
-    (UnknownLimit, 404),  # before its base class
-    (InvalidInput, 422),
-    (JobNotFound, 404),
-    (UnknownTask, 404),
-    (InvalidTransition, 409),
-    (KeyConflict, 409),
-    (DatabaseError, 503),
-    (AppClosed, 503),
+    (errors.PayloadTooLarge, 413),
+    (errors.UnknownLimit, 404),  # before its base class
+    (errors.InvalidInput, 422),
+    (errors.JobNotFound, 404),
+    (errors.UnknownTask, 404),
+    (errors.InvalidTransition, 409),
+    (errors.KeyConflict, 409),
+    (errors.DatabaseError, 503),
+    (errors.AppClosed, 503),
 )
 
 
@@ -71,7 +60,7 @@ class Refusal(Exception):
 def problem(
     status: int,
     detail: str,
-    errors: Sequence[Mapping[str, str]] = (),
+    fields: Sequence[Mapping[str, str]] = (),
     headers: Mapping[str, str] | None = None,
 ) -> Response:
     body = {
@@ -79,7 +68,7 @@ def problem(
         "title": http.HTTPStatus(status).phrase,
         "status": status,
         "detail": detail,
-        "errors": list(errors),
+        "errors": list(fields),
     }
     return Json(body, status_code=status, headers=headers, media_type="application/problem+json")
 
@@ -110,7 +99,7 @@ async def _ours(request: Request, error: Any) -> Response:
 
 def _of_payload(error: HoldfastError) -> list[dict[str, str]]:
     """Return the arguments that do not fit the task, by their place in the request."""
-    found = error.fields if isinstance(error, InvalidArguments) else ()
+    found = error.fields if isinstance(error, errors.InvalidArguments) else ()
     return [
         {"field": f"body.payload.{field}".rstrip("."), "message": _plain(why)}
         for field, why in found

@@ -26,6 +26,12 @@ _HIDDEN: dict[View, tuple[str, ...]] = {
     "guest": ("result", "error", *_INTERNAL),
 }
 
+_LED_TO = {
+    Status.COMPLETED: EventKind.COMPLETED,
+    Status.FAILED: EventKind.FAILED,
+    Status.CANCELLED: EventKind.CANCELLED,
+}
+
 
 class Frame:
     """One message. Its texts are made when first needed, and shared by all subscribers."""
@@ -74,41 +80,31 @@ def sse(name: str, text: str, id: int | str) -> str:
 
 def data_of(event: JobEvent, result: Json) -> dict[str, Any]:
     """Return the data of an event, as its message has it."""
-    fields: dict[str, Any] = {"job_id": event.job_id, "type": event.type}
-    match event.kind:
-        case EventKind.PROGRESS:
-            return fields | {
-                "status": event.status.value,
-                "progress": event.progress,
-                "message": event.message,
-            }
-        case EventKind.COMPLETED:
-            left_out = {"result_left_out": True} if event.result_left_out else {}
-            return fields | {"result": result} | left_out
-        case EventKind.FAILED:
-            return fields | _failure(event)
-        case EventKind.RETRYING:
-            again = {"run_at": iso(event.run_at)}
-            return fields | {"status": event.status.value} | _failure(event) | again
-    fields |= {
-        "status": event.status.value,
-        "queue": event.queue,
-        "entity_type": event.entity_type,
-        "entity_id": event.entity_id,
-        "attempts": event.attempts,
-        "max_attempts": event.max_attempts,
-    }
-    if event.kind is EventKind.STARTED:
-        fields["worker_id"] = event.worker_id
-    elif event.kind is EventKind.CANCELLED:
-        fields["error"] = event.error
-    else:
-        fields["run_at"] = iso(event.run_at)
-    return fields
+    data = _data(event.kind, event.job_id, event, result)
+    if event.kind is EventKind.COMPLETED and event.result_left_out:
+        data["result_left_out"] = True
+    return data
 
 
-def _failure(of: JobEvent | Job) -> dict[str, Any]:
-    return {"error": of.error, "attempts": of.attempts, "max_attempts": of.max_attempts}
+def _data(kind: EventKind, job_id: str, of: JobEvent | Job, result: Json) -> dict[str, Any]:
+    fields: dict[str, Any] = {"job_id": job_id, "type": of.type}
+    attempts = {"attempts": of.attempts, "max_attempts": of.max_attempts}
+    if kind is EventKind.COMPLETED:
+        return fields | {"result": result}
+    if kind is EventKind.FAILED:
+        return fields | {"error": of.error} | attempts
+    fields["status"] = of.status.value
+    if kind is EventKind.PROGRESS:
+        return fields | {"progress": of.progress, "message": of.message}
+    if kind is EventKind.RETRYING:
+        return fields | {"error": of.error} | attempts | {"run_at": iso(of.run_at)}
+    entity = {"entity_type": of.entity_type, "entity_id": of.entity_id}
+    fields |= {"queue": of.queue} | entity | attempts
+    if kind is EventKind.STARTED:
+        return fields | {"worker_id": of.worker_id}
+    if kind is EventKind.CANCELLED:
+        return fields | {"error": of.error}
+    return fields | {"run_at": iso(of.run_at)}
 
 
 def without(data: dict[str, Any], view: View) -> dict[str, Any]:
@@ -120,13 +116,5 @@ def without(data: dict[str, Any], view: View) -> dict[str, Any]:
 
 def present(job: Job, result: Json) -> tuple[str, dict[str, Any]]:
     """Return the present state of a job as the event that led to it."""
-    fields: dict[str, Any] = {"job_id": job.id, "type": job.type}
-    if job.status is Status.COMPLETED:
-        return NAMES[EventKind.COMPLETED], fields | {"result": result}
-    if job.status is Status.FAILED:
-        return NAMES[EventKind.FAILED], fields | _failure(job)
-    fields["status"] = job.status.value
-    if job.status is Status.CANCELLED:
-        entity = {"entity_type": job.entity_type, "entity_id": job.entity_id}
-        return NAMES[EventKind.CANCELLED], fields | {"queue": job.queue} | entity | _failure(job)
-    return NAMES[EventKind.PROGRESS], fields | {"progress": job.progress, "message": job.message}
+    kind = _LED_TO.get(job.status, EventKind.PROGRESS)
+    return NAMES[kind], _data(kind, job.id, job, result)
