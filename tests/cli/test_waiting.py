@@ -15,7 +15,6 @@ import psycopg
 import pytest
 
 from holdfast.cli import web_process
-from holdfast.cli.commands.web import Tied
 from holdfast.cli.database_wait import may_pass
 from holdfast.errors import (
     DatabaseBusy,
@@ -121,7 +120,7 @@ def test_workers_do_not_wait_for_a_web_that_hangs(
         url = f"postgresql://shop@127.0.0.1:{silent.getsockname()[1]}/shop"
         write_shop(Database("postgres", url, "holdfast", []), tmp_path)
         monkeypatch.chdir(tmp_path)
-        web = web_process.Companion(
+        web = web_process.WebProcess(
             "shopfront:app", ("127.0.0.1", 0), {"level": "info", "format": "text"}
         )
         web.start()
@@ -139,7 +138,7 @@ def test_the_web_ends_with_its_supervisor_although_that_has_read_nothing(
     ended = threading.Event()
     monkeypatch.setattr(os, "kill", lambda pid, number: ended.set())
     ours, theirs = socket.socketpair()
-    tied = Tied(theirs.detach())
+    tied = web_process.Lifeline(theirs.detach())
     tied.release()
     ours.close()
     assert ended.wait(30)

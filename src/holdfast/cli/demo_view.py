@@ -1,4 +1,4 @@
-"""The picture that `holdfast demo` draws: what runs, what has just ended, and how fast it goes."""
+"""The picture that `holdfast demo` draws: which jobs run, which have just ended, and the throughput."""
 
 import json
 import threading
@@ -7,11 +7,12 @@ from collections import Counter, deque
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
+from typing import Any
 
 from rich import box
 from rich.console import Console, Group, RenderableType
 from rich.panel import Panel
-from rich.table import Table
+from rich.table import Column, Table
 from rich.text import Text
 
 from holdfast.cli.output import age, clean
@@ -23,7 +24,7 @@ from holdfast.monitoring.stats import Stats
 SIDE_BY_SIDE = 110  # columns, from which on there is room for two panels in a row
 KEPT = 60  # ends that are remembered, and seconds that the throughput goes back
 _ENDS = (EventKind.COMPLETED, EventKind.FAILED, EventKind.CANCELLED)
-_MARKS = {
+_MARKS = {  # in Unicode, in ASCII, and the style
     EventKind.COMPLETED: ("✔", "+", "green"),
     EventKind.RETRYING: ("↻", "~", "yellow"),
     EventKind.FAILED: ("✘", "x", "red"),
@@ -43,7 +44,7 @@ class End:
 
 @dataclass
 class Record:
-    """What listeners heard. Events come from the worker's threads."""
+    """The events of the demo's jobs. They come from the worker's threads."""
 
     began: float = field(default_factory=time.monotonic)
     ends: deque[End] = field(default_factory=lambda: deque(maxlen=KEPT))
@@ -79,8 +80,18 @@ class Record:
         return [ended[second] for second in range(first, now)]
 
     @property
+    def rate(self) -> float:
+        """How many jobs ended in a second, over the last ten."""
+        recent = self.per_second(10)
+        return sum(recent) / len(recent) if recent else 0.0
+
+    @property
     def elapsed(self) -> float:
         return time.monotonic() - self.began
+
+    @property
+    def clock(self) -> str:
+        return f"{int(self.elapsed) // 60:02d}:{int(self.elapsed) % 60:02d}"
 
     def total(self, kind: EventKind) -> int:
         return sum(number for (_, other), number in self.totals.items() if other is kind)
@@ -96,6 +107,8 @@ def _note(event: Event) -> str:
 
 
 class Board:
+    """The picture, and the line that stands for it where there is no terminal."""
+
     def __init__(self, out: Console, url: str, record: Record, told: Sequence[str] = ()) -> None:
         self._out = out
         self._url = url
@@ -108,26 +121,18 @@ class Board:
         room = max(6, self._out.height - self._lines(head) - self._lines(counts) - 1)
         wide = self._out.width >= SIDE_BY_SIDE
         height = room if wide else max(4, room // 2)
-        left = self._panel("running", self._running(running, now, height - 2), height)
-        right = self._panel("just ended", self._ended(height - 2), height)
+        left = _panel("running", self._running(running, now, height - 2), height=height)
+        right = _panel("just ended", self._ended(height - 2), height=height)
         body: RenderableType = Group(left, right)
         if wide:
-            body = Table.grid(expand=True)
-            body.add_column(ratio=1)
-            body.add_column(ratio=1)
+            body = Table.grid(Column(ratio=1), Column(ratio=1), expand=True)
             body.add_row(left, right)
         return Group(head, counts, body, Text("  Ctrl-C ends it", style="dim"))
 
     def _lines(self, text: RenderableType) -> int:
         return len(self._out.render_lines(text, pad=False))
 
-    def _panel(self, title: str, content: RenderableType, height: int) -> Panel:
-        return Panel(
-            content, title=title, title_align="left", height=height, box=box.ROUNDED, padding=(0, 1)
-        )
-
     def _head(self) -> Panel:
-        elapsed = int(self._record.elapsed)
         lines = Text.assemble(
             (self._url, "bold"),
             ("\n$ ", "dim"),
@@ -135,25 +140,14 @@ class Board:
             *(f"\n{line}" for line in self._told),
             overflow="fold",
         )
-        return Panel(
-            lines,
-            title=Text("Holdfast demo", style="bold"),
-            title_align="left",
-            subtitle=f"{elapsed // 60:02d}:{elapsed % 60:02d}",
-            subtitle_align="right",
-            box=box.ROUNDED,
-            padding=(0, 1),
-        )
+        title = Text("Holdfast demo", style="bold")
+        return _panel(title, lines, subtitle=self._record.clock, subtitle_align="left")
 
     def _counts(self, stats: Stats) -> RenderableType:
-        recent = self._record.per_second(10)
-        rate = sum(recent) / len(recent) if recent else 0.0
         room = min(KEPT, max(10, self._out.width - 24))
-        line = Text.assemble((f"{rate:.1f}", "bold"), (" jobs/s  ", "dim"))
+        line = Text.assemble((f"{self._record.rate:.1f}", "bold"), (" jobs/s  ", "dim"))
         line.append(self._sparkline(self._record.per_second(room)), style="green")
-        grid = Table.grid(padding=(0, 1), expand=True)
-        grid.add_column(width=1)
-        grid.add_column(ratio=1)
+        grid = _grid(Column(width=1), Column(ratio=1))
         grid.add_row("", counts_line(stats.jobs, stats.cap))
         grid.add_row("", line)
         return grid
@@ -164,12 +158,13 @@ class Board:
         return "".join(blocks[round(number / top * (len(blocks) - 1))] for number in numbers)
 
     def _running(self, jobs: Sequence[Job], now: datetime, rows: int) -> RenderableType:
-        table = Table.grid(padding=(0, 1), expand=True)
-        table.add_column(no_wrap=True, width=16)
-        table.add_column(ratio=3)
-        table.add_column(no_wrap=True, justify="right", width=4)
-        table.add_column(no_wrap=True, overflow="ellipsis", ratio=3)
-        table.add_column(no_wrap=True, justify="right", width=3)
+        table = _grid(
+            Column(no_wrap=True, width=16),
+            Column(ratio=3),
+            Column(no_wrap=True, justify="right", width=4),
+            Column(no_wrap=True, overflow="ellipsis", ratio=3),
+            Column(no_wrap=True, justify="right", width=3),
+        )
         for job in jobs[:rows]:
             ran = (now - (job.started_at or now)).total_seconds()
             table.add_row(
@@ -182,11 +177,12 @@ class Board:
         return table
 
     def _ended(self, rows: int) -> RenderableType:
-        table = Table.grid(padding=(0, 1), expand=True)
-        table.add_column(no_wrap=True, width=1)
-        table.add_column(no_wrap=True, width=16)
-        table.add_column(no_wrap=True, overflow="ellipsis", ratio=1)
-        table.add_column(no_wrap=True, justify="right", width=4)
+        table = _grid(
+            Column(no_wrap=True, width=1),
+            Column(no_wrap=True, width=16),
+            Column(no_wrap=True, overflow="ellipsis", ratio=1),
+            Column(no_wrap=True, justify="right", width=4),
+        )
         for end in self._record.newest(rows):
             mark, plain, style = _MARKS[end.kind]
             table.add_row(
@@ -198,9 +194,14 @@ class Board:
         return table
 
     def line(self, stats: Stats) -> str:
-        """The same for those who have no terminal."""
-        elapsed = int(self._record.elapsed)
+        """Return the same in a line, for where there is no terminal."""
         counts = "  ".join(f"{status} {number}" for status, number in stats.jobs.items() if number)
-        recent = self._record.per_second(10)
-        rate = sum(recent) / len(recent) if recent else 0.0
-        return f"{elapsed // 60:02d}:{elapsed % 60:02d}  {rate:.1f} jobs/s  {counts}"
+        return f"{self._record.clock}  {self._record.rate:.1f} jobs/s  {counts}"
+
+
+def _grid(*columns: Column) -> Table:
+    return Table.grid(*columns, padding=(0, 1), expand=True)
+
+
+def _panel(title: str | Text, content: RenderableType, **more: Any) -> Panel:
+    return Panel(content, title=title, title_align="left", box=box.ROUNDED, padding=(0, 1), **more)

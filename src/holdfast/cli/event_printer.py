@@ -1,9 +1,8 @@
-"""Prints a line for each event of a job, for developers. Failures are in the log."""
+"""The lines of `holdfast dev`: one for each event of a job. Failures are in the log."""
 
 import sys
 import threading
 import time
-from datetime import datetime
 
 import typer
 
@@ -14,38 +13,31 @@ from holdfast.errors import HoldfastError
 from holdfast.events.event import JobEvent
 from holdfast.jobs.job import EventKind
 
-TOLD = (EventKind.ENQUEUED, EventKind.STARTED, EventKind.COMPLETED, EventKind.CANCELLED)
-_LONGEST = 100
+_KINDS = (EventKind.ENQUEUED, EventKind.STARTED, EventKind.COMPLETED, EventKind.CANCELLED)
+_LONGEST = 100  # characters of a result
 
 
-class Teller:
-    def __init__(self, app: Holdfast) -> None:
-        self._app = app
-        self._thread = threading.Thread(target=self._run, name="holdfast-teller", daemon=True)
+def print_events(app: Holdfast) -> None:
+    """Start a thread that prints events until the application is closed."""
+    threading.Thread(target=_run, args=(app,), name="holdfast-event-printer", daemon=True).start()
 
-    def start(self) -> None:
-        self._thread.start()
 
-    def _run(self) -> None:
-        while True:
-            try:
-                self._follow()
+def _run(app: Holdfast) -> None:
+    while True:
+        try:
+            with app.events(kinds=[kind.value for kind in _KINDS]) as events:
+                for event in events:
+                    typer.echo(_line(event))
+                    sys.stdout.flush()
+            return
+        except HoldfastError as problem:
+            if not may_pass(problem, app.url):  # as AppClosed
                 return
-            except HoldfastError as problem:
-                if not may_pass(problem, self._app.url):  # as AppClosed
-                    return
-            time.sleep(PAUSE)
-
-    def _follow(self) -> None:
-        with self._app.events(kinds=[kind.value for kind in TOLD]) as events:
-            for event in events:
-                typer.echo(line(event))
-                sys.stdout.flush()
+        time.sleep(PAUSE)
 
 
-def line(event: JobEvent) -> str:
-    moment: datetime = event.at.astimezone()
-    told = f"{moment:%H:%M:%S} {event.kind.value:<9} {clean(event.type)}"
+def _line(event: JobEvent) -> str:
+    told = f"{event.at.astimezone():%H:%M:%S} {event.kind.value:<9} {clean(event.type)}"
     result = "" if event.result is None else clean(event.result)
     more = f" -> {result[:_LONGEST]}" if event.kind is EventKind.COMPLETED and result else ""
     return f"{told}{more} [{event.job_id}]"

@@ -1,4 +1,4 @@
-"""Which jobs: the options that `jobs list` and the verbs on many jobs share."""
+"""The filters of `jobs list` and of the commands on many jobs; how durations and moments are read."""
 
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -11,51 +11,38 @@ from holdfast.core.duration import seconds
 from holdfast.errors import InvalidInput
 from holdfast.jobs.query_language import parse
 
-StatusOption = Annotated[
-    list[str] | None,
-    typer.Option("--status", help="One, or several with commas or by repeating it."),
-]
 TypeOption = Annotated[
     str | None, typer.Option("--type", help="A task's name; 'mail*' means all that begin so.")
 ]
-QueueOption = Annotated[str | None, typer.Option("--queue", help="In this queue.")]
 EntityOption = Annotated[
     str | None, typer.Option("--entity", metavar="TYPE:ID", help="What it is about: movie:7")
 ]
-KeyOption = Annotated[str | None, typer.Option("--key", help="With this key.")]
-SinceOption = Annotated[
-    str | None,
-    typer.Option("--since", help="Made at or after: a moment (UTC), or an age such as '2h'."),
-]
-UntilOption = Annotated[str | None, typer.Option("--until", help="Made before; as --since.")]
-QueryOption = Annotated[
-    str | None,
-    typer.Option(
-        "--query",
-        help="All at once: 'type:mail error:\"rate limit\" payload.user.id:7 before:1h words'.",
-    ),
-]
-LimitOption = Annotated[int | None, typer.Option("--limit", min=0, help="At most so many.")]
 
 
 @dataclass(frozen=True, kw_only=True)
 class Filters:
-    """The options that say which jobs, as texts."""
+    """The options that select jobs, as they were written."""
 
-    status: StatusOption = None
+    status: Annotated[
+        list[str] | None,
+        typer.Option("--status", help="One, or several with commas or by repeating it."),
+    ] = None
     type: TypeOption = None
-    queue: QueueOption = None
+    queue: Annotated[str | None, typer.Option("--queue", help="In this queue.")] = None
     entity: EntityOption = None
-    key: KeyOption = None
-    since: SinceOption = None
-    until: UntilOption = None
+    key: Annotated[str | None, typer.Option("--key", help="With this key.")] = None
+    since: Annotated[
+        str | None,
+        typer.Option("--since", help="Made at or after: a moment (UTC), or an age such as '2h'."),
+    ] = None
+    until: Annotated[str | None, typer.Option("--until", help="Made before; as --since.")] = None
 
     def asked(self) -> dict[str, Any]:
-        """What a query adds to the options."""
+        """Return what a query adds to the other options."""
         return {}
 
     def wanted(self) -> dict[str, Any]:
-        """What `app.jobs` takes; empty if nothing was given."""
+        """Return the filter as `app.jobs` takes it; empty if no option was given."""
         prefix = self.type is not None and self.type.endswith("*")
         found = {
             "status": [one.strip() for text in self.status or [] for one in text.split(",")],
@@ -80,7 +67,13 @@ class Filters:
 class QueryFilters(Filters):
     """The same, with a query in the search language."""
 
-    query: QueryOption = None
+    query: Annotated[
+        str | None,
+        typer.Option(
+            "--query",
+            help="All at once: 'type:mail error:\"rate limit\" payload.user.id:7 before:1h words'.",
+        ),
+    ] = None
 
     def asked(self) -> dict[str, Any]:
         return parse(self.query or "")
@@ -91,7 +84,7 @@ def entity(text: str) -> tuple[str, int | str]:
 
 
 def duration(text: str, option: str) -> float:
-    """Seconds; '90' and '90s' are the same."""
+    """Return seconds; '90' and '90s' are the same."""
     try:
         return seconds(float(text), what=option)
     except ValueError as problem:
@@ -109,7 +102,7 @@ def _iso(text: str) -> datetime | None:
 
 
 def instant(text: str, option: str, other: str) -> datetime:
-    """A moment to come, maybe; `other` is the option that takes a time from now."""
+    """Return a moment, in the future or not; `other` is the option that takes a time from now."""
     found = _iso(text)
     if found is None:
         raise InvalidInput(
@@ -119,8 +112,20 @@ def instant(text: str, option: str, other: str) -> datetime:
     return found
 
 
+def delay_or_instant(
+    after: str | None, after_option: str, at: str | None, at_option: str
+) -> tuple[float | None, datetime | None]:
+    """Return seconds from now, or a moment, or neither; raise InvalidInput if both were given."""
+    if after is not None and at is not None:
+        raise InvalidInput(f"{after_option} and {at_option} were both given: give one of them")
+    return (
+        None if after is None else duration(after, after_option),
+        None if at is None else instant(at, at_option, after_option),
+    )
+
+
 def moment(text: str, option: str) -> datetime:
-    """A moment, or an age."""
+    """Return a moment that was given as such, or as an age."""
     found = _iso(text)
     if found is not None:
         return found

@@ -3,12 +3,24 @@
 import dataclasses
 import functools
 import inspect
-from collections.abc import Callable
-from typing import Any, TypeVar
+import sys
+from collections.abc import Callable, Iterator
+from typing import Annotated, Any, TypeVar
 
 import typer
 
+from holdfast.errors import InvalidInput
+
 F = TypeVar("F", bound=Callable[..., Any])
+
+LIST_LIMIT = 100
+_LIMIT = typer.Option("--limit", min=0, help="At most so many.")
+LimitOption = Annotated[int | None, _LIMIT]
+ListLimitOption = Annotated[int, _LIMIT]
+OpenOption = Annotated[
+    bool | None, typer.Option("--open/--no-open", help="Open a browser; on a terminal it does.")
+]
+YesOption = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
 
 
 class Commands(typer.Typer):
@@ -25,33 +37,56 @@ class Commands(typer.Typer):
 
 
 def flat(function: Callable[..., Any]) -> Callable[..., Any]:
-    """The same function with the fields of its groups as parameters, as Typer needs it."""
+    """Return the function with the fields of its groups as parameters, as Typer needs it."""
     signature = inspect.signature(function, eval_str=True)
-    groups: dict[str, Any] = {}
-    parameters: list[inspect.Parameter] = []
-    for name, parameter in signature.parameters.items():
-        group: Any = parameter.annotation
-        if not dataclasses.is_dataclass(group):
-            parameters.append(parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY))
-            continue
-        groups[name] = group
-        parameters += [
-            inspect.Parameter(
-                field.name,
-                inspect.Parameter.KEYWORD_ONLY,
-                default=field.default,
-                annotation=field.type,
-            )
-            for field in dataclasses.fields(group)
-        ]
+    taken = {name: parameter.annotation for name, parameter in signature.parameters.items()}
 
     @functools.wraps(function)
     def call(**given: Any) -> Any:
-        for name, group in groups.items():
-            fields = dataclasses.fields(group)
-            given[name] = group(**{field.name: given.pop(field.name) for field in fields})
-        return function(**given)
+        return function(**{name: _value(name, kind, given) for name, kind in taken.items()})
 
+    parameters = [
+        field
+        for name, parameter in signature.parameters.items()
+        for field in _fields(name, parameter.annotation, parameter.default)
+    ]
     call.__signature__ = signature.replace(parameters=parameters)  # type: ignore[attr-defined]
     call.__annotations__ = {one.name: one.annotation for one in parameters}
     return call
+
+
+def _fields(name: str, kind: Any, default: Any) -> Iterator[inspect.Parameter]:
+    """Yield the parameter or, of a group, those of its fields; a field may be a group."""
+    if dataclasses.is_dataclass(kind):
+        for field in dataclasses.fields(kind):
+            yield from _fields(field.name, field.type, field.default)
+    else:
+        default = inspect.Parameter.empty if default is dataclasses.MISSING else default
+        yield inspect.Parameter(
+            name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=kind
+        )
+
+
+def _value(name: str, kind: Any, given: dict[str, Any]) -> Any:
+    """Return the value of a parameter; a group is made of the values of its fields."""
+    if not dataclasses.is_dataclass(kind):
+        return given[name]
+    values = {
+        field.name: _value(field.name, field.type, given) for field in dataclasses.fields(kind)
+    }
+    return kind(**values)  # type: ignore[operator]
+
+
+def confirm(yes: bool, question: str, refusal: str, *, needless: bool = False) -> None:
+    """Return if --yes was given or the user agrees; exit with code 1 if the user does not.
+
+    Raises InvalidInput with `refusal` if stdin is no terminal. `needless`: there is nothing to change,
+    and no question.
+    """
+    if yes:
+        return
+    if not sys.stdin.isatty():
+        raise InvalidInput(f"{refusal} (stdin is no terminal): add --yes")
+    if not needless and not typer.confirm(question, err=True):
+        typer.echo("nothing was changed", err=True)
+        raise typer.Exit(1)

@@ -2,10 +2,11 @@
 
 import json
 import sys
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from datetime import datetime
-from typing import Any, Literal
+from itertools import islice
+from typing import Any, Generic, Literal, TypeVar
 
 import typer
 from rich import box
@@ -14,13 +15,15 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from holdfast.app import Holdfast
 from holdfast.core.log_format import escaped, escaped_json
-from holdfast.jobs.job import Status
+from holdfast.jobs.job import Job, Status
 from holdfast.jobs.job_json import attempt_fields as attempt_fields
 from holdfast.jobs.job_json import iso as iso
 from holdfast.jobs.job_json import job_fields as job_fields
 from holdfast.jobs.job_json import plain as plain
 
+T = TypeVar("T")
 STYLES: Mapping[str, str] = {
     Status.BLOCKED: "magenta",
     Status.SCHEDULED: "blue",
@@ -31,6 +34,7 @@ STYLES: Mapping[str, str] = {
     Status.FAILED: "bold red",
     Status.CANCELLED: "dim",
 }
+PAGE = 100  # jobs whose payloads are read in one statement
 _NARROWEST = 4  # columns, below which nothing can be told
 
 
@@ -61,6 +65,32 @@ def print_json_array(values: Iterable[Any]) -> None:
     typer.echo("[]" if separator == "[" else "\n]")
 
 
+def print_jobs(
+    holdfast: Holdfast,
+    jobs: Iterator[Job],
+    columns: Sequence["Column[Job]"],
+    limit: int,
+    as_json: bool,
+) -> int:
+    """Print at most `limit` jobs, and return how many there were, or `limit` + 1. JSON has payloads and
+    results, which lists leave out."""
+    if as_json:
+        print_json_array(job_fields(job) for job in _whole(holdfast, islice(jobs, limit)))
+        return 0
+    found = list(islice(jobs, limit + 1))
+    print_table(columns, found[:limit], holdfast.engine.now())
+    return len(found)
+
+
+def _whole(holdfast: Holdfast, jobs: Iterator[Job]) -> Iterator[Job]:
+    """With payloads and results; read some at a time."""
+    while page := list(islice(jobs, PAGE)):
+        bodies = {job.id: job.body for job in holdfast.engine.get([job.id for job in page])}
+        for job in page:
+            if job.id in bodies:  # else it was deleted just now
+                yield replace(job, body=bodies[job.id])
+
+
 # text
 
 
@@ -70,8 +100,14 @@ def clean(value: object, *, lines: bool = False) -> str:
     return text if lines else text.replace("\n", " ").replace("\t", " ")
 
 
-def console() -> Console:
-    return Console(highlight=False, emoji=False, markup=False)
+def console(*, stderr: bool = False) -> Console:
+    return Console(stderr=stderr, highlight=False, emoji=False, markup=False)
+
+
+def hint(text: str) -> None:
+    """Say on stderr what people may want to know, and programs do not."""
+    if console().is_terminal:
+        typer.echo(text, err=True)
 
 
 def age(seconds: float) -> str:
@@ -102,34 +138,43 @@ def status_text(status: str) -> Text:
 
 
 @dataclass(frozen=True)
-class Column:
+class Column(Generic[T]):
+    """A heading, and how a record's cell is found: a moment is relative for people, and None is '-'."""
+
     name: str
+    value: Callable[[T], str | Text | int | datetime | None]
     right: bool = False
     may_be_cut: bool = False  #: where a terminal is too narrow; elsewhere nothing is
     from_width: int = 0  #: left out on terminals narrower than this
 
+    def cell(self, record: T, now: datetime | None) -> str | Text:
+        value = self.value(record)
+        if isinstance(value, Text):
+            return value
+        if isinstance(value, datetime):
+            value = iso(value) if now is None else when(value, now)
+        return clean("" if value is None else value) or "-"
 
-def print_table(columns: Sequence[Column], rows: Iterable[Sequence[str | Text]]) -> None:
+
+def print_table(
+    columns: Sequence[Column[T]], records: Iterable[T], now: datetime | None = None
+) -> None:
+    """Print a row for each record. On a terminal, moments are told by their distance from `now`."""
     out = console()
-    cells = [[cell if isinstance(cell, Text) else clean(cell) for cell in row] for row in rows]
     if not out.is_terminal:
-        _print_plain(columns, cells)
+        _print_plain(columns, [[column.cell(one, None) for column in columns] for one in records])
         return
-    shown = [index for index, column in enumerate(columns) if out.width >= column.from_width]
-    needs = [
-        max(cell_len(str(cell)) for cell in (columns[index].name, *(row[index] for row in cells)))
-        for index in shown
-    ]
-    widths = fit(needs, [columns[index].may_be_cut for index in shown], out.width)
+    columns = [column for column in columns if out.width >= column.from_width]
+    rows = [[column.cell(one, now) for column in columns] for one in records]
+    texts = ([column.name, *(row[index] for row in rows)] for index, column in enumerate(columns))
+    needs = [max(cell_len(str(text)) for text in column) for column in texts]
+    widths = fit(needs, [column.may_be_cut for column in columns], out.width)
     table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, 1, 0, 0))
-    for index, width in zip(shown, widths, strict=True):
-        column = columns[index]
-        justify: Literal["left", "right"] = "right" if column.right else "left"
-        table.add_column(
-            column.name, justify=justify, no_wrap=True, overflow="ellipsis", width=width
-        )
-    for row in cells:
-        table.add_row(*(row[index] for index in shown))
+    for column, width in zip(columns, widths, strict=True):
+        side: Literal["left", "right"] = "right" if column.right else "left"
+        table.add_column(column.name, justify=side, no_wrap=True, overflow="ellipsis", width=width)
+    for row in rows:
+        table.add_row(*row)
     out.print(table)
 
 
@@ -146,7 +191,7 @@ def fit(needs: Sequence[int], may_be_cut: Sequence[bool], room: int) -> list[int
     return widths
 
 
-def _print_plain(columns: Sequence[Column], rows: Sequence[Sequence[str | Text]]) -> None:
+def _print_plain(columns: Sequence[Column[T]], rows: Sequence[Sequence[str | Text]]) -> None:
     """Columns with two spaces between them, nothing cut: for pipes and files."""
     cells = [[column.name for column in columns], *([str(cell) for cell in row] for row in rows)]
     widths = [max(len(row[index]) for row in cells) for index in range(len(columns))]

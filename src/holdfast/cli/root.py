@@ -1,4 +1,4 @@
-"""All commands together, and what their errors mean to a shell."""
+"""All commands together, and the exit codes of their errors."""
 
 from importlib import metadata
 from typing import Annotated, Any
@@ -53,7 +53,7 @@ EXIT_CODES: dict[type[HoldfastError], int] = {
 }
 
 
-class Command(TyperGroup):
+class Root(TyperGroup):
     """Errors are one line on stderr, and a stable exit code."""
 
     def invoke(self, ctx: Any) -> Any:
@@ -70,7 +70,7 @@ def exit_code(problem: HoldfastError) -> int:
 
 cli = Commands(
     name="holdfast",
-    cls=Command,
+    cls=Root,
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
@@ -110,26 +110,15 @@ def root(
     """
 
 
-cli.command("enqueue")(enqueue.enqueue)
-cli.command("worker")(worker.worker)
-cli.command("web")(web.web)
-cli.command("dev")(dev.dev)
-cli.add_typer(jobs.commands, name="jobs")
-jobs.commands.command("watch")(watch.watch)
-jobs.commands.command("logs")(logs.logs)
-cli.add_typer(queues.commands, name="queues")
-cli.add_typer(limits.commands, name="limits")
-cli.add_typer(schedules.commands, name="schedules")
-cli.add_typer(workflows.commands, name="workflows")
-cli.add_typer(tokens.commands, name="tokens")
-cli.command("workers")(workers.workers)
-cli.command("stats")(stats.stats)
-cli.command("errors")(errors.errors)
-cli.command("health")(health.health)
-cli.command("prune")(prune.prune)
-cli.command("migrate")(migrate.migrate)
-cli.command("doctor")(doctor.doctor)
-cli.command("demo")(demo.demo)
+for command in (
+    *(enqueue.enqueue, worker.worker, web.web, dev.dev, workers.workers, stats.stats),
+    *(errors.errors, health.health, prune.prune, migrate.migrate, doctor.doctor, demo.demo),
+):
+    cli.command()(command)
+for group in (jobs, queues, limits, schedules, workflows, tokens):
+    cli.add_typer(group.commands)
+jobs.commands.command()(watch.watch)
+jobs.commands.command()(logs.logs)
 
 
 def main() -> None:

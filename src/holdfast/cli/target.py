@@ -1,21 +1,25 @@
-"""Which application or database a command is about.
+"""Which application or database a command is about, and how it reports.
 
 What is written on the command line wins over the environment, an application over a URL. Nothing
 given means the file that an application makes by default, if it is in the current folder.
 """
 
 import os
-from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
+from datetime import datetime
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any, TypeVar
 
 import typer
 
 from holdfast.app import DEFAULT_URL, Holdfast
+from holdfast.cli.output import Column, hint, print_json, print_table
 from holdfast.errors import DatabaseUnavailable, InvalidInput
 from holdfast.locate import load
+
+T = TypeVar("T")
 
 AppArgument = Annotated[
     str | None,
@@ -25,18 +29,6 @@ AppOption = Annotated[
     str | None,
     typer.Option("--app", metavar="MODULE:APP", envvar="HOLDFAST_APP", help="The application."),
 ]
-UrlOption = Annotated[
-    str | None,
-    typer.Option("--url", envvar="HOLDFAST_URL", help="A database instead of an application."),
-]
-SchemaOption = Annotated[
-    str,
-    typer.Option("--schema", envvar="HOLDFAST_SCHEMA", help="Its schema, on PostgreSQL."),
-]
-JsonOption = Annotated[
-    bool, typer.Option("--json", envvar="HOLDFAST_JSON", help="Print JSON, for programs.")
-]
-SCHEMA = "holdfast"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -44,73 +36,107 @@ class Target:
     """The options that name an application or a database."""
 
     app: AppOption = None
-    url: UrlOption = None
-    schema: SchemaOption = SCHEMA
+    url: Annotated[
+        str | None,
+        typer.Option("--url", envvar="HOLDFAST_URL", help="A database instead of an application."),
+    ] = None
+    schema: Annotated[
+        str,
+        typer.Option("--schema", envvar="HOLDFAST_SCHEMA", help="Its schema, on PostgreSQL."),
+    ] = "holdfast"
 
-    def opened(self, argument: str | None = None) -> AbstractContextManager[Holdfast]:
-        return opened(self.app, self.url, self.schema, argument=argument)
+    @contextmanager
+    def opened(self, argument: str | None = None) -> Iterator[Holdfast]:
+        """Open the application that the options name, and close it at the end."""
+        with self.choose(argument) as holdfast:
+            refuse_absent(holdfast)
+            yield holdfast
 
     def choose(self, argument: str | None = None, *, make: bool = False) -> Holdfast:
-        return choose(self.app, self.url, self.schema, argument=argument, make=make)
+        """Return the application that the options name, not opened yet. `make`: its database may be
+        created."""
+        location = self.location(argument)
+        if location is not None:
+            return load(location)
+        if not self.url and not make and not _default_file().exists():
+            raise InvalidInput(
+                "no application and no database was given: write --app MODULE:APP or --url URL, or set "
+                "HOLDFAST_APP or HOLDFAST_URL"
+            )
+        # An operator's look at a database never makes tables in it; `holdfast migrate` does.
+        return Holdfast(self.url or DEFAULT_URL, schema=self.schema, auto_migrate=make)
 
-
-@contextmanager
-def opened(
-    app: str | None, url: str | None, schema: str = SCHEMA, *, argument: str | None = None
-) -> Iterator[Holdfast]:
-    """The application that the options name; closed at the end."""
-    with choose(app, url, schema, argument=argument) as holdfast:
-        refuse_absent(holdfast)
-        yield holdfast
-
-
-def choose(
-    app: str | None,
-    url: str | None,
-    schema: str,
-    *,
-    argument: str | None = None,
-    make: bool = False,
-) -> Holdfast:
-    """The application that the options name, not opened yet. `make`: its database may be made."""
-    location = location_of(app, url, argument)
-    if location is not None:
-        return load(location)
-    if not url and not make and not default_file().exists():
+    def location(self, argument: str | None) -> str | None:
+        """Return MODULE:APP of the application to be used; None: a database."""
+        if argument is not None and _written(self.app, "HOLDFAST_APP") and self.app != argument:
+            raise InvalidInput(
+                f"two applications were given, {argument} and --app {self.app}: give one"
+            )
+        location = argument or self.app or None
+        if location is None or not _written(self.url, "HOLDFAST_URL"):
+            return location
+        if argument is None and not _written(self.app, "HOLDFAST_APP"):
+            return None
         raise InvalidInput(
-            "no application and no database was given: write --app MODULE:APP or --url URL, or set "
-            "HOLDFAST_APP or HOLDFAST_URL"
+            f"both an application ({location}) and --url were given: give one of them"
         )
-    # An operator's look at a database never makes tables in it; `holdfast migrate` does.
-    return Holdfast(url or DEFAULT_URL, schema=schema, auto_migrate=make)
 
 
-def location_of(app: str | None, url: str | None, argument: str | None) -> str | None:
-    """The application to be used; None: a database."""
-    if argument is not None and _written(app, "HOLDFAST_APP") and app != argument:
-        raise InvalidInput(f"two applications were given, {argument} and --app {app}: give one")
-    location = argument or app or None
-    if location is None or not _written(url, "HOLDFAST_URL"):
-        return location
-    if argument is None and not _written(app, "HOLDFAST_APP"):
-        return None
-    raise InvalidInput(f"both an application ({location}) and --url were given: give one of them")
+@dataclass(frozen=True, kw_only=True)
+class Common(Target):
+    """The options of nearly every command: what it is about, and whether it prints JSON."""
+
+    as_json: Annotated[
+        bool, typer.Option("--json", envvar="HOLDFAST_JSON", help="Print JSON, for programs.")
+    ] = False
+
+    def report(self, value: Any, *lines: str) -> None:
+        """Print what was done: with --json the value, else the lines."""
+        if self.as_json:
+            print_json(value)
+        for line in () if self.as_json else lines:
+            typer.echo(line)
+
+    def print_list(
+        self,
+        found: Sequence[T],
+        columns: Sequence[Column[T]],
+        fields: Callable[[T], dict[str, Any]],
+        *,
+        now: datetime | None = None,
+        if_empty: str | None = None,
+    ) -> None:
+        """Print a table or, with --json, an array of each record's fields. `if_empty` is a hint."""
+        if self.as_json:
+            print_json([fields(one) for one in found])
+            return
+        print_table(columns, found, now)
+        if if_empty is not None and not found:
+            hint(if_empty)
 
 
-def _written(value: str | None, variable: str) -> bool:
-    """On the command line, as far as that makes a difference."""
-    return value is not None and value != os.environ.get(variable)
-
-
-def default_file() -> Path:
-    return Path(DEFAULT_URL.removeprefix("sqlite:///")).absolute()
+def required(argument: str | None, app: str | None) -> str:
+    """Return the application of a command that needs one, from its argument or --app."""
+    location = argument or app
+    if location is None:
+        raise InvalidInput("no application was given: write MODULE:APP, or set HOLDFAST_APP")
+    return location
 
 
 def refuse_absent(holdfast: Holdfast) -> None:
-    """SQLite would make the file, and a wrong URL would show an empty queue."""
+    """Raise if the SQLite file is not there: it would be made, and a wrong URL show an empty queue."""
     path: Path | None = getattr(holdfast.engine, "path", None)
     if path is not None and not path.exists():
         raise DatabaseUnavailable(
             f"there is no database {os.fspath(path)!r}: check the URL and the current folder, or make "
             "it with 'holdfast migrate'"
         )
+
+
+def _written(value: str | None, variable: str) -> bool:
+    """Whether an option is on the command line, as far as that makes a difference."""
+    return value is not None and value != os.environ.get(variable)
+
+
+def _default_file() -> Path:
+    return Path(DEFAULT_URL.removeprefix("sqlite:///")).absolute()

@@ -1,4 +1,4 @@
-"""The web server beside a supervisor's workers: a process of its own, which ends with them."""
+"""The web server of `holdfast worker --web`: a process of its own, which ends with the supervisor."""
 
 import logging
 import os
@@ -29,9 +29,20 @@ def parse_address(text: str) -> tuple[str, int]:
     return host.strip("[]") or "127.0.0.1", int(port)
 
 
-class Companion:
-    """Started before the workers, so that a wrong address ends it all; then kept alive. Workers do not
-    wait for its database."""
+def end(process: "subprocess.Popen[bytes]", patience: float) -> None:
+    """End a process: with SIGTERM and, if it has not ended after so many seconds, by force."""
+    with suppress(ProcessLookupError):
+        process.send_signal(signal.SIGTERM)
+    try:
+        process.wait(patience)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()
+
+
+class WebProcess:
+    """The web server's process: started before the workers, so that a wrong address ends them all, and
+    started again when it dies. Workers do not wait for its database."""
 
     def __init__(self, location: str, address: tuple[str, int], log: Mapping[str, str]) -> None:
         host, port = address
@@ -40,7 +51,7 @@ class Companion:
         self._command += ["--log-level", log["level"], "--log-format", log["format"]]
         self._environment = dict(os.environ)
         self._stopping = threading.Event()
-        self._keeper = threading.Thread(target=self._keep, name="holdfast-companion", daemon=True)
+        self._keeper = threading.Thread(target=self._keep, name="holdfast-web-process", daemon=True)
 
     def start(self) -> None:
         self._begin()
@@ -69,7 +80,7 @@ class Companion:
             return True
 
     def _keep(self) -> None:
-        """Workers do not depend on it: where it cannot live, they go on."""
+        """Start the server again whenever it ends; workers do not depend on it."""
         failures = 0
         while True:
             code = self._process.wait()
@@ -84,11 +95,28 @@ class Companion:
 
     def stop(self) -> None:
         self._stopping.set()
-        with suppress(ProcessLookupError):
-            self._process.send_signal(signal.SIGTERM)
-        try:
-            self._process.wait(_LEAVE)
-        except subprocess.TimeoutExpired:
-            self._process.kill()
+        end(self._process, _LEAVE)
         self._keeper.join(1.0)
         self._socket.close()
+
+
+class Lifeline:
+    """In the web server's process: the socket to its supervisor. The process ends with the supervisor,
+    which waits for `release`."""
+
+    def __init__(self, descriptor: int) -> None:
+        self._socket = socket.socket(fileno=descriptor)
+        self._released = False
+        threading.Thread(target=self._watch, name="holdfast-lifeline", daemon=True).start()
+
+    def release(self) -> None:
+        """Let the supervisor go on: the web is served, or waits for its database."""
+        if not self._released:
+            self._released = True
+            with suppress(OSError):
+                self._socket.sendall(b"!")
+
+    def _watch(self) -> None:
+        with self._socket, suppress(OSError):  # it is reset if the supervisor has not read all
+            self._socket.recv(1)
+        os.kill(os.getpid(), signal.SIGTERM)

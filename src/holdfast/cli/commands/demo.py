@@ -17,6 +17,7 @@ from rich.text import Text
 
 from holdfast.app import Holdfast
 from holdfast.cli.demo_view import Board, Record
+from holdfast.cli.options import OpenOption
 from holdfast.cli.output import Column, console, print_table
 from holdfast.cli.web_server import dashboard
 from holdfast.errors import HoldfastError, JobNotFound
@@ -45,9 +46,7 @@ def demo(
         int | None,
         typer.Option(min=0, max=65535, help="Of the dashboard; else 8686, or one that is free."),
     ] = None,
-    open_browser: Annotated[
-        bool | None, typer.Option("--open/--no-open", help="Open a browser; on a terminal it does.")
-    ] = None,
+    open_browser: OpenOption = None,
 ) -> None:
     """Show jobs of every kind at work, live in the terminal and in a browser, until Ctrl-C.
 
@@ -67,7 +66,7 @@ def demo(
             with dashboard(app, port, open_browser=wanted) as told:
                 show = Show(app, chosen, seconds, told)
                 show.run()
-        _summary(show, chosen, kept=keep or url is not None)
+        _print_summary(show.record, chosen, kept=keep or url is not None)
     if show.problem is not None:
         raise show.problem
 
@@ -86,7 +85,7 @@ def _database(url: str | None, keep: bool) -> Iterator[str]:
 
 
 class Show:
-    """Somebody enqueues, a worker in this process runs, and we look at the database."""
+    """A feeder enqueues jobs, a worker in this process runs them, and the board shows the database."""
 
     def __init__(self, app: Holdfast, url: str, seconds: float | None, told: Sequence[str]) -> None:
         from holdfast.demo.feeder import Feeder
@@ -124,7 +123,7 @@ class Show:
                 self._forget_recurring()
 
     def _forget_recurring(self) -> None:
-        """It would never end, and would wait for a worker in a database that is kept."""
+        """Delete the recurring job: it never ends, and would wait in a database that is kept."""
         with suppress(JobNotFound):
             self._app.schedules.delete(RECURRING)
 
@@ -145,7 +144,7 @@ class Show:
             typer.echo(self._board.line(stats))
 
     def _looks(self, pause: float) -> Iterator[Stats]:
-        """The numbers again and again, until it is time to end."""
+        """Yield the figures again and again, until it is time to end."""
         while self.problem is None:
             stats = self._app.stats()
             yield stats
@@ -158,30 +157,23 @@ class Show:
             time.sleep(pause)
 
 
-def _summary(show: Show, url: str, *, kept: bool) -> None:
-    record = show.record
+def _print_summary(record: Record, url: str, *, kept: bool) -> None:
+    def column(heading: str, kind: EventKind) -> Column[str]:
+        return Column(heading, lambda task: record.totals[task, kind], right=True)
+
     out = console()
-    kinds = (EventKind.COMPLETED, EventKind.RETRYING, EventKind.FAILED)
-    totals = [record.total(kind) for kind in kinds]
-    out.print(
-        Text.assemble(
-            (f"{totals[0]} jobs completed", "bold green"),
-            f", {totals[1]} times one was tried again, {totals[2]} failed for good, in "
-            f"{record.elapsed:.0f} s",
-        ),
-        soft_wrap=True,
+    completed = (f"{record.total(EventKind.COMPLETED)} jobs completed", "bold green")
+    rest = (
+        f", {record.total(EventKind.RETRYING)} times one was tried again, "
+        f"{record.total(EventKind.FAILED)} failed for good, in {record.elapsed:.0f} s"
     )
-    print_table(
-        [
-            Column("TASK"),
-            Column("COMPLETED", right=True),
-            Column("RETRIED", right=True),
-            Column("FAILED", right=True),
-        ],
-        (
-            [task, *(str(record.totals[task, kind]) for kind in kinds)]
-            for task in sorted({task for task, _ in record.totals})
-        ),
-    )
+    out.print(Text.assemble(completed, rest), soft_wrap=True)
+    columns: list[Column[str]] = [
+        Column("TASK", str),
+        column("COMPLETED", EventKind.COMPLETED),
+        column("RETRIED", EventKind.RETRYING),
+        column("FAILED", EventKind.FAILED),
+    ]
+    print_table(columns, sorted({task for task, _ in record.totals}))
     gone = "kept in" if kept else "its database is removed (--keep leaves it):"
     out.print(f"{gone} {url}", soft_wrap=True)

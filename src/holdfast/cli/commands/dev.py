@@ -6,15 +6,17 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from holdfast.cli.commands.web import Host, Port
+from holdfast.cli.options import OpenOption
 from holdfast.cli.output import clean
-from holdfast.cli.target import AppArgument, AppOption
+from holdfast.cli.target import AppArgument, AppOption, required
+from holdfast.cli.web_process import end
 from holdfast.errors import InvalidInput
 
 LOOK = 0.3  # seconds between two looks at the files
@@ -32,22 +34,17 @@ def dev(
     ] = "*",
     host: Host = "127.0.0.1",
     port: Port = 8686,
-    open_browser: Annotated[
-        bool | None, typer.Option("--open/--no-open", help="Open a browser; on a terminal it does.")
-    ] = None,
+    open_browser: OpenOption = None,
     app: AppOption = None,
 ) -> None:
     """Run a worker and the dashboard, and again whenever a .py file of the application changes."""
-    location = application or app
-    if location is None:
-        raise InvalidInput("no application was given: write MODULE:APP, or set HOLDFAST_APP")
+    location = required(application, app)
     folder = folder_of(location)
     wanted = sys.stdout.isatty() if open_browser is None else open_browser
     command = [sys.executable, "-m", "holdfast", "worker", location, "--queues", queues]
     shown = f"[{host}]" if ":" in host else host
     command += ["--web", f"{shown}:{port}", "--grace", "2s", "--tell"]
-    typer.echo(f"dev: {location}, watching {folder}; Ctrl-C ends it")
-    sys.stdout.flush()
+    _tell(f"{location}, watching {folder}; Ctrl-C ends it")
     raise typer.Exit(Dev(command, folder, open_browser=wanted).run())
 
 
@@ -66,32 +63,35 @@ def folder_of(location: str) -> Path:
 
 
 def times_of(folder: Path) -> Times:
-    return dict(_files(folder))
-
-
-def _files(folder: Path) -> Iterator[tuple[Path, int]]:
+    """Return when each .py file below a folder was changed."""
+    found: Times = {}
     for root, folders, files in os.walk(folder):
         here = Path(root)
         folders[:] = [
             name
             for name in folders
-            if name not in _SKIPPED
-            and not name.startswith(".")
-            and not (here / name / "pyvenv.cfg").exists()
+            if not (
+                name in _SKIPPED or name.startswith(".") or (here / name / "pyvenv.cfg").exists()
+            )
         ]
-        for name in files:
-            if name.endswith(".py"):
-                try:
-                    yield here / name, (here / name).stat().st_mtime_ns
-                except OSError:  # it was there a moment ago
-                    continue
+        for path in (here / name for name in files if name.endswith(".py")):
+            with suppress(OSError):  # it was there a moment ago
+                found[path] = path.stat().st_mtime_ns
+    return found
 
 
 def changed(before: Times, now: Times) -> list[Path]:
     return sorted(path for path in {*before, *now} if before.get(path) != now.get(path))
 
 
+def _tell(text: str) -> None:
+    typer.echo(f"dev: {text}")
+    sys.stdout.flush()
+
+
 class Dev:
+    """A worker's process with its web server, started again after each change."""
+
     def __init__(self, command: list[str], folder: Path, *, open_browser: bool) -> None:
         self._command = command
         self._folder = folder
@@ -107,7 +107,7 @@ class Dev:
             try:
                 self._wait(process, times)
             finally:
-                self._end(process)
+                end(process, _LEAVE)
         return 0
 
     def _begin(self) -> "subprocess.Popen[bytes]":
@@ -126,20 +126,8 @@ class Dev:
         while not self._leave.wait(LOOK):
             if found := changed(times, times_of(self._folder)):
                 names = ", ".join(str(path.relative_to(self._folder)) for path in found[:3])
-                typer.echo(f"dev: {clean(names)} changed: starting again")
-                sys.stdout.flush()
+                _tell(f"{clean(names)} changed: starting again")
                 return
             if not told and process.poll() is not None:
                 told = True
-                typer.echo(f"dev: it ended with code {process.returncode}; waiting for a change")
-                sys.stdout.flush()
-
-    def _end(self, process: "subprocess.Popen[bytes]") -> None:
-        if process.poll() is not None:
-            return
-        process.send_signal(signal.SIGTERM)
-        try:
-            process.wait(_LEAVE)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            process.wait()
+                _tell(f"it ended with code {process.returncode}; waiting for a change")

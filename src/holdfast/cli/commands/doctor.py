@@ -1,4 +1,4 @@
-"""`holdfast doctor`: is this machine, and this database, set up as it should be?"""
+"""`holdfast doctor`: examine this machine and the database."""
 
 import os
 import platform
@@ -10,34 +10,26 @@ from importlib import metadata
 from pathlib import Path
 
 import typer
-from rich.table import Table
+from rich.table import Column, Table
 from rich.text import Text
 
 from holdfast.cli.output import clean, console, print_json
-from holdfast.cli.target import (
-    AppArgument,
-    JsonOption,
-    Target,
-)
+from holdfast.cli.target import AppArgument, Common
 from holdfast.engine.records import Finding
 
 _STYLES = {"ok": "green", "warn": "bold yellow", "fail": "bold red"}
 _FEW_FILES = 1024
-_LITTLE_ROOM = 256 * 1024 * 1024
+_LITTLE_SPACE = 256 * 1024 * 1024
 
 
-def doctor(
-    application: AppArgument = None,
-    target: Target = Target(),
-    as_json: JsonOption = False,
-) -> None:
+def doctor(application: AppArgument = None, *, common: Common) -> None:
     """Examine this machine and the database: each line is ok, warn or fail, with the remedy.
 
     The exit code is 1 if something fails.
     """
-    with target.choose(application) as holdfast:
+    with common.choose(application) as holdfast:
         findings = [*examine(holdfast.settings.workdir), *holdfast.engine.doctor.diagnose()]
-    if as_json:
+    if common.as_json:
         print_json([finding._asdict() for finding in findings])
     else:
         _print(findings)
@@ -45,7 +37,7 @@ def doctor(
 
 
 def examine(workdir: Path) -> Iterator[Finding]:
-    """What does not depend on the database."""
+    """Yield what is found about this machine."""
     yield Finding("ok", "Holdfast", metadata.version("holdfast"))
     where = f"{platform.system()} {platform.release()}, {platform.machine()}"
     yield Finding("ok", "Python", f"{platform.python_version()} on {where}")
@@ -58,11 +50,11 @@ def examine(workdir: Path) -> Iterator[Finding]:
             "open files",
             f"at most {files}: a worker with many jobs needs more; raise it with 'ulimit -n'",
         )
-    yield _scratch(workdir)
+    yield _workdir(workdir)
 
 
-def _scratch(workdir: Path) -> Finding:
-    folder = next(one for one in (workdir, *workdir.parents) if one.exists())
+def _workdir(workdir: Path) -> Finding:
+    folder = next(path for path in (workdir, *workdir.parents) if path.exists())
     if not os.access(folder, os.W_OK | os.X_OK):
         return Finding(
             "fail",
@@ -72,7 +64,7 @@ def _scratch(workdir: Path) -> Finding:
         )
     free = shutil.disk_usage(folder).free
     text = f"{workdir}, {free // 1024**2:,} MiB free"
-    if free < _LITTLE_ROOM:
+    if free < _LITTLE_SPACE:
         return Finding("warn", "workdir", f"{text}: make room, or choose another folder")
     return Finding("ok", "workdir", text)
 
@@ -83,10 +75,8 @@ def _print(findings: list[Finding]) -> None:
         for level, subject, text in findings:
             typer.echo(f"{level:4}  {subject}: {clean(text)}")
         return
-    table = Table(box=None, show_header=False, pad_edge=False, padding=(0, 1))
-    table.add_column(no_wrap=True)
-    table.add_column(no_wrap=True, style="bold")
-    table.add_column(overflow="fold")
+    columns = (Column(no_wrap=True), Column(no_wrap=True, style="bold"), Column(overflow="fold"))
+    table = Table(*columns, box=None, show_header=False, pad_edge=False, padding=(0, 1))
     for level, subject, text in findings:
         table.add_row(Text(level, style=_STYLES[level]), subject, clean(text))
     out.print(table)

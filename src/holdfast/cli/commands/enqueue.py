@@ -1,57 +1,64 @@
 """`holdfast enqueue`: add a job by hand or from a script."""
 
 import json
+from dataclasses import asdict, dataclass
 from typing import Annotated, Any
 
 import typer
 
 from holdfast.app import Holdfast
-from holdfast.cli.filters import duration
+from holdfast.cli.filters import EntityOption, duration
 from holdfast.cli.filters import entity as parse_entity
 from holdfast.cli.output import clean, job_fields, print_json
-from holdfast.cli.target import (
-    JsonOption,
-    Target,
-    location_of,
-)
+from holdfast.cli.target import Common
 from holdfast.errors import InvalidInput
 from holdfast.jobs.job import Job
 
 _WORDS = "[MODULE:APP] TASK [key=value | key:=JSON ...]"
 
 
-Words = Annotated[
-    list[str],
-    typer.Argument(
-        metavar="[MODULE:APP] TASK KEY=VALUE",
-        help="The application, the task's name, and its arguments (KEY:=JSON for JSON).",
-    ),
-]
-IdempotencyOption = Annotated[
-    str | None,
-    typer.Option(help="At most one job of the task has it, finished or not, such as order-7."),
-]
+@dataclass(frozen=True, kw_only=True)
+class JobOptions:
+    """The options of the new job."""
+
+    priority: Annotated[int | None, typer.Option(help="A higher number runs first.")] = None
+    queue: Annotated[str | None, typer.Option(help="Not the task's own.")] = None
+    delay: Annotated[str | None, typer.Option(help="Run it later: '90s', '2h', '7d'.")] = None
+    key: Annotated[str | None, typer.Option(help="One live job per key and task.")] = None
+    on_conflict: Annotated[
+        str, typer.Option(help="When the key is live: existing, replace, debounce or raise.")
+    ] = "existing"
+    idempotency_key: Annotated[
+        str | None,
+        typer.Option(help="At most one job of the task has it, finished or not, such as order-7."),
+    ] = None
+    entity: EntityOption = None
+    max_attempts: Annotated[int | None, typer.Option(help="Runs in all.")] = None
+
+    def given(self) -> dict[str, Any]:
+        """Return the options that were given, as `app.enqueue` takes them."""
+        options = asdict(self)
+        if self.delay is not None:
+            options["delay"] = duration(self.delay, "--delay")
+        if self.entity is not None:
+            options["entity"] = parse_entity(self.entity)
+        return {name: value for name, value in options.items() if value is not None}
 
 
 def enqueue(
-    words: Words,
+    words: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="[MODULE:APP] TASK KEY=VALUE",
+            help="The application, the task's name, and its arguments (KEY:=JSON for JSON).",
+        ),
+    ],
     payload: Annotated[
         str | None, typer.Option("--payload", help="All arguments, as a JSON object.")
     ] = None,
-    priority: Annotated[int | None, typer.Option(help="A higher number runs first.")] = None,
-    queue: Annotated[str | None, typer.Option(help="Not the task's own.")] = None,
-    delay: Annotated[str | None, typer.Option(help="Run it later: '90s', '2h', '7d'.")] = None,
-    key: Annotated[str | None, typer.Option(help="One live job per key and task.")] = None,
-    on_conflict: Annotated[
-        str, typer.Option(help="When the key is live: existing, replace, debounce or raise.")
-    ] = "existing",
-    idempotency_key: IdempotencyOption = None,
-    entity: Annotated[
-        str | None, typer.Option(metavar="TYPE:ID", help="What it is about: movie:7")
-    ] = None,
-    max_attempts: Annotated[int | None, typer.Option(help="Runs in all.")] = None,
-    target: Target = Target(),
-    as_json: JsonOption = False,
+    *,
+    options: JobOptions,
+    common: Common,
 ) -> None:
     """Add a job, and print its id.
 
@@ -59,27 +66,18 @@ def enqueue(
     code is not at hand, they are taken as they are.
     """
     application, task, arguments = _split(words)
-    options: dict[str, Any] = {
-        "priority": priority,
-        "queue": queue,
-        "delay": None if delay is None else duration(delay, "--delay"),
-        "key": key,
-        "idempotency_key": idempotency_key,
-        "entity": None if entity is None else parse_entity(entity),
-        "max_attempts": max_attempts,
-    }
-    given = {name: value for name, value in options.items() if value is not None}
-    with target.opened(application) as holdfast:
-        if location_of(target.app, target.url, application) is not None:
+    given = options.given()
+    with common.opened(application) as holdfast:
+        if common.location(application) is not None:
             holdfast.find_task(task)  # by a URL alone nobody can tell which tasks there are
         values = _payload(holdfast, task, payload, arguments)
-        job = holdfast.enqueue(task, values, on_conflict=on_conflict, **given)
-        if as_json:
+        job = holdfast.enqueue(task, values, **given)
+        if common.as_json:
             print_json({**job_fields(holdfast.jobs.get(job.id)), "created": job.created})
             return
         typer.echo(job.id)
         if not job.created:
-            typer.echo(f"holdfast: not added: {_reason(job, idempotency_key)}", err=True)
+            typer.echo(f"holdfast: not added: {_reason(job, options.idempotency_key)}", err=True)
 
 
 def _reason(job: Job, idempotency_key: str | None) -> str:

@@ -8,12 +8,7 @@ from rich.text import Text
 
 from holdfast.cli.filters import duration
 from holdfast.cli.output import age, clean, console, print_json
-from holdfast.cli.target import (
-    AppArgument,
-    JsonOption,
-    Target,
-    refuse_absent,
-)
+from holdfast.cli.target import AppArgument, Common, refuse_absent
 from holdfast.errors import DatabaseUnavailable
 from holdfast.monitoring.health import Health, HealthLimits, unreachable
 
@@ -39,8 +34,8 @@ def health(
         float | None,
         typer.Option(help="Of an equal share, what each worker of a queue should do; 0.25."),
     ] = None,
-    target: Target = Target(),
-    as_json: JsonOption = False,
+    *,
+    common: Common,
 ) -> None:
     """Is work being done? Exit code 0: yes. 1: no, and what to do about it is printed.
 
@@ -55,13 +50,13 @@ def health(
         expected_workers=expected_workers,
         spread=spread,
     )
-    with target.choose(application) as holdfast:
+    with common.choose(application) as holdfast:
         try:
             refuse_absent(holdfast)
             found = holdfast.health(**limits)
         except DatabaseUnavailable as problem:
             found = unreachable(str(problem))
-    if as_json:
+    if common.as_json:
         print_json(asdict(found))
     else:
         _print(found)

@@ -1,117 +1,47 @@
-"""`holdfast jobs`: look at jobs, and change what happens to them."""
+"""`holdfast jobs`: list, show and edit jobs; retry, cancel and delete some by their ids, or many by a
+filter, after a question. `watch` and `logs` are modules of their own."""
 
-from collections.abc import Iterator
-from dataclasses import replace
-from itertools import islice
-from typing import Annotated
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Annotated, Any
 
 import typer
-from rich.text import Text
 
 from holdfast.app import Holdfast
-from holdfast.cli.commands.logs import SHOWN
-from holdfast.cli.filters import (
-    Filters,
+from holdfast.cli.filters import Filters, QueryFilters, delay_or_instant
+from holdfast.cli.job_detail import show_job
+from holdfast.cli.options import (
+    LIST_LIMIT,
+    Commands,
     LimitOption,
-    QueryFilters,
-    duration,
-    instant,
+    ListLimitOption,
+    YesOption,
+    confirm,
 )
-from holdfast.cli.job_actions import CANCEL, DELETE, RETRY, AllOption, Call, Ids, YesOption, change
-from holdfast.cli.job_detail import print_job
-from holdfast.cli.options import Commands
 from holdfast.cli.output import (
     Column,
-    attempt_fields,
     both,
     clean,
-    console,
-    iso,
+    count,
+    hint,
     job_fields,
-    print_json,
-    print_json_array,
-    print_table,
+    print_jobs,
     status_text,
-    when,
 )
-from holdfast.cli.target import (
-    JsonOption,
-    Target,
-)
-from holdfast.errors import InvalidInput
-from holdfast.jobs.job import Job
-from holdfast.monitoring.health import why_it_waits
+from holdfast.cli.progress_bars import counter
+from holdfast.cli.target import Common
+from holdfast.errors import HoldfastError, InvalidInput
+from holdfast.jobs.bulk_result import Changed
+from holdfast.jobs.client import COUNT_CAP, Jobs
+from holdfast.jobs.job import UNFINISHED, Job, Status
 
 commands = Commands(
-    help="Jobs: list, show, edit, retry, cancel, delete and watch them, read their logs."
+    name="jobs",
+    help="Jobs: list, show, edit, retry, cancel, delete and watch them, read their logs.",
 )
 
-LIMIT = 100
-PAGE = 100
-
-
-@commands.command("list")
-def show_all(
-    filters: QueryFilters = QueryFilters(),
-    limit: LimitOption = LIMIT,
-    target: Target = Target(),
-    as_json: JsonOption = False,
-) -> None:
-    """The jobs that match, newest first."""
-    with target.opened() as holdfast:
-        wanted = filters.wanted()
-        if as_json:
-            found = holdfast.jobs.search(limit=limit, **wanted)
-            print_json_array(job_fields(job) for job in whole(holdfast, found))
-            return
-        jobs = list(holdfast.jobs.search(limit=None if limit is None else limit + 1, **wanted))
-        _print_jobs(holdfast, jobs[:limit])
-        if limit is not None and len(jobs) > limit and console().is_terminal:
-            typer.echo(f"the newest {limit}; --limit shows more", err=True)
-
-
-def whole(holdfast: Holdfast, jobs: Iterator[Job]) -> Iterator[Job]:
-    """With payloads and results, which lists leave out; read some at a time."""
-    while page := list(islice(jobs, PAGE)):
-        bodies = {job.id: job.body for job in holdfast.engine.get([job.id for job in page])}
-        for job in page:
-            if job.id in bodies:  # else it was deleted just now
-                yield replace(job, body=bodies[job.id])
-
-
-_COLUMNS = [
-    Column("ID"),
-    Column("TYPE", may_be_cut=True),
-    Column("STATUS"),
-    Column("TRY", right=True),
-    Column("MADE", right=True),
-    Column("QUEUE", may_be_cut=True, from_width=100),
-    Column("PRIO", right=True, from_width=120),
-    Column("DUE", right=True, from_width=120),
-    Column("NOTE", may_be_cut=True, from_width=100),
-]
-
-
-def _print_jobs(holdfast: Holdfast, jobs: list[Job]) -> None:
-    now = holdfast.engine.now()
-    people = console().is_terminal
-
-    def row(job: Job) -> list[str | Text]:
-        made = when(job.created_at, now) if people else iso(job.created_at) or ""
-        due = when(job.run_at, now) if people else iso(job.run_at) or ""
-        return [
-            job.id,
-            job.type,
-            status_text(job.status),
-            f"{job.attempts}/{job.max_attempts}",
-            made,
-            job.queue,
-            str(job.priority),
-            due,
-            clean(_note(job)) or "-",
-        ]
-
-    print_table(_COLUMNS, (row(job) for job in jobs))
+Id = Annotated[str, typer.Argument(metavar="ID", help="Of the job.")]
+Ids = Annotated[list[str] | None, typer.Argument(metavar="ID...", help="Jobs by their ids.")]
 
 
 def _note(job: Job) -> str:
@@ -122,90 +52,104 @@ def _note(job: Job) -> str:
     return f"{percent}{job.message or ''}".strip()
 
 
+_COLUMNS: list[Column[Job]] = [
+    Column("ID", lambda job: job.id),
+    Column("TYPE", lambda job: job.type, may_be_cut=True),
+    Column("STATUS", lambda job: status_text(job.status)),
+    Column("TRY", lambda job: f"{job.attempts}/{job.max_attempts}", right=True),
+    Column("MADE", lambda job: job.created_at, right=True),
+    Column("QUEUE", lambda job: job.queue, may_be_cut=True, from_width=100),
+    Column("PRIO", lambda job: job.priority, right=True, from_width=120),
+    Column("DUE", lambda job: job.run_at, right=True, from_width=120),
+    Column("NOTE", _note, may_be_cut=True, from_width=100),
+]
+
+
+@commands.command("list")
+def show_all(filters: QueryFilters, limit: ListLimitOption = LIST_LIMIT, *, common: Common) -> None:
+    """The jobs that match, newest first."""
+    with common.opened() as holdfast:
+        found = holdfast.jobs.search(limit=limit + 1, **filters.wanted())
+        if print_jobs(holdfast, found, _COLUMNS, limit, common.as_json) > limit:
+            hint(f"the newest {limit}; --limit shows more")
+
+
 @commands.command()
-def show(
-    id: Annotated[str, typer.Argument(metavar="ID", help="Of the job.")],
-    target: Target = Target(),
-    as_json: JsonOption = False,
-) -> None:
+def show(id: Id, common: Common) -> None:
     """All of one job: its fields, why it waits, its failed runs with tracebacks, its last lines."""
-    with target.opened() as holdfast:
-        show_job(holdfast, id, as_json)
+    with common.opened() as holdfast:
+        show_job(holdfast, id, common)
 
 
-def show_job(holdfast: Holdfast, id: str, as_json: bool) -> None:
-    job = holdfast.jobs.get(id)
-    runs = holdfast.jobs.attempts(id)
-    waits = why_it_waits(holdfast.engine, job)
-    if not as_json:
-        lines = holdfast.jobs.logs(id, limit=SHOWN, newest=True)
-        print_job(job, waits, runs, lines, holdfast.engine.now())
-        return
-    failures = [attempt_fields(run) for run in runs if run.error is not None]
-    told = {**job_fields(job), "waits": waits, "failures": failures}
-    if job.schedule is not None:  # of which every run is kept
-        told["runs"] = [attempt_fields(run) for run in runs]
-    print_json(told)
+# retry, cancel and delete
+
+
+@dataclass(frozen=True)
+class Action:
+    name: str
+    done: str
+    one: Callable[[Jobs], Callable[[str], Job]]
+    many: Callable[[Jobs], Callable[..., Changed]]
+    statuses: Iterable[Status] | None  #: of a filter that names none
+
+
+_RETRY = Action(
+    "retry", "retried", lambda jobs: jobs.retry, lambda jobs: jobs.retry_all, [Status.FAILED]
+)
+_CANCEL = Action(
+    "cancel",
+    "cancelled",
+    lambda jobs: jobs.cancel,
+    lambda jobs: jobs.cancel_all,
+    sorted(UNFINISHED),
+)
+_DELETE = Action("delete", "deleted", lambda jobs: jobs.delete, lambda jobs: jobs.delete_all, None)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Selection:
+    """The options that say which jobs to change: ids, or a filter."""
+
+    ids: Ids = None
+    every: Annotated[
+        bool, typer.Option("--all", help="All that match the filter; without one, every job.")
+    ] = False
+    filters: Filters
+    limit: LimitOption = None
+    yes: YesOption = False
 
 
 @commands.command()
-def retry(
-    ids: Ids = None,
-    every: AllOption = False,
-    filters: Filters = Filters(),
-    limit: LimitOption = None,
-    yes: YesOption = False,
-    target: Target = Target(),
-    as_json: JsonOption = False,
-) -> None:
+def retry(selection: Selection, common: Common) -> None:
     """Run jobs again from the beginning: these, or the failed ones that match a filter.
 
     Another --status retries others. Skipped: what runs, is blocked or recurs, and jobs whose key is
     live again.
     """
-    with target.opened() as holdfast:
-        change(holdfast, RETRY, Call(ids or [], every, filters, limit, yes, as_json))
+    _change(_RETRY, selection, common)
 
 
 @commands.command()
-def cancel(
-    ids: Ids = None,
-    every: AllOption = False,
-    filters: Filters = Filters(),
-    limit: LimitOption = None,
-    yes: YesOption = False,
-    target: Target = Target(),
-    as_json: JsonOption = False,
-) -> None:
+def cancel(selection: Selection, common: Common) -> None:
     """Cancel jobs: these, or the unfinished ones that match a filter.
 
     Running ones are asked to stop, and are cancelled when they have.
     """
-    with target.opened() as holdfast:
-        change(holdfast, CANCEL, Call(ids or [], every, filters, limit, yes, as_json))
+    _change(_CANCEL, selection, common)
 
 
 @commands.command()
-def delete(
-    ids: Ids = None,
-    every: AllOption = False,
-    filters: Filters = Filters(),
-    limit: LimitOption = None,
-    yes: YesOption = False,
-    target: Target = Target(),
-    as_json: JsonOption = False,
-) -> None:
+def delete(selection: Selection, common: Common) -> None:
     """Remove jobs for good, whatever they are doing: these, or all that match a filter.
 
     Recurring ones are spared, unless --key or --entity names them.
     """
-    with target.opened() as holdfast:
-        change(holdfast, DELETE, Call(ids or [], every, filters, limit, yes, as_json))
+    _change(_DELETE, selection, common)
 
 
 @commands.command()
 def edit(
-    id: Annotated[str, typer.Argument(metavar="ID", help="Of the job.")],
+    id: Id,
     priority: Annotated[
         int | None, typer.Option("--priority", help="A higher number runs first.")
     ] = None,
@@ -216,21 +160,83 @@ def edit(
         str | None, typer.Option("--at", help="At this moment: 2030-01-31T12:00, UTC.")
     ] = None,
     queue: Annotated[str | None, typer.Option("--queue", help="Move it to this queue.")] = None,
-    target: Target = Target(),
-    as_json: JsonOption = False,
+    *,
+    common: Common,
 ) -> None:
     """Give a job that waits another priority, time or queue."""
-    if after is not None and at is not None:
-        raise InvalidInput("--in and --at were both given: give one of them")
+    delay, moment = delay_or_instant(after, "--in", at, "--at")
     if all(given is None for given in (priority, after, at, queue)):
         raise InvalidInput("nothing to edit: give --priority, --in, --at or --queue")
-    delay = None if after is None else duration(after, "--in")
-    moment = None if at is None else instant(at, "--at", "--in")
-    with target.opened() as holdfast:
+    with common.opened() as holdfast:
         job = holdfast.jobs.edit(id, priority=priority, delay=delay, run_at=moment, queue=queue)
         now = holdfast.engine.now()
-    if as_json:
-        print_json(job_fields(job))
-        return
-    due = f"due {both(job.run_at, now)}"
-    typer.echo(f"edited {job.id}: {job.status}, queue {job.queue}, priority {job.priority}, {due}")
+    due = f"priority {job.priority}, due {both(job.run_at, now)}"
+    common.report(job_fields(job), f"edited {job.id}: {job.status}, queue {job.queue}, {due}")
+
+
+def _change(action: Action, selection: Selection, common: Common) -> None:
+    with common.opened() as holdfast:
+        wanted = selection.filters.wanted()
+        if selection.ids:
+            if wanted or selection.every or selection.limit is not None:
+                raise InvalidInput("give ids or a filter, not both")
+            _change_some(holdfast, action, selection.ids, common)
+        elif wanted or selection.every:
+            _change_many(holdfast, action, selection, wanted, common)
+        else:
+            raise InvalidInput(
+                f"which jobs to {action.name}? Give ids, or a filter such as --status, --type or "
+                "--entity, or --all"
+            )
+
+
+def _change_some(holdfast: Holdfast, action: Action, ids: list[str], common: Common) -> None:
+    """Change each by itself: one that is refused keeps none of the others from it."""
+    changed: list[Job] = []
+    first: HoldfastError | None = None
+    for id in ids:
+        try:
+            changed.append(action.one(holdfast.jobs)(id))
+        except HoldfastError as problem:
+            if first is not None:
+                typer.echo(f"holdfast: {clean(problem, lines=True)}", err=True)
+            first = first or problem
+
+    def line(job: Job) -> str:
+        asked = action is _CANCEL and job.status is Status.RUNNING
+        return f"{'asked to stop' if asked else action.done} {job.id}"
+
+    common.report([job_fields(job) for job in changed], *map(line, changed))
+    if first is not None:
+        raise first
+
+
+def _change_many(
+    holdfast: Holdfast, action: Action, selection: Selection, wanted: dict[str, Any], common: Common
+) -> None:
+    if action.statuses is not None:
+        wanted.setdefault("status", action.statuses)
+    limit = selection.limit
+    cap = COUNT_CAP if limit is None else min(COUNT_CAP, limit)
+    number = holdfast.jobs.count(cap=cap, **wanted)
+    shown = count(number, COUNT_CAP)
+    confirm(
+        selection.yes,
+        f"{action.name} {shown} jobs?",
+        f"{shown} jobs match, and nobody can be asked whether to {action.name} them",
+        needless=not number,
+    )
+    with counter(action.name, number, hidden=common.as_json) as told:
+        changed = action.many(holdfast.jobs)(
+            everything=True, progress=lambda done: told(done.matched), limit=limit, **wanted
+        )
+    reasons = ", ".join(f"{number} {why}" for why, number in sorted(changed.skipped.items()))
+    skipped = f"; skipped: {reasons}" if reasons else ""
+    common.report(
+        {
+            "matched": changed.matched,
+            action.done: changed.changed,
+            "skipped": dict(changed.skipped),
+        },
+        f"{action.done} {changed.changed} of {changed.matched} jobs{skipped}",
+    )

@@ -1,24 +1,23 @@
-"""`holdfast limits`: what holds jobs back, and changing it while they run."""
+"""`holdfast limits`: list the limits of tasks and queues, and change them while workers run."""
 
 from dataclasses import asdict
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 from rich.text import Text
 
 from holdfast.app import Holdfast
 from holdfast.cli.options import Commands
-from holdfast.cli.output import Column, clean, console, count, print_json, print_table
-from holdfast.cli.target import (
-    JsonOption,
-    Target,
-)
+from holdfast.cli.output import Column, count
+from holdfast.cli.target import Common
 from holdfast.engine.records import LimitInfo
 from holdfast.errors import InvalidInput, UnknownLimit
 from holdfast.jobs.queues import CAP
 from holdfast.limits.limit import QUEUE
 
-commands = Commands(help="The limits of tasks and queues: what they allow, and what waits.")
+commands = Commands(
+    name="limits", help="The limits of tasks and queues: what they allow, and what waits."
+)
 
 Name = Annotated[
     str, typer.Argument(metavar="NAME", help="As the list has it; 'queue:media' is a queue's.")
@@ -30,60 +29,45 @@ Concurrency = Annotated[
 RateOption = Annotated[
     str | None, typer.Option("--rate", help="As many may start in a time: '100/m', '5/s'.")
 ]
-_COLUMNS = [
-    Column("NAME", may_be_cut=True),
-    Column("TASKS", may_be_cut=True, from_width=100),
-    Column("AT ONCE", right=True),
-    Column("RATE", right=True),
-    Column("PER KEY"),
-    Column("RUNNING", right=True),
-    Column("WAITING", right=True),
-    Column("SET BY"),
+
+
+def _per_key(limit: LimitInfo) -> Text:
+    if not limit.keyed:
+        return Text("-", style="dim")
+    return Text("yes, fair" if limit.fair else "yes")
+
+
+def _set_by(limit: LimitInfo) -> Text:
+    return Text("operator", style="yellow") if limit.changed else Text("code")
+
+
+_COLUMNS: list[Column[LimitInfo]] = [
+    Column("NAME", lambda limit: limit.name, may_be_cut=True),
+    Column("TASKS", lambda limit: ", ".join(limit.tasks), may_be_cut=True, from_width=100),
+    Column("AT ONCE", lambda limit: limit.concurrency, right=True),
+    Column("RATE", lambda limit: limit.rate, right=True),
+    Column("PER KEY", _per_key),
+    Column("RUNNING", lambda limit: count(limit.running, CAP), right=True),
+    Column("WAITING", lambda limit: count(limit.waiting, CAP) if limit.keyed else None, right=True),
+    Column("SET BY", _set_by),
 ]
 
 
 @commands.command("list")
-def show(
-    target: Target = Target(),
-    as_json: JsonOption = False,
-) -> None:
+def show(common: Common) -> None:
     """Every limit, with what runs under it and what waits for one of its keys.
 
     What waits for a limit without keys stays pending, and is counted there.
     """
-    with target.opened() as holdfast:
+    with common.opened() as holdfast:
         found = holdfast.limits.list()
-    if as_json:
-        print_json([asdict(limit) for limit in found])
-        return
-    print_table(_COLUMNS, (_row(limit) for limit in found))
-    if not found and console().is_terminal:
-        typer.echo("a worker makes the limits of its tasks known when it starts", err=True)
-
-
-def _row(limit: LimitInfo) -> list[str | Text]:
-    keys = Text("-", style="dim")
-    if limit.keyed:
-        keys = Text("yes, fair" if limit.fair else "yes")
-    return [
-        clean(limit.name),
-        clean(", ".join(limit.tasks)) or "-",
-        "-" if limit.concurrency is None else str(limit.concurrency),
-        limit.rate or "-",
-        keys,
-        count(limit.running, CAP),
-        count(limit.waiting, CAP) if limit.keyed else "-",
-        Text("operator", style="yellow") if limit.changed else Text("code"),
-    ]
+    if_empty = "a worker makes the limits of its tasks known when it starts"
+    common.print_list(found, _COLUMNS, asdict, if_empty=if_empty)
 
 
 @commands.command("set")
 def change(
-    name: Name,
-    concurrency: Concurrency = None,
-    rate: RateOption = None,
-    target: Target = Target(),
-    as_json: JsonOption = False,
+    name: Name, concurrency: Concurrency = None, rate: RateOption = None, *, common: Common
 ) -> None:
     """Use these numbers from the next claim on; what runs goes on.
 
@@ -94,46 +78,34 @@ def change(
             f"what shall {name!r} be? Give a concurrency, --rate, or both; 'holdfast limits reset "
             f"{name}' goes back to the code's"
         )
-    with target.opened() as holdfast:
+    with common.opened() as holdfast:
         holdfast.limits.set(name, concurrency, rate=rate)
-        found = find(holdfast, name)
-    report(found, name, as_json)
+        report(find(holdfast, name), name, common)
 
 
 @commands.command()
-def reset(
-    name: Name,
-    target: Target = Target(),
-    as_json: JsonOption = False,
-) -> None:
+def reset(name: Name, common: Common) -> None:
     """Use the code's numbers again. A queue has none: its limit is gone then."""
-    with target.opened() as holdfast:
+    with common.opened() as holdfast:
         if name.startswith(QUEUE) and find(holdfast, name) is None:
             raise UnknownLimit(f"there is no limit named {name!r}: 'holdfast limits list' has them")
         holdfast.limits.reset(name)
-        found = find(holdfast, name)
-    report(found, name, as_json)
+        report(find(holdfast, name), name, common)
 
 
 def find(holdfast: Holdfast, name: str) -> LimitInfo | None:
+    """Return the limit as it is now; None: there is none."""
     return next((limit for limit in holdfast.limits.list() if limit.name == name), None)
 
 
-def report(limit: LimitInfo | None, name: str, as_json: bool) -> None:
-    """What a limit is now; None: gone."""
-    if as_json:
-        print_json(None if limit is None else asdict(limit))
-    elif limit is None:
-        typer.echo(f"{name}: no limit")
-    else:
-        typer.echo(f"{name}: {_words(limit)}")
+def report(limit: LimitInfo | None, name: str, common: Common) -> None:
+    """Print a limit that was changed; None: it was removed."""
+    value = None if limit is None else asdict(limit)
+    common.report(value, f"{name}: {'no limit' if limit is None else _bounds(limit)}")
 
 
-def _words(limit: LimitInfo) -> str:
-    parts: list[Any] = []
-    if limit.concurrency is not None:
-        parts.append(f"{limit.concurrency} at once")
-    if limit.rate is not None:
-        parts.append(f"at most {limit.rate}")
-    told = ", ".join(parts) or "no bound"
+def _bounds(limit: LimitInfo) -> str:
+    at_once = None if limit.concurrency is None else f"{limit.concurrency} at once"
+    rate = None if limit.rate is None else f"at most {limit.rate}"
+    told = ", ".join(filter(None, (at_once, rate))) or "no bound"
     return f"{told}, for each key" if limit.keyed else told

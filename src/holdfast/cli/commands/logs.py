@@ -11,14 +11,10 @@ from rich.text import Text
 
 from holdfast.app import Holdfast
 from holdfast.cli.output import clean, console, iso, plain, print_json_line
-from holdfast.cli.target import (
-    JsonOption,
-    Target,
-)
+from holdfast.cli.target import Common
 from holdfast.jobs.job import FINISHED, Job, LogLine
 
 PAGE = 1000
-SHOWN = 20  # the last lines, beside all else of a job
 _LAG = timedelta(seconds=2)  # lines are written once a second: so long after its end, all are there
 _STYLES = {"warning": "yellow", "error": "red", "critical": "bold red"}
 _FIELDS = ("claim_no", "attempt", "line_no", "at", "level", "text")
@@ -32,15 +28,15 @@ def logs(
     interval: Annotated[
         float, typer.Option(min=0.01, help="Seconds between two looks, with --follow.")
     ] = 1.0,
-    target: Target = Target(),
-    as_json: JsonOption = False,
+    *,
+    common: Common,
 ) -> None:
     """The lines that a job's runs wrote with ctx.log, in order. With --json each is an object."""
-    with target.opened() as holdfast:
+    with common.opened() as holdfast:
         out = console()
         try:
             for lines in _pages(holdfast, id, follow, interval):
-                if as_json:
+                if common.as_json:
                     for line in lines:
                         print_json_line(_fields(line))
                 else:

@@ -4,12 +4,7 @@ from typing import Annotated
 
 import typer
 
-from holdfast.cli.output import print_json
-from holdfast.cli.target import (
-    AppArgument,
-    JsonOption,
-    Target,
-)
+from holdfast.cli.target import AppArgument, Common
 
 
 def migrate(
@@ -17,21 +12,17 @@ def migrate(
     sql: Annotated[
         bool, typer.Option("--sql", help="Print the SQL instead, for your own migrations.")
     ] = False,
-    target: Target = Target(),
-    as_json: JsonOption = False,
+    *,
+    common: Common,
 ) -> None:
     """Create the tables, or upgrade them to this release. Workers may run meanwhile.
 
     Safe to repeat, to interrupt, and to run from many machines together."""
-    with target.choose(application, make=True) as holdfast:
+    with common.choose(application, make=True) as holdfast:
         if sql:
             typer.echo(holdfast.engine.migrations_sql())
             return
         applied = holdfast.migrate()
-    if as_json:
-        print_json({"applied": applied})
-        return
-    for name in applied:
-        typer.echo(f"applied {name}")
-    if not applied:
-        typer.echo("nothing to do: the tables are those of this release")
+    lines = [f"applied {name}" for name in applied]
+    nothing = "nothing to do: the tables are those of this release"
+    common.report({"applied": applied}, *(lines or [nothing]))

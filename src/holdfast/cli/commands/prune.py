@@ -1,22 +1,15 @@
-"""`holdfast prune`: let finished jobs go whose time is over, as workers do all the time."""
+"""`holdfast prune`: delete finished jobs whose retention is over, as workers do all the time."""
 
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich.console import Console
-from rich.progress import Progress, SpinnerColumn, TextColumn
 
 from holdfast.cli.filters import duration
-from holdfast.cli.job_actions import YesOption, confirm
-from holdfast.cli.output import print_json
-from holdfast.cli.target import (
-    AppArgument,
-    JsonOption,
-    Target,
-)
+from holdfast.cli.options import YesOption, confirm
+from holdfast.cli.progress_bars import counter
+from holdfast.cli.target import AppArgument, Common
 from holdfast.engine.records import Retention
 
 if TYPE_CHECKING:
@@ -34,8 +27,8 @@ def prune(
     ] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only tell what would go.")] = False,
     yes: YesOption = False,
-    target: Target = Target(),
-    as_json: JsonOption = False,
+    *,
+    common: Common,
 ) -> None:
     """Delete finished jobs whose time is over, in batches. Workers do so by themselves.
 
@@ -46,25 +39,25 @@ def prune(
 
     age = None if older_than is None else duration(older_than, "--older-than")
     with (
-        target.opened(application) as holdfast,
+        common.opened(application) as holdfast,
         pruner_of(holdfast, declare=not dry_run) as pruner,
     ):
         wanted = pruner.wanted(age, everywhere=True)
         if dry_run:
-            _look(pruner, wanted, as_json)
+            _count(pruner, wanted, common)
             return
         if older_than is not None and not yes:
             _ask(pruner, wanted, older_than)
-        with _counter("pruned", hidden=as_json) as told:
+        with counter("pruned", hidden=common.as_json) as told:
             total = _run(pruner, wanted, told)
         _, unknown = pruner.count(wanted)
-    if as_json:
-        print_json({"pruned": total.gone, "failed": total.failed, "kept": unknown})
-        return
-    typer.echo(f"pruned {total.gone} jobs")
-    if total.failed:
-        typer.echo(f"{total.failed} could not go, and are tried again later: see their prune_error")
-    _tell_unknown(unknown)
+    failed = f"{total.failed} could not go, and are tried again later: see their prune_error"
+    common.report(
+        {"pruned": total.gone, "failed": total.failed, "kept": unknown},
+        f"pruned {total.gone} jobs",
+        *([failed] if total.failed else []),
+        *_kept(unknown),
+    )
 
 
 def _run(pruner: "Pruner", wanted: Retention, told: Told) -> "Work":
@@ -76,49 +69,32 @@ def _run(pruner: "Pruner", wanted: Retention, told: Told) -> "Work":
     return total
 
 
-def _look(pruner: "Pruner", wanted: Retention, as_json: bool) -> None:
-    with _counter("looking", hidden=as_json) as told:
+def _count(pruner: "Pruner", wanted: Retention, common: Common) -> None:
+    """Report what would go."""
+    with counter("looking", hidden=common.as_json) as told:
         due, unknown = pruner.count(wanted, told)
-    if as_json:
-        print_json(
-            {"due": {status.value: number for status, number in due.items()}, "kept": unknown}
-        )
-        return
     parts = ", ".join(f"{number} {status}" for status, number in due.items() if number)
-    typer.echo(f"{sum(due.values())} jobs would go{': ' if parts else ''}{parts}")
-    _tell_unknown(unknown)
+    common.report(
+        {"due": {status.value: number for status, number in due.items()}, "kept": unknown},
+        f"{sum(due.values())} jobs would go{': ' if parts else ''}{parts}",
+        *_kept(unknown),
+    )
 
 
-def _tell_unknown(unknown: int) -> None:
-    if unknown:
-        typer.echo(
-            f"{unknown} stay: their tasks have an on_prune that is not known here; give the application"
-        )
+def _kept(unknown: int) -> list[str]:
+    if not unknown:
+        return []
+    reason = "their tasks have an on_prune that is not known here"
+    return [f"{unknown} stay: {reason}; give the application"]
 
 
 def _ask(pruner: "Pruner", wanted: Retention, age: str) -> None:
-    with _counter("looking", hidden=False) as told:
+    with counter("looking", hidden=False) as told:
         number = sum(pruner.count(wanted, told)[0].values())
     matches = f"{number} jobs finished over {age} ago"
     confirm(
+        False,
         f"{matches}: delete them?",
         f"{matches}, and nobody can be asked whether to delete them",
         needless=not number,
     )
-
-
-@contextmanager
-def _counter(what: str, *, hidden: bool) -> Iterator[Told]:
-    """How far it has come, for people who wait."""
-    out = Console(stderr=True, highlight=False, emoji=False, markup=False)
-    if hidden or not out.is_terminal:
-        yield lambda number: None
-        return
-    columns = [
-        SpinnerColumn(),
-        TextColumn("{task.description}"),
-        TextColumn("{task.completed} jobs"),
-    ]
-    with Progress(*columns, console=out, transient=True) as bars:
-        bar = bars.add_task(what, total=None)
-        yield lambda number: bars.update(bar, completed=number)

@@ -1,57 +1,112 @@
-"""`holdfast schedules`: recurring jobs, and what becomes of them."""
+"""`holdfast schedules`: list, show and change recurring jobs. How a schedule is shown, also by
+`holdfast jobs show`, is all in here."""
 
 from collections.abc import Callable
 from datetime import datetime
-from itertools import islice
+from functools import partial
 from typing import Annotated
 
 import typer
 from rich.text import Text
 
 from holdfast.app import Holdfast
-from holdfast.cli.commands.jobs import LIMIT, show_job, whole
-from holdfast.cli.filters import LimitOption, TypeOption, duration, instant
-from holdfast.cli.job_actions import YesOption, confirm
-from holdfast.cli.job_detail import enabled, words
-from holdfast.cli.options import Commands
-from holdfast.cli.output import (
-    Column,
-    clean,
-    console,
-    iso,
-    job_fields,
-    print_json,
-    print_json_array,
-    print_table,
-    when,
-)
-from holdfast.cli.target import (
-    JsonOption,
-    Target,
-)
+from holdfast.cli.filters import TypeOption, delay_or_instant
+from holdfast.cli.options import LIST_LIMIT, Commands, ListLimitOption, YesOption, confirm
+from holdfast.cli.output import Column, clean, hint, iso, job_fields, print_jobs, when
+from holdfast.cli.target import Common
 from holdfast.errors import InvalidInput, JobNotFound
 from holdfast.jobs.job import Job, Status
-from holdfast.schedules.next_run import CODE
+from holdfast.schedules.client import Schedules
+from holdfast.schedules.next_run import CODE, from_json, in_words
 
-commands = Commands(help="Recurring jobs: list, show, enable, disable, move and delete them.")
+commands = Commands(
+    name="schedules", help="Recurring jobs: list, show, enable, disable, move and delete them."
+)
 
 NO_KEY = "-"  # how lists show, and commands take, the schedule that is written at a task
-Type = Annotated[str, typer.Argument(metavar="TASK", help="The task's name.")]
+Task = Annotated[str, typer.Argument(metavar="TASK", help="The task's name.")]
 Key = Annotated[
     str,
     typer.Argument(metavar="KEY", help="Without: the schedule that is written at the task."),
 ]
-_COLUMNS = [
-    Column("TASK", may_be_cut=True),
-    Column("KEY", may_be_cut=True),
-    Column("SCHEDULE", may_be_cut=True),
-    Column("ENABLED", may_be_cut=True),
-    Column("NEXT", right=True),
-    Column("AT", from_width=120),
-    Column("LAST", right=True, from_width=90),
-    Column("FAILED", right=True),
-    Column("ERROR", may_be_cut=True, from_width=90),
-]
+
+
+# how a schedule is shown
+
+
+def _columns(now: datetime) -> list[Column[Job]]:
+    return [
+        Column("TASK", lambda job: job.type, may_be_cut=True),
+        Column("KEY", lambda job: NO_KEY if job.key == CODE else job.key, may_be_cut=True),
+        Column("SCHEDULE", _schedule, may_be_cut=True),
+        Column("ENABLED", _enabled, may_be_cut=True),
+        Column("NEXT", lambda job: _next_run(job, now), right=True),
+        Column("AT", lambda job: iso(job.run_at), from_width=120),
+        Column("LAST", lambda job: job.last_run_at, right=True, from_width=90),
+        Column("FAILED", _failures, right=True),
+        Column("ERROR", lambda job: job.last_error, may_be_cut=True, from_width=90),
+    ]
+
+
+def schedule_details(job: Job) -> dict[str, str | Text]:
+    """Return the fields that only recurring jobs have, for people; empty for other jobs."""
+    if job.schedule is None:
+        return {}
+    return {
+        "schedule": _schedule(job),
+        "enabled": _enabled(job),
+        "failures": f"{job.consecutive_failures} in a row",
+    }
+
+
+def _schedule(job: Job) -> str:
+    try:
+        return clean(in_words(from_json(job.schedule or "{}")))
+    except InvalidInput:  # another release wrote it, and the rest can still be shown
+        return clean(job.schedule)
+
+
+def _enabled(job: Job) -> Text:
+    """Whether the schedule is enabled, and the reason if it was disabled for one."""
+    if job.enabled:
+        return Text("yes")
+    reason = f" ({clean(job.disabled_because)})" if job.disabled_because else ""
+    return Text(f"no{reason}", style="yellow")
+
+
+def _failures(job: Job) -> Text:
+    number = job.consecutive_failures
+    return Text(str(number), style="red" if number else "dim")
+
+
+def _is_held(job: Job) -> bool:
+    """Whether its next run waits until it is enabled."""
+    return job.status is Status.SCHEDULED and not job.enabled
+
+
+def _next_run(job: Job, now: datetime) -> str:
+    """When it runs next, as lists show it."""
+    if job.status is Status.RUNNING:
+        return "running"
+    if _is_held(job):
+        return "-"
+    told = when(job.run_at, now)
+    return told if job.run_at > now else f"due {told}"
+
+
+def _next_run_in_words(job: Job, now: datetime) -> str:
+    """When it runs next, as a command that changed it reports."""
+    if job.status is Status.RUNNING:
+        return "it is running; this is about the run after that"
+    told = f"next run {iso(job.run_at)}, {when(job.run_at, now)}" if job.run_at > now else "due now"
+    return f"{told}, once it is enabled" if _is_held(job) else told
+
+
+def _name(job: Job) -> str:
+    return clean(job.type) if job.key == CODE else f"{clean(job.type)} {clean(job.key)}"
+
+
+# the commands
 
 
 @commands.command("list")
@@ -59,16 +114,16 @@ def show_all(
     type: TypeOption = None,
     failing: Annotated[bool, typer.Option("--failing", help="Whose last run failed.")] = False,
     disabled: Annotated[bool, typer.Option("--disabled", help="That are disabled.")] = False,
-    limit: LimitOption = LIMIT,
-    target: Target = Target(),
-    as_json: JsonOption = False,
+    limit: ListLimitOption = LIST_LIMIT,
+    *,
+    common: Common,
 ) -> None:
     """Recurring jobs, by task and key; a key '-' is the schedule that is written at the task.
 
     NEXT and AT say when it runs next, and of a disabled one when it would; FAILED counts the failures
     in a row.
     """
-    with target.opened() as holdfast:
+    with common.opened() as holdfast:
         found = (
             job
             for job in holdfast.schedules.list()
@@ -76,17 +131,12 @@ def show_all(
             and (not failing or job.consecutive_failures)
             and (not disabled or not job.enabled)
         )
-        if as_json:
-            print_json_array(job_fields(job) for job in whole(holdfast, islice(found, limit)))
-            return
-        jobs = list(islice(found, None if limit is None else limit + 1))
-        _print(jobs[:limit], holdfast.engine.now())
-    if not console().is_terminal:
-        return
-    if limit is not None and len(jobs) > limit:
-        typer.echo(f"the first {limit}; --limit shows more", err=True)
-    elif not jobs and not (type or failing or disabled):
-        typer.echo("nothing recurs; a worker makes the schedules of its tasks", err=True)
+        columns = _columns(holdfast.engine.now())
+        number = print_jobs(holdfast, found, columns, limit, common.as_json)
+    if number > limit:
+        hint(f"the first {limit}; --limit shows more")
+    elif not (number or common.as_json or type or failing or disabled):
+        hint("nothing recurs; a worker makes the schedules of its tasks")
 
 
 def _is_type(job: Job, type: str | None) -> bool:
@@ -95,151 +145,77 @@ def _is_type(job: Job, type: str | None) -> bool:
     return job.type.startswith(type[:-1]) if type.endswith("*") else job.type == type
 
 
-def _print(jobs: list[Job], now: datetime) -> None:
-    people = console().is_terminal
-
-    def row(job: Job) -> list[str | Text]:
-        last = job.last_run_at
-        told = "-" if last is None else when(last, now) if people else iso(last) or ""
-        failures = job.consecutive_failures
-        return [
-            job.type,
-            _shown(job.key),
-            words(job),
-            enabled(job),
-            _next(job, now),
-            iso(job.run_at) or "",
-            told,
-            Text(str(failures), style="red" if failures else "dim"),
-            clean(job.last_error) if job.last_error else "-",
-        ]
-
-    print_table(_COLUMNS, (row(job) for job in jobs))
-
-
-def _shown(key: str | None) -> str:
-    return NO_KEY if key == CODE else clean(key)
-
-
-def _next(job: Job, now: datetime) -> str:
-    if job.status is Status.RUNNING:
-        return "running"
-    if job.status is Status.SCHEDULED and not job.enabled:
-        return "-"
-    told = when(job.run_at, now)
-    return told if job.run_at > now else f"due {told}"
-
-
-# one of them
-
-
 @commands.command()
-def show(
-    task: Type,
-    key: Key = CODE,
-    target: Target = Target(),
-    as_json: JsonOption = False,
-) -> None:
+def show(task: Task, key: Key = CODE, *, common: Common) -> None:
     """All of one recurring job, with its last runs."""
-    with target.opened() as holdfast:
-        show_job(holdfast, _find(holdfast, task, key).id, as_json)
+    from holdfast.cli.job_detail import show_job  # which shows a schedule by this module
+
+    with common.opened() as holdfast:
+        show_job(holdfast, _find(holdfast, task, key).id, common)
 
 
 @commands.command()
-def enable(
-    task: Type,
-    key: Key = CODE,
-    target: Target = Target(),
-    as_json: JsonOption = False,
-) -> None:
+def enable(task: Task, key: Key = CODE, *, common: Common) -> None:
     """Let it run again; an overdue one does so at once."""
-    with target.opened() as holdfast:
-        _change(holdfast, holdfast.schedules.enable, task, key, "enabled", as_json)
+    _change(lambda schedules: schedules.enable, task, key, "enabled", common)
 
 
 @commands.command()
-def disable(
-    task: Type,
-    key: Key = CODE,
-    target: Target = Target(),
-    as_json: JsonOption = False,
-) -> None:
+def disable(task: Task, key: Key = CODE, *, common: Common) -> None:
     """Keep it from running; its next run is remembered. A run that has begun ends as it would."""
-    with target.opened() as holdfast:
-        _change(holdfast, holdfast.schedules.disable, task, key, "disabled", as_json)
+    _change(lambda schedules: schedules.disable, task, key, "disabled", common)
 
 
 @commands.command("run-now")
-def run_now(
-    task: Type,
-    key: Key = CODE,
-    target: Target = Target(),
-    as_json: JsonOption = False,
-) -> None:
+def run_now(task: Task, key: Key = CODE, *, common: Common) -> None:
     """Run it once, now, also if it is disabled; if it runs already, again after that."""
-    with target.opened() as holdfast:
-        _change(holdfast, holdfast.schedules.run_now, task, key, "asked for a run of", as_json)
+    _change(lambda schedules: schedules.run_now, task, key, "asked for a run of", common)
 
 
 @commands.command()
 def reschedule(
-    task: Type,
+    task: Task,
     key: Key = CODE,
     at: Annotated[str | None, typer.Option("--at", help="A moment: 2030-01-31T12:00, UTC.")] = None,
     after: Annotated[str | None, typer.Option("--after", help="A time from now: '10m'.")] = None,
-    target: Target = Target(),
-    as_json: JsonOption = False,
+    *,
+    common: Common,
 ) -> None:
     """Choose its next run; those after it are counted from there. Of one that runs, the next."""
     if (at is None) == (after is None):
         raise InvalidInput("when? Give --at with a moment or --after with a time, one of them")
-    moment = None if at is None else instant(at, "--at", "--after")
-    delay = None if after is None else duration(after, "--after")
+    delay, moment = delay_or_instant(after, "--after", at, "--at")
 
-    def move(task: str, key: str) -> Job:
-        return holdfast.schedules.reschedule(task, key, at=moment, after=delay)
-
-    with target.opened() as holdfast:
-        _change(holdfast, move, task, key, "moved", as_json)
+    _change(
+        lambda schedules: partial(schedules.reschedule, at=moment, after=delay),
+        *(task, key, "moved", common),
+    )
 
 
 @commands.command()
-def delete(
-    task: Type,
-    key: Key = CODE,
-    yes: YesOption = False,
-    target: Target = Target(),
-    as_json: JsonOption = False,
-) -> None:
+def delete(task: Task, key: Key = CODE, yes: YesOption = False, *, common: Common) -> None:
     """Remove it for good. What is written at a task is made again by the next worker that starts."""
-    with target.opened() as holdfast:
-        row = _find(holdfast, task, key)
-        job = holdfast.jobs.get(row.id)
-        if not yes:
-            name = f"the recurring job {_name(job)}, {words(job)}"
-            confirm(f"delete {name}?", f"{name}: nobody can be asked whether to delete it")
+    with common.opened() as holdfast:
+        job = holdfast.jobs.get(_find(holdfast, task, key).id)
+        name = f"the recurring job {_name(job)}, {_schedule(job)}"
+        confirm(yes, f"delete {name}?", f"{name}: nobody can be asked whether to delete it")
         holdfast.schedules.delete(job.type, str(job.key))
-    if as_json:
-        print_json(job_fields(job))
-    else:
-        typer.echo(f"deleted {_name(job)}")
+    common.report(job_fields(job), f"deleted {_name(job)}")
 
 
 def _change(
-    holdfast: Holdfast,
-    verb: Callable[[str, str], Job],
+    action: Callable[[Schedules], Callable[[str, str], Job]],
     task: str,
     key: str,
     done: str,
-    as_json: bool,
+    common: Common,
 ) -> None:
-    _find(holdfast, task, key)
-    job = verb(task, _stored(key))
-    if as_json:
-        print_json(job_fields(job))
-    else:
-        told = _then(job, holdfast.engine.now())
-        typer.echo(f"{done} {_name(job)}" + (f" ({told})" if told else ""))
+    """Do something to a schedule, and report when it runs next."""
+    with common.opened() as holdfast:
+        _find(holdfast, task, key)
+        job = action(holdfast.schedules)(task, _stored(key))
+        told = _next_run_in_words(job, holdfast.engine.now())
+        common.report(job_fields(job), f"{done} {_name(job)} ({told})")
 
 
 def _find(holdfast: Holdfast, task: str, key: str) -> Job:
@@ -254,16 +230,3 @@ def _find(holdfast: Holdfast, task: str, key: str) -> Job:
 
 def _stored(key: str) -> str:
     return CODE if key == NO_KEY else key
-
-
-def _name(job: Job) -> str:
-    return clean(job.type) if job.key == CODE else f"{clean(job.type)} {clean(job.key)}"
-
-
-def _then(job: Job, now: datetime) -> str:
-    """What it does next."""
-    if job.status is Status.RUNNING:
-        return "it is running; this is about the run after that"
-    told = f"next run {iso(job.run_at)}, {when(job.run_at, now)}" if job.run_at > now else "due now"
-    waits = job.status is Status.SCHEDULED and not job.enabled
-    return f"{told}, once it is enabled" if waits else told

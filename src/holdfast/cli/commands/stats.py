@@ -1,4 +1,4 @@
-"""`holdfast stats`: the numbers of the whole."""
+"""`holdfast stats`: jobs by status, queues, and what the workers did lately."""
 
 from collections.abc import Mapping
 from dataclasses import asdict
@@ -6,37 +6,12 @@ from typing import Annotated, Any
 
 import typer
 
-from holdfast.cli.commands.queues import print_queues, queue_fields
+from holdfast.cli.commands.queues import QUEUE_COLUMNS, queue_fields
 from holdfast.cli.filters import duration
-from holdfast.cli.output import (
-    Column,
-    age,
-    clean,
-    count,
-    plain,
-    print_json,
-    print_table,
-    status_text,
-)
-from holdfast.cli.target import (
-    AppArgument,
-    JsonOption,
-    Target,
-)
-from holdfast.monitoring.metrics import Figures, Times
+from holdfast.cli.output import Column, age, count, plain, print_json, print_table, status_text
+from holdfast.cli.target import AppArgument, Common
+from holdfast.monitoring.metrics import Figures
 from holdfast.monitoring.stats import Stats
-
-_FIGURES = [
-    Column("COMPLETED", right=True),
-    Column("FAILED", right=True),
-    Column("RETRIED", right=True, from_width=90),
-    Column("FAIL %", right=True),
-    Column("/MIN", right=True),
-    Column("WAIT P50", right=True, from_width=100),
-    Column("WAIT P95", right=True),
-    Column("RUN P50", right=True, from_width=100),
-    Column("RUN P95", right=True),
-]
 
 
 def stats(
@@ -44,8 +19,8 @@ def stats(
     window: Annotated[
         str, typer.Option(help="How far the figures go back: '15m', at most '24h'.")
     ] = "1h",
-    target: Target = Target(),
-    as_json: JsonOption = False,
+    *,
+    common: Common,
 ) -> None:
     """Jobs by status, queues, live workers; and what was done lately, by task and queue.
 
@@ -53,15 +28,15 @@ def stats(
     hour (--window): how many jobs ended, how long they waited and ran. RATE is failed of finished.
     """
     length = duration(window, "--window")
-    with target.opened(application) as holdfast:
+    with common.opened(application) as holdfast:
         found = holdfast.stats(window=length)
-    if as_json:
-        print_json(stats_fields(found))
+    if common.as_json:
+        print_json(_fields(found))
     else:
         _print(found)
 
 
-def stats_fields(found: Stats) -> dict[str, Any]:
+def _fields(found: Stats) -> dict[str, Any]:
     """By the names of `app.stats()`."""
     return {
         "jobs": {status.value: number for status, number in found.jobs.items()},
@@ -82,12 +57,15 @@ def stats_fields(found: Stats) -> dict[str, Any]:
 
 def _print(found: Stats) -> None:
     print_table(
-        [Column("STATUS"), Column("JOBS", right=True)],
-        ((status_text(status), count(number, found.cap)) for status, number in found.jobs.items()),
+        [
+            Column("STATUS", lambda row: status_text(row[0])),
+            Column("JOBS", lambda row: count(row[1], found.cap), right=True),
+        ],
+        found.jobs.items(),
     )
     if found.queues:
         typer.echo()
-        print_queues(found.queues)
+        print_table(QUEUE_COLUMNS, found.queues)
     if found.figures.finished or found.figures.retried:
         typer.echo(f"\nthe last {found.window / 60:g} minutes")
         _print_figures("TASK", {**found.by_task, "(all)": found.figures})
@@ -99,28 +77,23 @@ def _print(found: Stats) -> None:
     typer.echo(f"\nworkers: {found.workers}")
 
 
-def _print_figures(title: str, figures: Mapping[str, Figures]) -> None:
-    columns = [Column(title, may_be_cut=True), *_FIGURES]
-    print_table(columns, ([clean(name), *_row(one)] for name, one in figures.items()))
-
-
-def _row(figures: Figures) -> list[str]:
-    return [
-        str(figures.completed),
-        str(figures.failed),
-        str(figures.retried),
-        f"{figures.failure_rate:.1%}",
-        f"{figures.per_minute:.1f}",
-        *_times(figures.wait),
-        *_times(figures.run),
+def _print_figures(title: str, by_name: Mapping[str, Figures]) -> None:
+    columns: list[Column[tuple[str, Figures]]] = [
+        Column(title, lambda row: row[0], may_be_cut=True),
+        Column("COMPLETED", lambda row: row[1].completed, right=True),
+        Column("FAILED", lambda row: row[1].failed, right=True),
+        Column("RETRIED", lambda row: row[1].retried, right=True, from_width=90),
+        Column("FAIL %", lambda row: f"{row[1].failure_rate:.1%}", right=True),
+        Column("/MIN", lambda row: f"{row[1].per_minute:.1f}", right=True),
+        Column("WAIT P50", lambda row: _time(row[1].wait.p50), right=True, from_width=100),
+        Column("WAIT P95", lambda row: _time(row[1].wait.p95), right=True),
+        Column("RUN P50", lambda row: _time(row[1].run.p50), right=True, from_width=100),
+        Column("RUN P95", lambda row: _time(row[1].run.p95), right=True),
     ]
+    print_table(columns, by_name.items())
 
 
-def _times(times: Times) -> list[str]:
-    return [_time(times.p50), _time(times.p95)]
-
-
-def _time(seconds: float | None) -> str:
+def _time(seconds: float | None) -> str | None:
     if seconds is None:
-        return "-"
+        return None
     return f"{seconds * 1000:.0f}ms" if seconds < 1 else f"{seconds:.1f}s"

@@ -1,4 +1,4 @@
-"""`holdfast tokens`: who may use the web interface."""
+"""`holdfast tokens`: create, list and revoke the tokens of the web interface."""
 
 from datetime import datetime
 from typing import Annotated, Any
@@ -8,25 +8,46 @@ from rich.text import Text
 
 from holdfast.access import ROLES, Access, TokenInfo
 from holdfast.cli.options import Commands
-from holdfast.cli.output import Column, both, clean, console, iso, print_json, print_table, when
-from holdfast.cli.target import (
-    JsonOption,
-    Target,
+from holdfast.cli.output import Column, both, clean, hint, plain, print_json, when
+from holdfast.cli.target import Common
+
+commands = Commands(name="tokens", help="Tokens of the web interface: make, list and revoke them.")
+
+_FIELDS = (
+    *("id", "name", "role", "tasks", "queues", "created_by"),
+    *("created_at", "expires_at", "revoked_at", "last_used_at"),
 )
 
-commands = Commands(help="Tokens of the web interface: make, list and revoke them.")
 
-_FIELDS = ("id", "name", "role", "tasks", "queues", "created_by")
-_TIMES = ("created_at", "expires_at", "revoked_at", "last_used_at")
-_COLUMNS = [
-    Column("ID"),
-    Column("NAME", may_be_cut=True),
-    Column("ROLE"),
-    Column("STATE"),
-    Column("MADE", right=True, from_width=100),
-    Column("USED", right=True),
-    Column("ONLY", may_be_cut=True, from_width=120),
-]
+def _columns(now: datetime) -> list[Column[TokenInfo]]:
+    return [
+        Column("ID", lambda token: token.id),
+        Column("NAME", lambda token: token.name, may_be_cut=True),
+        Column("ROLE", lambda token: token.role),
+        Column("STATE", lambda token: _state(token, now)),
+        Column("MADE", lambda token: token.created_at, right=True, from_width=100),
+        Column("USED", lambda token: token.last_used_at, right=True),
+        Column("ONLY", _only, may_be_cut=True, from_width=120),
+    ]
+
+
+def _only(token: TokenInfo) -> str:
+    """The tasks and queues that an enqueue token is restricted to."""
+    return ", ".join([*token.tasks, *(f"queue:{name}" for name in token.queues)])
+
+
+def _state(token: TokenInfo, now: datetime) -> Text:
+    if token.revoked_at is not None:
+        return Text("revoked", style="dim")
+    if token.expires_at is None:
+        return Text("valid", style="green")
+    if token.expires_at <= now:
+        return Text("expired", style="dim")
+    return Text(f"ends {when(token.expires_at, now)}", style="yellow")
+
+
+def _fields(token: TokenInfo) -> dict[str, Any]:
+    return {name: plain(getattr(token, name)) for name in _FIELDS}
 
 
 @commands.command()
@@ -44,87 +65,39 @@ def create(
     expires: Annotated[
         str | None, typer.Option("--expires", help="After so long: '30d'. Without: never.")
     ] = None,
-    target: Target = Target(),
-    as_json: JsonOption = False,
+    *,
+    common: Common,
 ) -> None:
     """Make a token. It is printed once: only its hash is kept."""
-    with target.opened() as holdfast:
+    with common.opened() as holdfast:
         made, secret = Access(holdfast).create(
             name, role, tasks=task or (), queues=queue or (), expires=expires, by="the command"
         )
         now = holdfast.engine.now()
-    if as_json:
-        print_json({**token_fields(made), "token": secret})
+    if common.as_json:
+        print_json({**_fields(made), "token": secret})
         return
     typer.echo(secret)
-    if console().is_terminal:
-        end = made.expires_at
-        until = "until it is revoked" if end is None else f"until {both(end, now)}"
-        told = f"{made.role} token {clean(made.name)!r}, {until}; it is not shown again"
-        typer.echo(told, err=True)
+    end = made.expires_at
+    until = "until it is revoked" if end is None else f"until {both(end, now)}"
+    hint(f"{made.role} token {clean(made.name)!r}, {until}; it is not shown again")
 
 
 @commands.command("list")
-def show(
-    target: Target = Target(),
-    as_json: JsonOption = False,
-) -> None:
+def show(common: Common) -> None:
     """Every token, the newest first; not what it says, which is known to its owner only."""
-    with target.opened() as holdfast:
-        found = Access(holdfast).list()
+    with common.opened() as holdfast:
         now = holdfast.engine.now()
-    if as_json:
-        print_json([token_fields(token) for token in found])
-        return
-    print_table(_COLUMNS, (_row(token, now) for token in found))
+        common.print_list(Access(holdfast).list(), _columns(now), _fields, now=now)
 
 
 @commands.command()
 def revoke(
     ids: Annotated[list[str], typer.Argument(metavar="ID...", help="As `list` shows them.")],
-    target: Target = Target(),
-    as_json: JsonOption = False,
+    common: Common,
 ) -> None:
     """Let tokens count no more, from now on; who is logged in by one is logged out."""
-    with target.opened() as holdfast:
+    with common.opened() as holdfast:
         revoked = [Access(holdfast).revoke(id) for id in ids]
-    if as_json:
-        print_json([token_fields(token) for token in revoked])
-        return
-    for token in revoked:
-        typer.echo(f"revoked {token.id}: {clean(token.name)}")
-
-
-def token_fields(token: TokenInfo) -> dict[str, Any]:
-    fields = {name: getattr(token, name) for name in _FIELDS}
-    return fields | {name: iso(getattr(token, name)) for name in _TIMES}
-
-
-def _row(token: TokenInfo, now: datetime) -> list[str | Text]:
-    people = console().is_terminal
-
-    def moment(at: datetime | None) -> str:
-        if at is None:
-            return "-"
-        return when(at, now) if people else iso(at) or ""
-
-    only = [*token.tasks, *(f"queue:{name}" for name in token.queues)]
-    return [
-        token.id,
-        clean(token.name),
-        token.role,
-        _state(token, now),
-        moment(token.created_at),
-        moment(token.last_used_at),
-        clean(", ".join(only)) or "-",
-    ]
-
-
-def _state(token: TokenInfo, now: datetime) -> Text:
-    if token.revoked_at is not None:
-        return Text("revoked", style="dim")
-    if token.expires_at is None:
-        return Text("valid", style="green")
-    if token.expires_at <= now:
-        return Text("expired", style="dim")
-    return Text(f"ends {when(token.expires_at, now)}", style="yellow")
+    lines = (f"revoked {token.id}: {clean(token.name)}" for token in revoked)
+    common.report([_fields(token) for token in revoked], *lines)

@@ -3,27 +3,27 @@
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from datetime import datetime
 from functools import partial
 from typing import Annotated, Any
 
 import typer
 from rich.console import Console, Group, RenderableType
 from rich.live import Live
+from rich.table import Column, Table
 from rich.text import Text
 
 from holdfast.app import Holdfast
-from holdfast.cli.job_actions import Ids
-from holdfast.cli.output import clean, console, iso, job_fields, print_json_line
-from holdfast.cli.progress_bars import bars, counts_line
-from holdfast.cli.target import (
-    JsonOption,
-    Target,
-)
+from holdfast.cli.commands.jobs import Ids
+from holdfast.cli.output import age, clean, console, iso, job_fields, print_json_line, status_text
+from holdfast.cli.progress_bars import bar, counts_line
+from holdfast.cli.target import Common
 from holdfast.core.ids import parse_id
 from holdfast.events.feed import Feed
 from holdfast.jobs.job import FINISHED, Job, Status
 
 RUNNING_SHOWN = 200  # at the most, where no ids were given
+WIDE = 100  # columns, from which on there is room for ids
 Rest = Callable[[], object]
 
 
@@ -32,21 +32,21 @@ def watch(
     interval: Annotated[
         float, typer.Option(min=0.01, help="Seconds between two looks, at the most.")
     ] = 0.25,
-    target: Target = Target(),
-    as_json: JsonOption = False,
+    *,
+    common: Common,
 ) -> None:
     """Show jobs as they go: these until all have ended, or whatever runs until Ctrl-C.
 
     The exit code is 1 if one of them did not complete. Where there is no terminal, and with --json,
     each change is a line.
     """
-    with target.opened() as holdfast:
+    with common.opened() as holdfast:
         watched = Watched(holdfast, [parse_id(id) for id in ids or []])
         out = console()
         try:
             with _resting(watched, interval) as rest:
-                if as_json or not out.is_terminal:
-                    _print_lines(watched, rest, as_json)
+                if common.as_json or not out.is_terminal:
+                    _print_lines(watched, rest, common.as_json)
                 else:
                     _draw(watched, rest, out)
         except KeyboardInterrupt:
@@ -168,8 +168,46 @@ def _picture(watched: Watched, out: Console) -> RenderableType:
     parts: list[RenderableType] = [counts_line(stats.jobs, stats.cap), Text("")]
     if jobs:
         now = watched.holdfast.engine.now()
-        parts.append(bars(jobs, now, width=out.width, rows=max(3, out.height - 6)))
+        parts += _bars(jobs, now, out.width, rows=max(3, out.height - 6))
     else:
         parts.append(Text("nothing runs", style="dim"))
     parts += [Text(f"{id} was deleted", style="red") for id in sorted(watched.gone)]
     return Group(*parts)
+
+
+def _bars(jobs: Sequence[Job], now: datetime, width: int, rows: int) -> Iterator[RenderableType]:
+    """One line for each job, as many as there is room for."""
+    columns = [
+        Column(no_wrap=True, style="dim"),
+        Column(no_wrap=True, overflow="ellipsis", ratio=3),
+        Column(no_wrap=True, min_width=9),
+        Column(ratio=4),
+        Column(no_wrap=True, justify="right", min_width=4),
+        Column(no_wrap=True, overflow="ellipsis", ratio=4),
+        Column(no_wrap=True, justify="right", min_width=4),
+    ]
+    first = 0 if width >= WIDE else 1
+    table = Table.grid(*columns[first:], padding=(0, 1), expand=True)
+    for job in jobs[:rows]:
+        table.add_row(*_cells(job, now)[first:])
+    yield table
+    if len(jobs) > rows:
+        yield Text(f"and {len(jobs) - rows} more", style="dim")
+
+
+def _cells(job: Job, now: datetime) -> list[RenderableType]:
+    done = job.status is Status.COMPLETED  # then the last message of its progress is of no interest
+    percent = "" if done or job.progress is None else f"{job.progress:.0f}%"
+    note = "" if done else job.error or job.message or ""
+    took = ""
+    if job.started_at is not None:
+        took = age(((job.completed_at or now) - job.started_at).total_seconds())
+    return [
+        job.id,
+        Text(clean(job.type)),
+        status_text(job.status),
+        bar(job),
+        percent,
+        Text(clean(note), style="dim"),
+        Text(took, style="dim"),
+    ]

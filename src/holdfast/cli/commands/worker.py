@@ -1,4 +1,4 @@
-"""`holdfast worker`: run jobs, in processes that are watched over."""
+"""`holdfast worker`: run jobs, in processes that a supervisor watches and replaces."""
 
 import logging
 from collections.abc import Iterator, Mapping
@@ -8,20 +8,15 @@ from typing import Annotated
 import typer
 
 from holdfast.app import Holdfast
-from holdfast.cli.event_printer import Teller
+from holdfast.cli.event_printer import print_events
 from holdfast.cli.filters import duration
-from holdfast.cli.target import AppOption
-from holdfast.cli.web_process import Companion, parse_address
+from holdfast.cli.target import AppArgument, AppOption, required
+from holdfast.cli.web_process import WebProcess, parse_address
 from holdfast.core.log_format import configure
-from holdfast.errors import InvalidInput
 from holdfast.locate import load
 
 logger = logging.getLogger("holdfast.worker")
 
-Application = Annotated[
-    str | None,
-    typer.Argument(metavar="MODULE:APP", help="The application; MODULE alone means MODULE:app."),
-]
 Queues = Annotated[
     str | None,
     typer.Option(
@@ -30,15 +25,6 @@ Queues = Annotated[
         "all tasks.",
     ),
 ]
-Web = Annotated[
-    str | None,
-    typer.Option(
-        "--web",
-        metavar="[HOST:]PORT",
-        help="Serve the dashboard, too, in a process beside; HOLDFAST_WEB_... has its options.",
-    ),
-]
-Tell = Annotated[bool, typer.Option("--tell", hidden=True)]
 LogLevel = Annotated[
     str,
     typer.Option(envvar="HOLDFAST_LOG_LEVEL", help="debug, info, warning, error or critical."),
@@ -49,7 +35,7 @@ LogFormat = Annotated[
 
 
 def worker(
-    application: Application = None,
+    application: AppArgument = None,
     queues: Queues = None,
     processes: Annotated[int, typer.Option(min=1, help="Worker processes.")] = 1,
     concurrency: Annotated[
@@ -60,26 +46,31 @@ def worker(
     ] = "30s",
     log_level: LogLevel = "info",
     log_format: LogFormat = "text",
-    web: Web = None,
-    tell: Tell = False,
+    web: Annotated[
+        str | None,
+        typer.Option(
+            "--web",
+            metavar="[HOST:]PORT",
+            help="Serve the dashboard, too, in a process beside; HOLDFAST_WEB_... has its options.",
+        ),
+    ] = None,
+    tell: Annotated[bool, typer.Option("--tell", hidden=True)] = False,
     app: AppOption = None,
 ) -> None:
     """Run jobs until SIGTERM or Ctrl-C; a second one ends at once, and SIGUSR1 prints what runs."""
     from holdfast.worker.processes.supervisor import supervise
     from holdfast.worker.running.slots import make_lanes
 
-    location = application or app
-    if location is None:
-        raise InvalidInput("no application was given: write MODULE:APP, or set HOLDFAST_APP")
+    location = required(application, app)
     log = {"level": log_level, "format": log_format}
     configure(**log)
     patience = duration(grace, "--grace")
-    with load(location) as holdfast, beside(location, web, log):
+    with load(location) as holdfast, web_process(location, web, log):
         wanted = queues_of(holdfast) if queues == "*" else queues
         lanes = make_lanes(wanted, concurrency)  # refused here, not in a child
         _tell_unserved(set(queues_of(holdfast).split(",")) - {lane.queue for lane in lanes})
         if tell:
-            Teller(holdfast).start()
+            print_events(holdfast)
         code = supervise(
             location,
             holdfast,
@@ -103,17 +94,17 @@ def _tell_unserved(names: set[str]) -> None:
 
 
 @contextmanager
-def beside(location: str, web: str | None, log: Mapping[str, str]) -> Iterator[None]:
-    """With the web server, if it is wanted, from before the first worker until after the last."""
+def web_process(location: str, web: str | None, log: Mapping[str, str]) -> Iterator[None]:
+    """Run the web server, if it is wanted, from before the first worker until after the last."""
     if web is None:
         yield
         return
-    companion = Companion(location, parse_address(web), log)
-    companion.start()
+    process = WebProcess(location, parse_address(web), log)
+    process.start()
     try:
         yield
     finally:
-        companion.stop()
+        process.stop()
 
 
 def queues_of(app: Holdfast) -> str:

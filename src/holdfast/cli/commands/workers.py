@@ -1,4 +1,4 @@
-"""`holdfast workers`: who runs jobs, and which."""
+"""`holdfast workers`: the worker processes, their state, and the jobs that they run."""
 
 from dataclasses import asdict
 from typing import Annotated, Any
@@ -6,12 +6,8 @@ from typing import Annotated, Any
 import typer
 from rich.text import Text
 
-from holdfast.cli.output import Column, age, clean, plain, print_json, print_table
-from holdfast.cli.target import (
-    AppArgument,
-    JsonOption,
-    Target,
-)
+from holdfast.cli.output import Column, age, clean, plain
+from holdfast.cli.target import AppArgument, Common
 from holdfast.monitoring.worker_status import WorkerView, read_workers
 
 _STYLES = {
@@ -21,56 +17,49 @@ _STYLES = {
     "left": "dim",
     "dead": "dim",
 }
-_COLUMNS = [
-    Column("WORKER"),
-    Column("STATE"),
-    Column("HOST", may_be_cut=True, from_width=110),
-    Column("PID", right=True, from_width=110),
-    Column("QUEUES", may_be_cut=True),
-    Column("RUNNING", right=True),
-    Column("BEAT", right=True),
-    Column("JOBS", may_be_cut=True, from_width=100),
-]
 
 
 def workers(
     application: AppArgument = None,
     everyone: Annotated[bool, typer.Option("--all", help="Also those that are gone.")] = False,
-    target: Target = Target(),
-    as_json: JsonOption = False,
+    *,
+    common: Common,
 ) -> None:
     """The workers: where they are, what they run, and when they were last heard of."""
-    with target.opened(application) as holdfast:
+    with common.opened(application) as holdfast:
         found = [
             worker
             for worker in read_workers(holdfast.engine)
             if everyone or worker.state not in ("left", "dead")
         ]
-    if as_json:
-        print_json([worker_fields(worker) for worker in found])
-        return
-    print_table(_COLUMNS, (_row(worker) for worker in found))
-    for worker in found:
+    common.print_list(found, _COLUMNS, _fields)
+    for worker in () if common.as_json else found:
         for job in worker.jobs:
             if job.stuck:
                 typer.echo(f"stuck in {worker.id}: job {job.id} ({clean(job.type)})")
 
 
-def worker_fields(worker: WorkerView) -> dict[str, Any]:
+def _fields(worker: WorkerView) -> dict[str, Any]:
     return {name: plain(value) for name, value in asdict(worker).items()}
 
 
-def _row(worker: WorkerView) -> list[str | Text]:
-    running = "?" if worker.running is None else str(worker.running)
-    slots = "?" if worker.slots is None else str(worker.slots)
-    return [
-        worker.id,
-        Text(worker.state, style=_STYLES[worker.state]),
-        clean(worker.host or "?"),
-        str(worker.pid or "?"),
-        clean(",".join(worker.queues)) or "?",
-        f"{running}/{slots}" if worker.alive else "-",
-        f"{age(worker.beat_age)} ago",
-        clean(" ".join(f"{job.type}{'(stuck)' if job.stuck else ''}" for job in worker.jobs))
-        or "-",
-    ]
+def _running(worker: WorkerView) -> str:
+    running = "?" if worker.running is None else worker.running
+    slots = "?" if worker.slots is None else worker.slots
+    return f"{running}/{slots}" if worker.alive else "-"
+
+
+def _jobs(worker: WorkerView) -> str:
+    return " ".join(f"{job.type}{'(stuck)' if job.stuck else ''}" for job in worker.jobs)
+
+
+_COLUMNS: list[Column[WorkerView]] = [
+    Column("WORKER", lambda worker: worker.id),
+    Column("STATE", lambda worker: Text(worker.state, style=_STYLES[worker.state])),
+    Column("HOST", lambda worker: worker.host or "?", may_be_cut=True, from_width=110),
+    Column("PID", lambda worker: worker.pid or "?", right=True, from_width=110),
+    Column("QUEUES", lambda worker: ",".join(worker.queues) or "?", may_be_cut=True),
+    Column("RUNNING", _running, right=True),
+    Column("BEAT", lambda worker: f"{age(worker.beat_age)} ago", right=True),
+    Column("JOBS", _jobs, may_be_cut=True, from_width=100),
+]
