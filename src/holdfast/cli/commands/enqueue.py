@@ -22,7 +22,7 @@ class JobOptions:
     """The options of the new job."""
 
     priority: Annotated[int | None, typer.Option(help="A higher number runs first.")] = None
-    queue: Annotated[str | None, typer.Option(help="Not the task's own.")] = None
+    queue: Annotated[str | None, typer.Option(help="Override the task's queue.")] = None
     delay: Annotated[str | None, typer.Option(help="Run it later: '90s', '2h', '7d'.")] = None
     key: Annotated[str | None, typer.Option(help="One live job per key and task.")] = None
     on_conflict: Annotated[

@@ -1,7 +1,7 @@
 """`holdfast health`: is work being done? By its exit code, for monitors."""
 
-from dataclasses import asdict
-from typing import Annotated, Any, cast
+from dataclasses import asdict, dataclass
+from typing import Annotated, cast
 
 import typer
 from rich.text import Text
@@ -13,28 +13,52 @@ from holdfast.errors import DatabaseUnavailable
 from holdfast.monitoring.health import Health, HealthLimits, unreachable
 
 
-def health(
-    application: AppArgument = None,
+@dataclass(frozen=True, kw_only=True)
+class LimitOptions:
+    """The options that say what is healthy; the application's settings have the rest."""
+
     max_age: Annotated[
-        str | None, typer.Option(help="How long a job may have been due: '5m'; '1h'.")
-    ] = None,
+        str | None,
+        typer.Option(
+            help="Maximum time that a job may have been due, such as '5m' (default '1h')."
+        ),
+    ] = None
     stall: Annotated[
-        str | None, typer.Option(help="How soon something must end while work waits; '10m'.")
-    ] = None,
+        str | None,
+        typer.Option(help="Maximum time without a finished job while work waits (default '10m')."),
+    ] = None
     failure_rate: Annotated[
-        float | None, typer.Option(help="Of finished jobs, fewer may have failed; 0.05.")
-    ] = None,
+        float | None,
+        typer.Option(help="Maximum failure rate before the check fails (default 0.05)."),
+    ] = None
     window: Annotated[
-        str | None, typer.Option(help="The time that rates and shares are taken over; '1h'.")
-    ] = None,
+        str | None,
+        typer.Option(help="The period over which rates and shares are computed (default '1h')."),
+    ] = None
     expected_workers: Annotated[
-        int | None, typer.Option(help="How many workers should live.")
-    ] = None,
+        int | None, typer.Option(help="Number of live workers that is expected.")
+    ] = None
     spread: Annotated[
         float | None,
-        typer.Option(help="Of an equal share, what each worker of a queue should do; 0.25."),
-    ] = None,
+        typer.Option(
+            help="Minimum part of an equal share that each worker of a queue does (default 0.25)."
+        ),
+    ] = None
+
+    def given(self) -> HealthLimits:
+        """Return the limits that were given, as `app.health` takes them."""
+        given = {name: value for name, value in asdict(self).items() if value is not None}
+        for name in ("max_age", "stall", "window"):
+            if (text := given.get(name)) is not None:
+                option = f"--{name.replace('_', '-')}"
+                given[name] = None if text == "none" else duration(text, option)
+        return cast(HealthLimits, given)
+
+
+def health(
+    application: AppArgument = None,
     *,
+    limits: LimitOptions,
     common: Common,
 ) -> None:
     """Is work being done? Exit code 0: yes. 1: no, and what to do about it is printed.
@@ -44,16 +68,11 @@ def health(
     takes; how long jobs have been due; whether anything ends while work waits; the failure rate; paused
     queues with jobs; stuck jobs; silent workers. Warns of idle workers, and of several versions.
     """
-    limits = _limits(
-        {"max_age": max_age, "stall": stall, "window": window},
-        failure_rate=failure_rate,
-        expected_workers=expected_workers,
-        spread=spread,
-    )
+    wanted = limits.given()
     with common.choose(application) as holdfast:
         try:
             refuse_absent(holdfast)
-            found = holdfast.health(**limits)
+            found = holdfast.health(**wanted)
         except DatabaseUnavailable as problem:
             found = unreachable(str(problem))
     if common.as_json:
@@ -61,17 +80,6 @@ def health(
     else:
         _print(found)
     raise typer.Exit(0 if found.ok else 1)
-
-
-def _limits(durations: dict[str, str | None], **others: float | None) -> HealthLimits:
-    """What was given; the application's settings say the rest."""
-    given: dict[str, Any] = {
-        name: None if text == "none" else duration(text, f"--{name.replace('_', '-')}")
-        for name, text in durations.items()
-        if text is not None
-    }
-    given |= {name: value for name, value in others.items() if value is not None}
-    return cast(HealthLimits, given)
 
 
 def _print(found: Health) -> None:

@@ -25,7 +25,8 @@ def stats(
     """Jobs by status, queues, live workers; and what was done lately, by task and queue.
 
     Each number of jobs is counted up to 10,000. The figures are what the workers wrote in the last
-    hour (--window): how many jobs ended, how long they waited and ran. RATE is failed of finished.
+    hour (--window): how many jobs ended, how long they waited and ran. FAIL % is the share of
+    finished jobs that failed.
     """
     length = duration(window, "--window")
     with common.opened(application) as holdfast:

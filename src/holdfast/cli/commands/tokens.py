@@ -96,7 +96,7 @@ def revoke(
     ids: Annotated[list[str], typer.Argument(metavar="ID...", help="As `list` shows them.")],
     common: Common,
 ) -> None:
-    """Let tokens count no more, from now on; who is logged in by one is logged out."""
+    """Revoke tokens, and end the sessions that were begun with them."""
     with common.opened() as holdfast:
         revoked = [Access(holdfast).revoke(id) for id in ids]
     lines = (f"revoked {token.id}: {clean(token.name)}" for token in revoked)

@@ -29,7 +29,7 @@ class WebOptions:
     host: Host = "127.0.0.1"
     port: Port = 8686
     read_only: Annotated[
-        bool, typer.Option("--read-only", help="Nobody changes anything by it.")
+        bool, typer.Option("--read-only", help="Disable every change (read-only dashboard).")
     ] = False
     allow_host: Annotated[
         list[str] | None,
