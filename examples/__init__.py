@@ -1,1 +1,1 @@
-"""Five small applications, each a whole one: see README.md beside this file."""
+"""Five small applications, each complete: see README.md in this folder."""

@@ -1,1 +1,1 @@
-"""A feed reader: one recurring job for each feed, enabled while somebody reads it."""
+"""A feed reader: one recurring job for each feed, enabled while it has subscribers."""

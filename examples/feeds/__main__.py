@@ -1,4 +1,4 @@
-"""The whole reader, end to end, on PostgreSQL and on SQLite: `python -m examples.feeds [URL]`.
+"""Check the whole reader end to end, on PostgreSQL and on SQLite: `python -m examples.feeds [URL]`.
 
 The URL, or HOLDFAST_TEST_POSTGRES_URL, names a PostgreSQL server, on which databases are made and
 dropped; without one, a server is started in a temporary folder.
@@ -8,22 +8,22 @@ import logging
 import os
 import sys
 
-from examples.feeds.crowd import LIVE
-from examples.feeds.proof import STILL
-from examples.feeds.scene import live_scene, scene
-from examples.stage import Stage, on_stage
+from examples.feeds.checks import CLOCK_CHECKS
+from examples.feeds.concurrency_checks import PROCESS_CHECKS
+from examples.feeds.testbed import open_testbed, open_testbed_with_workers
+from examples.harness import Harness, run_harness
 from holdfast.testing import FakeClock
 from tests.support.machine import find_programs
 from tests.support.server import PostgresServer
 
 
-def prove(stage: Stage, still: str, live: str) -> None:
-    with live_scene(stage, live) as lively:  # its processes start meanwhile
-        with scene(stage, still, FakeClock()) as quiet:
-            for show in STILL:
-                show(quiet)
-        for show in LIVE:
-            show(lively)
+def check(harness: Harness, still: str, live: str) -> None:
+    with open_testbed_with_workers(harness, live) as live_testbed:  # its processes start meanwhile
+        with open_testbed(harness, still, FakeClock()) as clock_testbed:
+            for run_check in CLOCK_CHECKS:
+                run_check(clock_testbed)
+        for run_check in PROCESS_CHECKS:
+            run_check(live_testbed)
 
 
 def main() -> None:
@@ -31,16 +31,18 @@ def main() -> None:
     if len(sys.argv) > 1:
         os.environ["HOLDFAST_TEST_POSTGRES_URL"] = sys.argv[1]
     if problem := no_postgres():
-        print(f"feeds on PostgreSQL: left out: {problem}")
+        print(f"feeds on PostgreSQL: skipped: {problem}")
     else:
-        with PostgresServer() as server, on_stage("feeds on PostgreSQL") as stage:
-            prove(stage, server.create_database(), server.create_database())
-    with on_stage("feeds on SQLite") as stage:
-        prove(stage, f"sqlite:///{stage.folder}/still.db", f"sqlite:///{stage.folder}/live.db")
+        with PostgresServer() as server, run_harness("feeds on PostgreSQL") as harness:
+            check(harness, server.create_database(), server.create_database())
+    with run_harness("feeds on SQLite") as harness:
+        check(
+            harness, f"sqlite:///{harness.folder}/still.db", f"sqlite:///{harness.folder}/live.db"
+        )
 
 
 def no_postgres() -> str | None:
-    """Why there is none to be had."""
+    """Return why PostgreSQL cannot be used, or None if it can."""
     if os.environ.get("HOLDFAST_TEST_POSTGRES_URL"):
         return None
     try:

@@ -1,4 +1,5 @@
-"""The reader's jobs. Each feed has one row that comes back after each fetch; one row renews WebSub.
+"""The reader's jobs. Each feed has one recurring row, due again after each fetch; another renews
+WebSub.
 
     holdfast worker examples.feeds.app:app
 
@@ -16,17 +17,17 @@ from examples.feeds import fetching, hints, hubs, store
 from examples.feeds.store import entries, feeds, websub
 from holdfast import Backoff, Context, Holdfast, Job, Retry, RunEnd
 
-app = Holdfast()  # HOLDFAST_URL says where; SQLite in this folder, else
+app = Holdfast()  # the database of HOLDFAST_URL; by default SQLite in this folder
 
 
 def create() -> None:
-    """The tables of both, once for each release."""
+    """Create the tables of Holdfast and of the reader, once for each release."""
     app.migrate()
     store.create(app.url)
 
 
 def transaction() -> AbstractContextManager[Connection]:
-    """Of our own tables and of the jobs: they are in one database."""
+    """A transaction over our own tables and the jobs, which are in one database."""
     return store.transaction(app.url)
 
 
@@ -43,21 +44,21 @@ def job_of(tx: Connection, feed_id: str) -> Job:
 
 
 def failed(end: RunEnd) -> None:
-    """Every failed run, whatever ended it: the feed shows when it is tried again."""
+    """After every failed run: let the feed show when it is fetched again."""
     with transaction() as tx:
         end.finish(tx=tx)
         store.mirror(tx, job_of(tx, end.job.payload["feed_id"]))
 
 
-polite = Backoff(delay=os.environ.get("FEEDS_BACKOFF", "1m"), multiplier=2, cap="6h", jitter=0)
+backoff = Backoff(delay=os.environ.get("FEEDS_BACKOFF", "1m"), multiplier=2, cap="6h", jitter=0)
 
 
-@app.task(timeout="5m", backoff=polite, on_failure=failed)
+@app.task(timeout="5m", backoff=backoff, on_failure=failed)
 def fetch_feed(ctx: Context, feed_id: str) -> None:
     with transaction() as tx:
         feed = tx.execute(feeds.select().where(feeds.c.id == feed_id)).one()
     try:
-        answer = fetching.look(feed.url, feed.etag, feed.modified)
+        answer = fetching.fetch(feed.url, feed.etag, feed.modified)
     except fetching.Refused as refusal:
         after = hints.retry_after(refusal.headers, app.clock.now())
         if after is None:
@@ -72,7 +73,7 @@ def fetch_feed(ctx: Context, feed_id: str) -> None:
 
 
 def keep(tx: Connection, feed_id: str, answer: fetching.Answer) -> None:
-    """What was new. Entries that we know stay as they are: a fetch may be repeated."""
+    """Store new entries. Known entries are not changed, since a fetch may be repeated."""
     if answer.page is None:
         return
     page, headers = answer.page, answer.headers
@@ -90,20 +91,22 @@ def keep(tx: Connection, feed_id: str, answer: fetching.Answer) -> None:
 AHEAD = timedelta(hours=24)
 
 
-@app.task(every="1d")  # a worker that starts makes its row, if there is none
+@app.task(every="1d")  # a worker makes its row at start-up, if there is none
 def renew_websub() -> int:
-    """Ask the hubs for another term of all that ends within a day. They confirm by calling us back
-    (server.py), and that is when `expires_at` moves."""
+    """Ask the hubs to renew every lease that ends within a day. They confirm by calling us back
+    (server.py), which sets `expires_at`."""
     with transaction() as tx:
         ending = expiring(tx, app.clock.now() + AHEAD)
-    problems = [problem for one in ending if (problem := hubs.ask(one.hub, one.url, one.feed_id))]
+    problems = [
+        problem for one in ending if (problem := hubs.request_lease(one.hub, one.url, one.feed_id))
+    ]
     if problems:
         raise RuntimeError(f"{len(problems)} of {len(ending)}: " + "; ".join(problems))
     return len(ending)
 
 
 def expiring(tx: Connection, moment: datetime) -> list[sql.Row[tuple[str, str, str]]]:
-    """Those that end by then, and those that no hub has confirmed so far."""
+    """Return the leases that end by then, and those that no hub has confirmed yet."""
     soon = sql.or_(websub.c.expires_at <= moment, websub.c.expires_at.is_(None))
     found = sql.select(websub.c.feed_id, websub.c.hub, feeds.c.url).join(feeds).where(soon)
     return list(tx.execute(found.order_by(feeds.c.url)))

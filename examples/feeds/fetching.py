@@ -1,4 +1,4 @@
-"""One look at a feed over HTTP: what is new in it, or that nothing is."""
+"""Fetch a feed over HTTP, unless it has not changed since the last fetch."""
 
 import re
 import xml.etree.ElementTree as Xml
@@ -7,7 +7,7 @@ from typing import NamedTuple
 from urllib.error import HTTPError
 from urllib.request import Request, urlopen
 
-PATIENCE = 30.0  # seconds without a byte
+TIMEOUT = 30.0  # seconds without a byte
 LARGEST = 8 * 2**20  # bytes
 ATOM = "{http://www.w3.org/2005/Atom}"
 
@@ -18,19 +18,19 @@ class Entry(NamedTuple):
     link: str
 
 
-class Page(NamedTuple):
-    """What a feed has told."""
+class FeedContents(NamedTuple):
+    """What a feed contains."""
 
     title: str
     entries: list[Entry]
     ttl: int | None  #: minutes, by its own <ttl>
-    hub: str | None  #: who would tell us of news: WebSub
+    hub: str | None  #: the WebSub hub that announces its changes
 
 
 class Answer(NamedTuple):
     status: int
     headers: Message
-    page: Page | None  #: None: nothing has changed (304)
+    page: FeedContents | None  #: None: nothing has changed (304)
 
 
 class Refused(Exception):
@@ -42,17 +42,17 @@ class Refused(Exception):
 
 
 def address(url: str) -> str:
-    """The same, if it is one of the web: others would read files of this machine."""
+    """Return the URL if it is http or https: other schemes could read files of this machine."""
     if not url.startswith(("http://", "https://")):
         raise ValueError(f"{url!r} is no address of the web: give one with http:// or https://")
     return url
 
 
-def look(url: str, etag: str | None, modified: str | None) -> Answer:
+def fetch(url: str, etag: str | None, modified: str | None) -> Answer:
     known = {"If-None-Match": etag, "If-Modified-Since": modified}
     request = Request(address(url), headers={name: value for name, value in known.items() if value})
     try:
-        with urlopen(request, timeout=PATIENCE) as answer:
+        with urlopen(request, timeout=TIMEOUT) as answer:
             page = read(answer.read(LARGEST), answer.headers.get("Link", ""))
             return Answer(answer.status, answer.headers, page)
     except HTTPError as refusal:
@@ -62,15 +62,15 @@ def look(url: str, etag: str | None, modified: str | None) -> Answer:
             raise Refused(url, refusal.code, refusal.headers) from None
 
 
-def read(body: bytes, link: str = "") -> Page:
-    """RSS 2.0. What is no feed raises."""
+def read(body: bytes, link: str = "") -> FeedContents:
+    """Parse RSS 2.0; raises if the body is no feed."""
     channel = Xml.fromstring(body).find("channel")
     if channel is None:
         raise ValueError("this is XML, but no RSS: it has no <channel>")
     ttl = channel.findtext("ttl", "").strip()
     hubs = [at.get("href") for at in channel.iter(f"{ATOM}link") if at.get("rel") == "hub"]
     told = re.search(r"<([^>]+)>\s*;[^,]*rel=\"?hub\b", link)
-    return Page(
+    return FeedContents(
         title=channel.findtext("title", ""),
         entries=[entry(item) for item in channel.iter("item")],
         ttl=int(ttl) if ttl.isdigit() else None,

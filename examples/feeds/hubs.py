@@ -1,4 +1,4 @@
-"""WebSub: hubs tell of news in a feed, for a term. This asks for one, and knows who may confirm it."""
+"""WebSub: a hub announces changes of a feed for the time of a lease. This requests leases."""
 
 import os
 from urllib.error import URLError
@@ -7,19 +7,19 @@ from urllib.request import urlopen
 
 from examples.feeds.fetching import address
 
-TERM = 5 * 86400  # seconds that we ask for; the hub decides
-PATIENCE = 10.0
+TERM = 5 * 86400  # seconds that we request; the hub decides
+TIMEOUT = 10.0
 
 
 def callback(feed_id: str) -> str:
-    """Where hubs reach server.py."""
+    """Return the address at which hubs reach server.py."""
     base = os.environ.get("FEEDS_CALLBACK", "http://127.0.0.1:8687")
     return f"{base}/websub/{feed_id}"
 
 
-def ask(hub: str, topic: str, feed_id: str) -> str | None:
-    """Ask for a term; what went wrong, if anything did. One hub that is down keeps no other from
-    being asked."""
+def request_lease(hub: str, topic: str, feed_id: str) -> str | None:
+    """Request a lease; returns the problem, if there was one, so that one hub that is down does not
+    keep the others from being asked."""
     form = {
         "hub.mode": "subscribe",
         "hub.topic": topic,
@@ -27,7 +27,7 @@ def ask(hub: str, topic: str, feed_id: str) -> str | None:
         "hub.lease_seconds": TERM,
     }
     try:
-        urlopen(address(hub), urlencode(form).encode(), timeout=PATIENCE).close()
+        urlopen(address(hub), urlencode(form).encode(), timeout=TIMEOUT).close()
     except (URLError, OSError, ValueError) as problem:
         return f"{hub} for {topic}: {problem}"
     return None

@@ -1,4 +1,4 @@
-"""What people do: subscribe and unsubscribe. Each is one transaction, in which the job, the feed and
+"""What a user does: subscribe and unsubscribe. Each is one transaction, in which the job, the feed and
 the subscription change together.
 
     python -m examples.feeds.reader create
@@ -25,11 +25,13 @@ SELECT EXISTS (SELECT 1 FROM subscriptions WHERE feed_id = :feed AND unsubscribe
 
 
 def subscribe(user: str, url: str) -> Job:
-    """To a new feed or a known one, once or again: the same few lines. The row of the job is made and
+    """Subscribe to a new or a known feed, for the first time or again. The row of the job is made and
     due now, or it is enabled and keeps its next run."""
     with transaction() as tx:
         now = app.clock.now()
-        feed_id = added(tx, feeds, url=address(url))  # of two with a new one, the second waits
+        feed_id = added(
+            tx, feeds, url=address(url)
+        )  # of two that add the same feed, the second waits
         row = {"user_id": added(tx, users, name=user), "feed_id": feed_id, "subscribed_at": now}
         store.put(tx, subscriptions, row, {"subscribed_at": now, "unsubscribed_at": None})
         job = fetch_feed.using(key=key(feed_id), tx=tx).schedule(feed_id=feed_id)
@@ -38,8 +40,8 @@ def subscribe(user: str, url: str) -> Job:
 
 
 def unsubscribe(user: str, url: str) -> Job:
-    """The subscription stays, with its end. The job is disabled if nobody is left; that is decided
-    after its row is locked, so that of two that leave at once the later one knows of the earlier."""
+    """Set the end of the subscription, which is kept. Without subscribers the job is disabled. That is
+    decided after its row is locked: of two concurrent calls the later one sees the earlier."""
     with transaction() as tx:
         reader, feed_id = found(tx, users, name=user), found(tx, feeds, url=url)
         mine = (subscriptions.c.user_id == reader) & (subscriptions.c.feed_id == feed_id)
@@ -51,7 +53,7 @@ def unsubscribe(user: str, url: str) -> Job:
 
 
 def added(tx: Connection, table: Table, **name: str) -> str:
-    """The id of this user or feed, who is made if need be."""
+    """Return the id of this user or feed, which is made if it is new."""
     store.put(tx, table, {"id": store.new_id(), **name})
     return found(tx, table, **name)
 
@@ -59,12 +61,12 @@ def added(tx: Connection, table: Table, **name: str) -> str:
 def found(tx: Connection, table: Table, **name: str) -> str:
     id = tx.execute(sql.select(table.c.id).filter_by(**name)).scalar()
     if id is None:
-        raise LookupError(f"{table.name}: there is no {name}: somebody has to subscribe first")
+        raise LookupError(f"{table.name}: there is no {name}: subscribe first")
     return str(id)
 
 
 def reading(user: str) -> list[sql.Row[Any]]:
-    """What somebody reads, with the next fetch of each."""
+    """Return the feeds of a user, with the next fetch of each."""
     mine = subscriptions.join(users).join(feeds)
     shown = sql.select(feeds.c.url, feeds.c.title, feeds.c.next_fetch_at).select_from(mine)
     reads = (users.c.name == user) & subscriptions.c.unsubscribed_at.is_(None)
@@ -82,7 +84,7 @@ def main(verb: str, user: str = "", *urls: str) -> None:
         case "unsubscribe":
             for url in urls:
                 print(
-                    f"{url}: {'others read it' if unsubscribe(user, url).enabled else 'disabled'}"
+                    f"{url}: {'others subscribe' if unsubscribe(user, url).enabled else 'disabled'}"
                 )
         case "list":
             for feed in reading(user):

@@ -1,4 +1,4 @@
-"""Where hubs call back: a hub that shall tell us of a feed first asks whether we meant it.
+"""The callback for hubs: before a hub sends changes of a feed, it asks whether we requested them.
 
 python -m examples.feeds.server 8687
 """
@@ -18,7 +18,7 @@ from examples.feeds.store import feeds, websub
 
 
 def confirm(feed_id: str, topic: str, term: int) -> bool:
-    """True, and the term begins, if it is a feed for which we asked that hub."""
+    """Start the lease and return True, if we asked the hub for this feed."""
     with transaction() as tx:
         ours = sql.select(feeds.c.id).where(feeds.c.id == feed_id, feeds.c.url == topic)
         wanted = websub.update().where(websub.c.feed_id.in_(ours))
@@ -39,12 +39,12 @@ class Callback(BaseHTTPRequestHandler):
         self.wfile.write(said.get("hub.challenge", "").encode() if found else b"")
 
     def log_message(self, format: str, *args: object) -> None:
-        """Quiet."""
+        """Log nothing."""
 
 
 @contextmanager
 def serving(port: int = 0) -> Iterator[str]:
-    """In a thread of this process; the address."""
+    """Serve in a thread of this process; yields the address."""
     with ThreadingHTTPServer(("127.0.0.1", port), Callback) as server:
         thread = Thread(target=server.serve_forever, args=(0.05,))
         thread.start()

@@ -1,7 +1,7 @@
 """The reader's own tables, the same on SQLite and on PostgreSQL, in the database that has the jobs.
 
-Locks are taken in one order everywhere, so that nobody waits for somebody who waits for him: the
-subscription, then the job, then the feed.
+Locks are taken in one order everywhere, so that no deadlock is possible: the subscription, then the
+job, then the feed.
 """
 
 from collections.abc import Mapping
@@ -18,10 +18,10 @@ from sqlalchemy.types import TypeDecorator
 
 from holdfast import Job
 
-PATIENCE = 30.0  # seconds that a SQLite transaction waits for its turn
+TIMEOUT = 30.0  # seconds that a SQLite transaction waits for the write lock
 
 
-class Moment(TypeDecorator[datetime]):
+class UtcDateTime(TypeDecorator[datetime]):
     """A time in UTC; SQLite keeps no zone with it."""
 
     impl = sql.DateTime(timezone=True)
@@ -52,10 +52,12 @@ feeds = Table(
     Column("id", String, primary_key=True, default=new_id),
     Column("url", String, nullable=False, unique=True),
     Column("title", String),
-    Column("etag", String),  # what the server wants to hear to answer 304
+    Column("etag", String),  # sent back to the server, which may answer 304
     Column("modified", String),
-    Column("ttl", Integer),  # minutes, as the feed itself said last
-    Column("next_fetch_at", Moment),  # mirrors the job, for people; NULL while it is disabled
+    Column("ttl", Integer),  # minutes, from the feed itself
+    Column(
+        "next_fetch_at", UtcDateTime
+    ),  # copy of the job's run_at, for display; NULL while the job is disabled
     Column("consecutive_failures", Integer, nullable=False, server_default="0"),
 )
 entries = Table(
@@ -71,15 +73,15 @@ subscriptions = Table(
     tables,
     Column("user_id", ForeignKey("users.id"), primary_key=True),
     Column("feed_id", ForeignKey("feeds.id"), primary_key=True, index=True),
-    Column("subscribed_at", Moment, nullable=False),
-    Column("unsubscribed_at", Moment),  # NULL: reads it
+    Column("subscribed_at", UtcDateTime, nullable=False),
+    Column("unsubscribed_at", UtcDateTime),  # NULL: still subscribed
 )
 websub = Table(
     "websub",
     tables,
     Column("feed_id", ForeignKey("feeds.id"), primary_key=True),
     Column("hub", String, nullable=False),
-    Column("expires_at", Moment),  # NULL: the hub has not confirmed yet
+    Column("expires_at", UtcDateTime),  # NULL: the hub has not confirmed yet
 )
 
 
@@ -87,7 +89,7 @@ websub = Table(
 def database(url: str) -> sql.Engine:
     if url.startswith("postgresql"):
         return sql.create_engine(sql.make_url(url).set(drivername="postgresql+psycopg"))
-    engine = sql.create_engine(url, connect_args={"timeout": PATIENCE})
+    engine = sql.create_engine(url, connect_args={"timeout": TIMEOUT})
 
     # Python's driver would begin a transaction with the first write, and not with the first read.
     @event.listens_for(engine, "connect")
@@ -113,7 +115,7 @@ def create(url: str) -> None:
 def put(
     tx: Connection, table: Table, row: Mapping[str, Any], change: Mapping[str, Any] | None = None
 ) -> None:
-    """Insert a row, unless it is there: then change it so, or leave it as it is."""
+    """Insert a row; if it exists, apply `change`, or leave it as it is."""
     dialect = sqlite if tx.dialect.name == "sqlite" else postgresql
     insert = dialect.insert(table).values(row)
     if change is None:
@@ -124,8 +126,8 @@ def put(
 
 
 def mirror(tx: Connection, job: Job) -> None:
-    """What a feed shows of its job. Called in each transaction that changes the job, with the row as
-    it stands then: the two never disagree."""
+    """Copy what a feed shows of its job. Called in each transaction that changes the job, so that the
+    two never disagree."""
     tx.execute(
         feeds.update()
         .where(feeds.c.id == job.payload["feed_id"])

@@ -1,4 +1,5 @@
-"""`python -m examples.media_manager`: the whole application, end to end. With `serve`: to look at.
+"""`python -m examples.media_manager`: check the application end to end; with `serve`: serve
+sample data.
 
 It runs on SQLite, or on the empty database that MEDIA_DATABASE names.
 """
@@ -6,49 +7,79 @@ It runs on SQLite, or on the empty database that MEDIA_DATABASE names.
 import os
 import sys
 
-from examples.media_manager import proof, trouble
+from examples.harness import Harness, run_harness
+from examples.media_manager import checks, failure_checks
 from examples.media_manager.fakes import Limited
-from examples.media_manager.scene import CHAINED, Scene, on_scene
-from examples.stage import Stage, on_stage
+from examples.media_manager.testbed import CHAINED, Testbed, open_testbed
 
 STEPS = (
-    *(proof.prepare, proof.priorities, proof.survive, proof.switches, proof.inheritance),
-    *(proof.room, proof.events, proof.requests, proof.schedules, proof.together),
-    *(trouble.rate_limited, trouble.timed_out, trouble.shaky, trouble.unmounted),
-    *(trouble.disconnected, trouble.not_found, trouble.deleted, trouble.malformed),
-    *(trouble.denied, trouble.reset, trouble.settled, trouble.figures),
+    *(
+        checks.prepare,
+        checks.priorities,
+        checks.crash_recovery,
+        checks.phase_switches,
+        checks.inheritance,
+    ),
+    *(
+        checks.concurrency_limit,
+        checks.events,
+        checks.requests,
+        checks.schedules,
+        checks.transactional_enqueue,
+    ),
+    *(
+        failure_checks.rate_limited,
+        failure_checks.timed_out,
+        failure_checks.server_errors,
+        failure_checks.unmounted_share,
+    ),
+    *(
+        failure_checks.lost_database,
+        failure_checks.not_found,
+        failure_checks.deleted,
+        failure_checks.malformed,
+    ),
+    *(
+        failure_checks.permission_denied,
+        failure_checks.manual_retry,
+        failure_checks.worker_settings,
+        failure_checks.statistics,
+    ),
 )
 
 
-def url_of(stage: Stage) -> str:
-    return os.environ.get("MEDIA_DATABASE") or f"sqlite:///{stage.folder}/media.db"
+def url_of(harness: Harness) -> str:
+    return os.environ.get("MEDIA_DATABASE") or f"sqlite:///{harness.folder}/media.db"
 
 
 def run() -> None:
-    with on_stage("media manager") as stage, on_scene(stage, url_of(stage)) as scene:
+    with run_harness("media manager") as harness, open_testbed(harness, url_of(harness)) as testbed:
         for step in STEPS:
-            step(scene)
+            step(testbed)
 
 
 def serve() -> None:
-    """With a provider that takes its time, one title that it limits, and one that it does not know."""
-    with Stage("media-manager") as stage, on_scene(stage, url_of(stage), concurrency=2) as scene:
-        show(scene)
-        print(f"{scene.client.base_url}/library/  the key: {scene.client.headers['x-api-key']}")
+    """Serve with a slow provider that limits one title and does not know another."""
+    with (
+        Harness("media-manager") as harness,
+        open_testbed(harness, url_of(harness), concurrency=2) as testbed,
+    ):
+        show(testbed)
+        print(f"{testbed.client.base_url}/library/  the key: {testbed.client.headers['x-api-key']}")
         try:
-            scene.process.wait()
+            testbed.process.wait()
         except KeyboardInterrupt:
-            scene.stop()
+            testbed.stop()
 
 
-def show(scene: Scene) -> None:
-    scene.provider.pace = 0.7
-    scene.provider.script("Solaris", Limited(3))
-    scene.provider.script("Home video", 404)
-    scene.set(phases=CHAINED | {"scanning": {"chainToEnrich": False}})
+def show(testbed: Testbed) -> None:
+    testbed.provider.pace = 0.7
+    testbed.provider.script("Solaris", Limited(3))
+    testbed.provider.script("Home video", 404)
+    testbed.set(phases=CHAINED | {"scanning": {"chainToEnrich": False}})
     titles = ("Solaris (1972)", "Stalker (1979)", "Mirror (1975)", "Home video (2019)", "Roadside")
-    folder = scene.library("films", *titles)
-    scene.post("/api/v1/libraries", {"path": str(folder)}, 201)
+    folder = testbed.library("films", *titles)
+    testbed.post("/api/v1/libraries", {"path": str(folder)}, 201)
 
 
 if __name__ == "__main__":

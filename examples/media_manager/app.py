@@ -1,8 +1,8 @@
 """The phases of a media manager as tasks: scan-library, enrich-metadata, publish-assets, sync-player.
 
-Each phase does its work, looks whether the next one shall follow, and commits three things in one
-transaction: its rows, its own completion, and the next job. Whenever the process dies, all three are
-there or none of them is.
+Each phase does its work, checks whether the next one is enabled, and commits three things in one
+transaction: its rows, its own completion, and the next job. Whenever the process dies, either all
+three are committed or none.
 """
 
 import re
@@ -26,8 +26,8 @@ from examples.media_manager.settings import (
 from holdfast import Context, Holdfast, Limit, Middleware, Task
 
 
-class Told(Middleware):
-    """Every failed run says so in the log of its job, when it happens."""
+class LogFailures(Middleware):
+    """Log every failed run in the log of its job."""
 
     def run(self, ctx: Context, proceed: Callable[[], Any]) -> Any:
         try:
@@ -46,9 +46,9 @@ app = Holdfast(
     max_attempts=settings.worker.max_retries,
     backoff=settings.worker.backoff,
     retention={"completed": "30d", "failed": "90d", "cancelled": "30d"},
-    unreadable_for=0,  # the design: a malformed payload fails at once, it is not waited for newer code
+    unreadable_for=0,  # by the design, a malformed payload fails immediately
     health={"failure_rate": 0.05},
-    middleware=[Told()],
+    middleware=[LogFailures()],
 )
 db = store.Store(settings.database, settings.database_timeout)
 provider = Provider(settings.provider, settings.provider_name, settings.provider_timeout)
@@ -60,14 +60,14 @@ TITLE = re.compile(r"(?P<title>.+?)(?: \((?P<year>\d{4})\))?")
 
 
 def phases() -> Phases:
-    """As the file says now: a phase can be switched off while others run."""
+    """Read the switches of the phases again, since they may change while jobs run."""
     return read_settings().phases
 
 
 def follow(
     ctx: Context, phase: Task[..., Any], entity: tuple[str, int], manual: bool, **more: str
 ) -> None:
-    """The job of the next phase, as urgent as this one: it exists if and only if this one completes."""
+    """Enqueue the next phase with this one's urgency, if and only if this one completes."""
     job = phase.using(priority=to_priority(inherited(manual)), entity=entity)
     kind, id = entity
     ctx.enqueue(job, entity_type=kind, entity_id=id, manual=manual, **more)
@@ -76,7 +76,7 @@ def follow(
 # --- scan ---------------------------------------------------------------------------
 
 
-# One at a time for each library: the hourly scan and a webhook's may meet.
+# One at a time for each library: the hourly scan and a webhook's may coincide.
 @app.task(
     name="scan-library",
     priority=NORMAL,
@@ -88,7 +88,7 @@ def scan_library(
 ) -> dict[str, Any]:
     """Discover media files."""
     if ctx.job.schedule is not None and not phases().scanning.enabled:
-        return {"found": 0, "new": 0}  # the hourly scan; who asks for one gets one
+        return {"found": 0, "new": 0}  # only the hourly scan can be switched off
     with db.begin() as tx:
         library = store.find_library(tx, entity_id)
     found = list(_media_in(Path(library.path)))
@@ -163,7 +163,7 @@ def enrich_metadata(
 def publish_assets(
     ctx: Context, entity_type: str, entity_id: int, library_path: str, manual: bool = False
 ) -> dict[str, Any]:
-    """Deploy what the cache has to the library, beside the film."""
+    """Copy the cached assets to the library, beside the film."""
     with db.begin() as tx:
         item = store.find_media(tx, entity_type, entity_id)
         files = store.assets_of(tx, entity_id)
@@ -193,7 +193,7 @@ def sync_player(
     changed: str | None = None,
     manual: bool = False,
 ) -> dict[str, Any]:
-    """Tell a player what has changed. The player knows a repeated call by the job's id."""
+    """Notify a player of a change. The player recognizes a repeated call by the job's id."""
     if entity_id not in settings.players:
         raise store.EntityGone(f"there is no player {entity_id}: it was taken out of the settings")
     address, key = settings.players[entity_id], {"Idempotency-Key": ctx.job.id}
@@ -202,12 +202,12 @@ def sync_player(
     return {"player": entity_id, "changed": changed}
 
 
-# --- looking after the cache --------------------------------------------------------
+# --- maintenance of the cache --------------------------------------------------------
 
 
 @app.task(name="verify-cache", cron="0 4 * * *", priority=BACKGROUND)
 def verify_cache(ctx: Context) -> dict[str, Any]:
-    """Check that the cache has what the database says."""
+    """Find assets that are missing in the cache."""
     with db.begin() as tx:
         known = sorted(store.cached_files(tx))
     missing = [name for name in known if not (settings.cache / name).is_file()]
@@ -216,7 +216,7 @@ def verify_cache(ctx: Context) -> dict[str, Any]:
 
 @app.task(name="cleanup-orphans", cron="30 4 * * *", priority=BACKGROUND)
 def cleanup_orphans(ctx: Context) -> dict[str, Any]:
-    """Remove what no row needs any more."""
+    """Remove cached files that no row refers to."""
     with db.begin() as tx:
         known = store.cached_files(tx)
     oldest = time.time() - settings.orphan_age
@@ -229,7 +229,7 @@ def cleanup_orphans(ctx: Context) -> dict[str, Any]:
 
 
 def schedule_scan(tx: Any, library: int) -> None:
-    """The hourly scan of a library, the first one now: with the row of the library, or not at all."""
+    """Schedule the hourly scan of a library, the first one now, in the library's transaction."""
     scan_library.using(
         key=f"library:{library}",
         every=settings.phases.scanning.every,

@@ -1,7 +1,7 @@
-"""A provider and a player on this machine, over real HTTP, that answer as they are told to.
+"""A provider and a player on this machine, over real HTTP, with scripted answers.
 
-`provider.script("Solaris", Limited(1), 500)`: the next two questions about Solaris get these answers,
-later ones the truth. `provider.hold("Solaris")`: its pictures wait for a gate.
+`provider.script("Solaris", Limited(1), 500)`: the next two requests for Solaris get these answers,
+later ones succeed. `provider.hold("Solaris")`: its pictures wait for a gate.
 """
 
 import json
@@ -15,17 +15,17 @@ from typing import Any, NamedTuple, Self
 from urllib.parse import parse_qs, unquote, urlsplit
 
 IMAGES = ("poster.png", "fanart.png", "logo.png", "banner.png", "thumb.png")
-PATIENCE = 30.0
+TIMEOUT = 30.0
 
 
 class Limited(NamedTuple):
-    """429, and when to come back."""
+    """Status 429, with or without Retry-After."""
 
     retry_after: int | None
 
 
-class Silent(NamedTuple):
-    """No answer, until the other side gives up."""
+class NoAnswer(NamedTuple):
+    """No answer until the client gives up."""
 
 
 class Gate:
@@ -35,7 +35,7 @@ class Gate:
 
     def wait(self) -> None:
         self.reached.set()
-        self._open.wait(PATIENCE)
+        self._open.wait(TIMEOUT)
 
     def open(self) -> None:
         self._open.set()
@@ -48,14 +48,14 @@ class Call:
 
 
 class FakeProvider:
-    """It also plays the player, at /player: one who is told twice with the same key does it once."""
+    """The provider, and at /player a media player, which ignores a repeated idempotency key."""
 
     def __init__(self, pace: float = 0.0, size: int = 2000) -> None:
         self.pace = pace  #: seconds for each picture
         self.size = size  #: bytes of each picture
         self.calls: list[Call] = []
         self.refreshed: dict[str, str] = {}  #: by the key of the call
-        self.at_once = self.most_at_once = 0  #: pictures under way
+        self.in_flight = self.peak = 0  #: pictures being sent, now and at most
         self._scripts: dict[str, list[Any]] = defaultdict(list)
         self._gates: dict[str, Gate] = {}
         self._titles: list[str] = []
@@ -71,13 +71,13 @@ class FakeProvider:
                 outer.refresh(self)
 
             def log_message(self, format: str, *args: Any) -> None:
-                """Silent."""
+                """Log nothing."""
 
         class Server(ThreadingHTTPServer):
             daemon_threads = True
 
             def handle_error(self, request: Any, client_address: Any) -> None:
-                """The other side was killed, or has given up: so it shall."""
+                """The client was killed or gave up, as intended."""
 
         self._server = Server(("127.0.0.1", 0), Handler)
         self._thread = threading.Thread(target=self._server.serve_forever, args=(0.05,))
@@ -110,7 +110,7 @@ class FakeProvider:
         return self._gates.setdefault(title, Gate())
 
     def asked(self, title: str) -> list[Call]:
-        """Every question for the details of a title."""
+        """Return every request for the details of a title."""
         return [call for call in self.calls if call.path.endswith(f"?{title}")]
 
     # what it answers
@@ -133,8 +133,8 @@ class FakeProvider:
             if title not in self._titles:
                 self._titles.append(title)
         match told:
-            case Silent():
-                self.over.wait(PATIENCE)
+            case NoAnswer():
+                self.over.wait(TIMEOUT)
                 request.close_connection = True
             case Limited(after):
                 headers = {} if after is None else {"Retry-After": str(after)}
@@ -148,13 +148,13 @@ class FakeProvider:
     def _picture(self, request: BaseHTTPRequestHandler, title: str) -> None:
         with self._lock:
             self.calls.append(Call(unquote(request.path), time.monotonic()))
-            self.at_once += 1
-            self.most_at_once = max(self.most_at_once, self.at_once)
+            self.in_flight += 1
+            self.peak = max(self.peak, self.in_flight)
         if gate := self._gates.get(title):
             gate.wait()
         self.over.wait(self.pace)
         with self._lock:
-            self.at_once -= 1
+            self.in_flight -= 1
         body = (request.path.encode() * self.size)[: self.size]
         request.send_response(200)
         request.send_header("Content-Length", str(len(body)))

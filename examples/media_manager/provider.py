@@ -1,4 +1,4 @@
-"""The provider of metadata, over HTTP; and what each of its refusals means for a job."""
+"""The provider of metadata, over HTTP, and how each of its errors is retried."""
 
 import hashlib
 import os
@@ -18,14 +18,14 @@ class NotFound(Exception):
 
 
 class Refused(Exception):
-    """The provider does not like what we ask, or who we are."""
+    """The provider rejects the request or the API key."""
 
 
 class Unavailable(Exception):
-    """The provider has trouble of its own."""
+    """The provider is overloaded or fails."""
 
 
-#: What would fail the same way again: it is not retried. Everything else is: timeouts, lost
+#: Errors that would occur again, so they are not retried. All others are: timeouts, lost
 #: connections, a disk that is full or not mounted, a database that does not answer.
 PERMANENT = (EntityGone, NotFound, Refused, PermissionError)
 
@@ -43,8 +43,8 @@ class Provider:
         return list(self._json(f"/{kind}/{id}/images", {}, f"pictures of {kind} {id}"))
 
     def download(self, url: str, cache: Path, scratch: Path, stop: Callable[[], bool]) -> str:
-        """A file of the cache, named by its content: however often it is fetched, it is there once. It
-        is never whole in memory, and never half in the cache."""
+        """Download a file into the cache under a name made of its content, so it is stored once. The
+        file is never entirely in memory, and never partial in the cache."""
         digest, part = hashlib.sha256(), scratch / "part"
         with self._client.stream("GET", url) as answer, part.open("wb") as file:
             self._check(answer, f"picture {url}")
@@ -83,7 +83,7 @@ class Provider:
 
 
 def place_file(source: Path, target: Path) -> None:
-    """A copy that is there whole or not at all, whenever the process dies."""
+    """Copy a file atomically, whenever the process dies."""
     part = target.with_name(f".{target.name}.{os.getpid()}.part")
     try:
         with source.open("rb") as old, part.open("wb") as new:

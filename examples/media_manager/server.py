@@ -1,4 +1,4 @@
-"""The server: what is added to Holdfast's own REST, dashboard and events; and a worker inside.
+"""The server: routes beside Holdfast's own REST, dashboard and events, and a worker inside.
 
 Holdfast is mounted at the root, so that GET and DELETE /api/v1/jobs, retry, /health and /metrics are
 its own. POST /api/v1/jobs is ours, since here priorities go from 1, the first, to 10.
@@ -38,16 +38,16 @@ POLICY = "; ".join(
 )
 
 
-def who(request: Any) -> tuple[str, str] | None:
-    """Who asks: Holdfast asks this of each of its requests, we of ours. A page of another site cannot
-    send the header, so it cannot act in somebody's name."""
+def authenticate(request: Any) -> tuple[str, str] | None:
+    """Return the caller of a request: for Holdfast's routes and for ours. A page of another site cannot
+    send this header, so it cannot act in the name of a user."""
     given = request.headers.get("x-api-key", "")
     right = hmac.compare_digest(given.encode(), settings.api_key.encode())
     return ("owner", "operator") if right else None
 
 
 def owner(request: Request) -> None:
-    if who(request) is None:
+    if authenticate(request) is None:
         raise HTTPException(401, "send the header X-Api-Key: apiKey of the settings")
 
 
@@ -65,7 +65,7 @@ async def lifespan(_: FastAPI) -> AsyncIterator[None]:
 
 
 server = FastAPI(lifespan=lifespan, title="Media manager", docs_url=None, redoc_url=None)
-jobs = dashboard(app, authorize=who, title="Media manager")
+jobs = dashboard(app, authorize=authenticate, title="Media manager")
 mine = [Depends(owner)]
 
 
@@ -78,18 +78,18 @@ class NewJob(BaseModel):
 
 @server.post("/api/v1/jobs", status_code=201, dependencies=mine)
 def create_job(new: NewJob) -> dict[str, Any]:
-    """Without a priority: what is done by hand goes first."""
+    """Enqueue a job; without a priority, manual jobs go first."""
     if new.type not in app.tasks:
         raise InvalidInput(f"no task {new.type!r}: there are {', '.join(sorted(app.tasks))}")
     level = new.priority or inherited(bool(new.payload.get("manual")))
     entity = new.payload.get("entity_type"), new.payload.get("entity_id")
     about = {} if None in entity else {"entity": entity}
     job = app.enqueue(new.type, new.payload, priority=to_priority(level), **about)
-    return told(job, level)
+    return described(job, level)
 
 
-def told(job: Job, level: int) -> dict[str, Any]:
-    """A job, and where a browser may follow it for an hour: `wss://HOST` and this."""
+def described(job: Job, level: int) -> dict[str, Any]:
+    """Return a job with the path at which a browser may follow it for an hour (`wss://HOST` + path)."""
     fields = ("id", "type", "status", "payload", "entity_type", "entity_id", "created")
     follow = follow_link(app, job, result=True)
     return {name: getattr(job, name) for name in fields} | {"priority": level, "follow": follow}
@@ -101,7 +101,7 @@ class Library(BaseModel):
 
 @server.post("/api/v1/libraries", status_code=201, dependencies=mine)
 def add_library(new: Library) -> dict[str, Any]:
-    """The library and its scans: both, or neither."""
+    """Insert the library and its scans in one transaction."""
     if not Path(new.path).is_dir():
         raise InvalidInput(f"path {new.path!r} is no folder of this machine")
     with db.begin() as tx:
@@ -112,13 +112,13 @@ def add_library(new: Library) -> dict[str, Any]:
 
 @server.post("/webhooks/libraries/{id}", status_code=202, dependencies=mine)
 def webhook(id: int) -> dict[str, Any]:
-    """A downloader has something new. A hundred calls in a row are one scan."""
+    """Scan a library that has new files. A hundred calls in a row are one scan."""
     with db.begin() as tx:
         store.find_library(tx, id)
     job = scan_library.using(
         key=f"webhook:{id}", priority=to_priority(Level.WEBHOOK), entity=("library", id)
     ).enqueue("library", id)
-    return told(job, Level.WEBHOOK)
+    return described(job, Level.WEBHOOK)
 
 
 @server.get("/api/v1/media", dependencies=mine)
@@ -135,7 +135,7 @@ def delete_media(id: int) -> None:
 
 @server.get("/library/{name:path}", include_in_schema=False)
 def page(name: str) -> FileResponse:
-    """The page is the same for everybody: it asks for the key."""
+    """Return the page, which is public: it asks for the key."""
     if name not in FILES:
         raise HTTPException(404)
     headers = {"Content-Security-Policy": POLICY, "X-Content-Type-Options": "nosniff"}
@@ -147,10 +147,14 @@ def explain(_: Request, problem: Exception) -> JSONResponse:
     return JSONResponse({"detail": str(problem)}, status)
 
 
-STATUS: dict[type[Exception], int] = {InvalidInput: 422, store.EntityGone: 404, store.Known: 409}
+STATUS: dict[type[Exception], int] = {
+    InvalidInput: 422,
+    store.EntityGone: 404,
+    store.AlreadyExists: 409,
+}
 for kind in STATUS:
     server.add_exception_handler(kind, explain)
-server.mount("/", jobs)  # last: what is not ours is Holdfast's
+server.mount("/", jobs)  # last: all other paths are Holdfast's
 
 
 if __name__ == "__main__":

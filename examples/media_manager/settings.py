@@ -1,7 +1,7 @@
-"""Settings: one JSON file, in the words of the design that this grew from (docs: README.md).
+"""Settings: one JSON file, with the names of the design that this grew from (docs: README.md).
 
-MEDIA_SETTINGS names the file. What concerns the workers is read when a process starts; the switches of
-the phases are read again whenever a phase ends, so that a change needs no restart.
+MEDIA_SETTINGS names the file. The settings of workers are read when a process starts; the switches
+of the phases are read again whenever a phase ends, so that a change needs no restart.
 """
 
 import os
@@ -14,7 +14,7 @@ from pydantic.alias_generators import to_camel
 from holdfast import Backoff
 
 
-class Words(BaseModel):
+class CamelCaseModel(BaseModel):
     """camelCase in the file. A misspelt setting is refused, since it would silently do nothing."""
 
     model_config = ConfigDict(
@@ -22,7 +22,7 @@ class Words(BaseModel):
     )
 
 
-class WorkerConfig(Words):
+class WorkerConfig(CamelCaseModel):
     """Times are milliseconds here, and only here."""
 
     concurrency: int = Field(4, ge=1)  #: jobs at a time
@@ -39,27 +39,27 @@ class WorkerConfig(Words):
         )  # exact: 5, 10, 20 s
 
 
-class Scanning(Words):
+class Scanning(CamelCaseModel):
     enabled: bool = True
     chain_to_enrich: bool = True
     every: str = "1h"
 
 
-class Enrichment(Words):
+class Enrichment(CamelCaseModel):
     enabled: bool = True
     chain_to_publish: bool = True
 
 
-class Publishing(Words):
+class Publishing(CamelCaseModel):
     enabled: bool = True
     chain_to_sync: bool = False
 
 
-class Syncing(Words):
+class Syncing(CamelCaseModel):
     enabled: bool = True
 
 
-class Phases(Words):
+class Phases(CamelCaseModel):
     """Between a phase and the next are two switches: its own `chainTo...`, the other's `enabled`."""
 
     scanning: Scanning = Scanning()
@@ -77,7 +77,7 @@ class Phases(Words):
         return self.publishing.chain_to_sync and self.syncing.enabled
 
 
-class Settings(Words):
+class Settings(CamelCaseModel):
     database: str = "sqlite:///media.db"
     database_timeout: int = 5  #: seconds
     cache: Path = Path("cache")
@@ -100,20 +100,20 @@ def read_settings() -> Settings:
 class Level(IntEnum):
     """How urgent: from 1, the most, to 10. 4 and 6 are not used, 8 to 10 are kept for later."""
 
-    CRITICAL = 1  #: done by hand: enrich this, publish this
-    USER = 2  #: asked for by somebody: another poster, an edited title
+    CRITICAL = 1  #: manual: enrich this, publish this
+    USER = 2  #: requested by a user: another poster, an edited title
     WEBHOOK = 3  #: a scan because another program said that there is something new
-    NORMAL = 5  #: what follows by itself
-    BACKGROUND = 7  #: looking after the cache
+    NORMAL = 5  #: automatic
+    BACKGROUND = 7  #: maintenance of the cache
 
 
 def to_priority(level: int) -> int:
-    """The one place where the scale is turned round: Holdfast runs higher numbers first."""
+    """Invert the scale, since Holdfast runs higher numbers first. Nothing else does this."""
     if not 1 <= level <= 10:
         raise ValueError(f"priority {level}: give a number from 1 (first) to 10")
     return 10 - level
 
 
 def inherited(manual: bool) -> Level:
-    """How urgent what follows is: the one who asked by hand still waits for it."""
+    """Return the urgency of the next phase: after a manual job, a user is still waiting."""
     return Level.CRITICAL if manual else Level.NORMAL

@@ -1,6 +1,6 @@
 """The application's own tables, on SQLite or PostgreSQL, in the database that has the jobs.
 
-Every function takes the transaction: who calls decides what is committed together.
+Every function takes the transaction: the caller decides what is committed together.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -51,19 +51,19 @@ assets = Table(
 
 
 class EntityGone(Exception):
-    """It was deleted: asking again will not bring it back."""
+    """The entity was deleted, so a retry would fail again."""
 
 
-class Known(Exception):
-    """It is there already."""
+class AlreadyExists(Exception):
+    """The entity exists already."""
 
 
 class Store:
-    def __init__(self, url: str, patience: int) -> None:
+    def __init__(self, url: str, timeout: int) -> None:
         """`patience`: seconds to wait for a connection, or for SQLite's lock."""
-        options: dict[str, Any] = {"connect_timeout": patience, "application_name": "media-manager"}
+        options: dict[str, Any] = {"connect_timeout": timeout, "application_name": "media-manager"}
         if url.startswith("sqlite"):
-            options = {"timeout": patience}
+            options = {"timeout": timeout}
         driver = url.replace("postgresql://", "postgresql+psycopg://", 1)
         self._engine: Engine = create_engine(driver, connect_args=options)
 
@@ -86,7 +86,7 @@ def add_library(tx: Connection, path: str) -> int:
             tx.execute(insert(libraries).values(path=path).returning(libraries.c.id)).scalar_one()
         )
     except IntegrityError:
-        raise Known(f"{path} is a library already") from None
+        raise AlreadyExists(f"{path} is a library already") from None
 
 
 def find_library(tx: Connection, id: int) -> Row[Any]:
@@ -94,7 +94,7 @@ def find_library(tx: Connection, id: int) -> Row[Any]:
 
 
 def add_media(tx: Connection, library: int, found: Iterable[Mapping[str, Any]]) -> list[Row[Any]]:
-    """Rows for what was not known before."""
+    """Insert rows for new media; returns them."""
     known = set(tx.scalars(select(media.c.path)))
     new = [{**one, "library_id": library} for one in found if one["path"] not in known]
     return [tx.execute(insert(media).values(one).returning(media)).one() for one in new]
@@ -117,7 +117,7 @@ def delete_media(tx: Connection, id: int) -> None:
 def save_metadata(
     tx: Connection, id: int, details: Mapping[str, Any], files: Mapping[str, str]
 ) -> None:
-    """What is known now, instead of what was known before: saving it twice changes nothing."""
+    """Replace the metadata of a title. Idempotent."""
     known = {"title": details["title"], "overview": details["overview"], "state": "enriched"}
     tx.execute(update(media).where(media.c.id == id).values(known))
     tx.execute(delete(assets).where(assets.c.media_id == id))

@@ -1,7 +1,7 @@
 """`python -m examples.podcasts`: several servers, three kills, and feeds that fail."""
 
-from examples.podcasts.proof import play
-from examples.stage import on_stage
+from examples.harness import run_harness
+from examples.podcasts.checks import run_checks
 
-with on_stage("podcasts") as stage:
-    play(stage)
+with run_harness("podcasts") as harness:
+    run_checks(harness)

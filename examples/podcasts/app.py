@@ -1,4 +1,4 @@
-"""The jobs of the directory: what they do, and how many of them may at once."""
+"""The jobs of the directory, and their concurrency limit."""
 
 import asyncio
 
@@ -8,22 +8,22 @@ from holdfast import Context, Holdfast
 app = Holdfast(f"sqlite:///{store.PATH}")  # beside the podcasts, in the same file
 
 
-# Three at once over all servers, however many there are: counted in the database. A run that fails is
-# tried again, twice; a feed that is gone for good is not.
+# At most three run concurrently over all servers: counted in the database. A failed run is retried
+# twice; a feed that is gone for good is not.
 @app.task(concurrency=3, max_attempts=3, timeout="5m", discard_on=(feeds.FeedGone,))
 async def podcast_import(ctx: Context, podcast_id: str) -> dict[str, int]:
-    """Fetch a podcast's feed, and keep what it says."""
+    """Fetch a podcast's feed and store its episodes."""
     ctx.progress(10, "fetching the feed")
     text = await feeds.fetch(store.url_of(podcast_id))
     ctx.progress(60, "reading it")
     feed = feeds.parse(text)
     ctx.enqueue(analytics, podcast_id=podcast_id)
-    # In a thread: the server's loop waits for no lock.
+    # In a thread, so that the server's event loop does not wait for a lock.
     return await asyncio.to_thread(keep, ctx, podcast_id, feed)
 
 
 def keep(ctx: Context, podcast_id: str, feed: feeds.Feed) -> dict[str, int]:
-    """The episodes, the end of the job and the job that follows: all of them, or none."""
+    """Commit the episodes, the end of the job and the job that follows in one transaction."""
     result = {"episodes": len(feed.episodes)}
     with store.transaction() as connection:
         store.keep(connection, podcast_id, feed)
@@ -33,6 +33,6 @@ def keep(ctx: Context, podcast_id: str, feed: feeds.Feed) -> dict[str, int]:
 
 @app.task
 def analytics(podcast_id: str) -> dict[str, int]:
-    """How much there is to hear."""
+    """Add up the minutes of all episodes."""
     with store.transaction() as connection:
         return {"minutes": store.add_up(connection, podcast_id)}

@@ -14,11 +14,11 @@ ITUNES = "{http://www.itunes.com/dtds/podcast-1.0.dtd}"
 
 
 class FeedGone(Exception):
-    """Its publisher says that it will not come back: asking again does not help."""
+    """The publisher says that the feed is gone for good, so it is not retried."""
 
 
 class NotAFeed(Exception):
-    """What came is no RSS. It may have been cut off, so it is worth another try."""
+    """The body is no RSS. It may have been cut off, so it is retried."""
 
 
 class Episode(NamedTuple):
@@ -35,14 +35,14 @@ class Feed(NamedTuple):
 
 
 @cache
-def trust() -> ssl.SSLContext:
-    """Whom to believe. Read once: that takes a while, and the event loop would wait for it."""
+def ssl_context() -> ssl.SSLContext:
+    """Return the trusted certificates. Cached: reading them takes a while and blocks the event loop."""
     return ssl.create_default_context()
 
 
 async def fetch(url: str) -> bytes:
     async with (
-        httpx.AsyncClient(timeout=30, follow_redirects=True, verify=trust()) as client,
+        httpx.AsyncClient(timeout=30, follow_redirects=True, verify=ssl_context()) as client,
         client.stream("GET", url) as response,
     ):
         if response.status_code in (404, 410):
@@ -57,7 +57,7 @@ async def fetch(url: str) -> bytes:
 
 
 def parse(text: bytes) -> Feed:
-    """What an RSS document says of a podcast; an episode that comes twice is one."""
+    """Parse an RSS document; an episode that it lists twice counts once."""
     try:
         channel = ElementTree.fromstring(text).find("channel")
     except ElementTree.ParseError as problem:
@@ -76,16 +76,16 @@ def _episode(item: ElementTree.Element) -> Episode:
         guid=item.findtext("guid", "").strip() or audio or title,
         title=title,
         audio=audio,
-        published=_moment(item.findtext("pubDate")),
+        published=_published(item.findtext("pubDate")),
         seconds=_seconds(item.findtext(f"{ITUNES}duration", "")),
     )
 
 
-def _moment(text: str | None) -> datetime | None:
+def _published(text: str | None) -> datetime | None:
     try:
         return parsedate_to_datetime(text or "")
     except ValueError:
-        return None  # publishers write all sorts of things
+        return None  # dates of publishers are often malformed
 
 
 def _seconds(text: str) -> int:

@@ -1,4 +1,4 @@
-"""A publisher of podcasts, for trying the directory out: `python -m examples.podcasts.publisher`.
+"""A publisher of podcasts, for the checks of the directory: `python -m examples.podcasts.publisher`.
 
 Its feeds are at /NAME.xml. `shaky-...` are there at the third request, `gone-...` never, and
 `broken-...` are cut off in the middle.
@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta
 from email.utils import format_datetime
 from xml.sax.saxutils import escape
 
-from examples.remote import Answer, Remote
+from examples.remote_server import Answer, RemoteServer
 
 BEGINNING = datetime(2030, 1, 1, 6, tzinfo=UTC)
 
@@ -19,7 +19,7 @@ def length(name: str) -> int:
 
 
 def minutes(name: str) -> int:
-    """How much there is to hear of it."""
+    """Its minutes in all."""
     return sum(10 + number for number in range(length(name)))
 
 
@@ -57,6 +57,6 @@ def site(path: str, times: int) -> Answer:
 
 
 if __name__ == "__main__":
-    remote = Remote(site, pace=2.0, port=8010)
+    remote = RemoteServer(site, pace=2.0, port=8010)
     print(f"feeds at {remote.url}/NAME.xml; each takes two seconds")
     remote.serve()

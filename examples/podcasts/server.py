@@ -1,4 +1,4 @@
-"""The web server: it takes wishes, tells how they stand, and runs the jobs itself.
+"""The web server: takes imports, shows their progress, and runs the jobs itself.
 
 uvicorn examples.podcasts.server:api        # as many as you like, on the same file
 """
@@ -28,15 +28,15 @@ api = FastAPI(title="Podcasts", lifespan=lifespan)
 api.mount("/admin/jobs", dashboard(app))
 
 
-class Wish(BaseModel):
+class ImportRequest(BaseModel):
     url: HttpUrl
 
 
 @api.post("/podcasts/import", status_code=202)
-def import_podcast(wish: Wish) -> dict[str, Any]:
-    """The podcast's row and its job: both, or neither. Asked for twice, it is imported once."""
+def import_podcast(body: ImportRequest) -> dict[str, Any]:
+    """Insert the podcast and its job in one transaction. A repeated request returns the same job."""
     with store.transaction() as connection:
-        podcast_id = store.find_or_add(connection, str(wish.url))
+        podcast_id = store.find_or_add(connection, str(body.url))
         job = podcast_import.using(
             key=podcast_id, entity=("podcast", podcast_id), tx=connection
         ).enqueue(podcast_id=podcast_id)
@@ -53,7 +53,7 @@ def show_podcast(podcast_id: str) -> dict[str, Any]:
 
 
 def shown(job: Job) -> dict[str, Any]:
-    """A job, for the people who wait for it."""
+    """What a client sees of a job."""
     return {
         "id": job.id,
         "type": job.type,

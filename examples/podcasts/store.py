@@ -32,7 +32,7 @@ CREATE TABLE IF NOT EXISTS episodes (
 
 @contextmanager
 def transaction() -> Iterator[sqlite3.Connection]:
-    """Ours from the first statement on: committed at the end of the block, or rolled back."""
+    """A write transaction: committed at the end of the block, or rolled back."""
     connection = sqlite3.connect(PATH, timeout=30, isolation_level=None)
     connection.row_factory = sqlite3.Row
     try:
@@ -81,7 +81,7 @@ def find(podcast_id: str) -> sqlite3.Row | None:
 
 
 def keep(connection: sqlite3.Connection, podcast_id: str, feed: Feed) -> None:
-    """What the feed says now. To keep it twice is as good as once: a run may be repeated."""
+    """Store the feed. Idempotent, since a run may be repeated."""
     connection.execute("UPDATE podcasts SET title = ? WHERE id = ?", (feed.title, podcast_id))
     connection.executemany(
         "INSERT OR REPLACE INTO episodes (podcast_id, guid, title, audio, published, seconds)"

@@ -1,6 +1,6 @@
-"""Uploaded films become what browsers play: by a job that outlives the server, one film at a time.
+"""Uploaded films are transcoded for browsers by a job that survives the server, one film at a time.
 
-The server is in server.py; here is everything that has to do with jobs.
+The server is in server.py; this module has everything about jobs.
 """
 
 import os
@@ -18,16 +18,16 @@ blobs = Blobs(HOME / "blobs")
 
 
 def prepare() -> None:
-    """Make the tables, where there are none."""
+    """Make the tables if they do not exist."""
     app.migrate()
     with media.transaction(app.url) as tx:
         tx.executescript(media.TABLES)
 
 
 def tell_media(end: RunEnd) -> None:
-    """The media row and the job's end are written together: they never disagree."""
+    """Write the media row and the job's end in one transaction: they never disagree."""
     if not end.final:
-        return  # it is tried again: until then nothing has changed for who looks at the media
+        return  # it is retried; until then the media does not change
     job = end.job
     with media.transaction(app.url) as tx:
         if end.error is None:
@@ -38,8 +38,8 @@ def tell_media(end: RunEnd) -> None:
 
 
 def delete_source(job: Job) -> None:
-    """Nobody came for a failed film in 30 days. If its source cannot be deleted, this raises, and the
-    job stays: it is the only one that knows of the blob."""
+    """Delete the source of a film that failed 30 days ago. If that fails, this raises, and the job
+    stays: it is the only record of the blob."""
     if job.status == "failed":
         blobs.delete(job.payload["source_path"])
 
@@ -55,7 +55,7 @@ def delete_source(job: Job) -> None:
     on_prune=delete_source,
 )
 def video_transcode(ctx: Context, media_id: str, source_path: str, target_path: str) -> int:
-    """Download, transcode, upload. May be run again from the start at any moment."""
+    """Download, transcode, upload. May be run again from the start at any time."""
     film, ready = ctx.workdir / "input.tmp", ctx.workdir / "output.mp4"
     ctx.log.info("downloading %s", source_path)  # kept with the job
     blobs.get(source_path, film)
@@ -67,7 +67,7 @@ def video_transcode(ctx: Context, media_id: str, source_path: str, target_path: 
 
 
 def add_video(id: str, name: str, original_path: str) -> Job:
-    """The row and its job: both, or neither. The worker wakes when they are committed."""
+    """Insert the row and its job in one transaction. The worker wakes when it is committed."""
     with media.transaction(app.url) as tx:
         media.add(
             tx,

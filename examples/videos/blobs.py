@@ -1,4 +1,4 @@
-"""A blob store on disk: a path, its bytes, and what they are. Behind these four verbs could be S3."""
+"""A blob store on disk: paths, bytes and content types. S3 could stand behind these four methods."""
 
 import os
 import shutil
@@ -13,7 +13,7 @@ class Blobs:
         self.root = root
 
     def put(self, path: str, source: Path, content_type: str) -> None:
-        """Store a file's bytes. Whoever is killed meanwhile leaves no half of a blob under its name."""
+        """Store a file's bytes. A process killed meanwhile leaves no partial blob under the name."""
         place = self._place(path)
         place.parent.mkdir(parents=True, exist_ok=True)
         part = place.with_name(f"{place.name}.{uuid4().hex}.part")
@@ -35,14 +35,14 @@ class Blobs:
         shutil.copyfile(place, target)
 
     def find(self, path: str) -> tuple[Path, str] | None:
-        """Where it is, and its content type; None: there is none."""
+        """Return the file and its content type, or None if there is no such blob."""
         place = self._place(path)
         if not place.is_file():
             return None
         return place, place.with_name(place.name + _TYPE).read_text()
 
     def delete(self, path: str) -> None:
-        """Remove it. One that is gone already is no error: who deletes may be asked twice."""
+        """Remove a blob. A missing blob is no error, since a deletion may be repeated."""
         place = self._place(path)
         place.unlink(missing_ok=True)
         place.with_name(place.name + _TYPE).unlink(missing_ok=True)

@@ -15,13 +15,13 @@ IMAGE = ["-frames:v", "1", "-q:v", "3", "-update", "1", *_WIDTH]
 
 
 class CannotConvert(Exception):
-    """ffmpeg refused, in its own words."""
+    """ffmpeg failed; the message is its own."""
 
 
-def transcode(source: Path, target: Path, told: Callable[[float], object]) -> None:
-    """Make an H.264 film with AAC sound; `told` hears how far it is, from 0 to 100."""
+def transcode(source: Path, target: Path, on_progress: Callable[[float], object]) -> None:
+    """Make an H.264 film with AAC sound; calls `on_progress` with 0 to 100."""
     length = duration(source)
-    log = target.with_name("ffmpeg.log")  # a pipe that nobody reads would stop it in the end
+    log = target.with_name("ffmpeg.log")  # a pipe that is not read would block it when full
     with (
         log.open("wb") as errors,
         subprocess.Popen(
@@ -35,8 +35,8 @@ def transcode(source: Path, target: Path, told: Callable[[float], object]) -> No
         try:
             for line in process.stdout:
                 if (done := percent(line, length)) is not None:
-                    told(done)
-        except BaseException:  # we shall end, and ffmpeg with us
+                    on_progress(done)
+        except BaseException:  # this run is ending, so ffmpeg must, too
             process.kill()
             raise
     if process.returncode:
@@ -44,7 +44,7 @@ def transcode(source: Path, target: Path, told: Callable[[float], object]) -> No
 
 
 def shrink(source: Path, target: Path) -> None:
-    """Make an image at most 1920 wide; in a moment, so nobody needs a job for it."""
+    """Make an image at most 1920 wide; fast enough to need no job."""
     _run([*_ffmpeg(), "-i", source, *IMAGE, target])
 
 
@@ -59,7 +59,7 @@ def duration(source: Path) -> float:
 
 
 def percent(line: str, length: float) -> float | None:
-    """What a line of `-progress` says about how far it is; None: it is about something else."""
+    """Return the percentage in a line of `-progress`, or None for any other line."""
     name, _, value = line.strip().partition("=")
     if name != "out_time_us" or not value.isdigit() or length <= 0:
         return None

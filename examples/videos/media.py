@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 PROCESSING, READY, FAILED = 1, 0, -1
 
-# A job goes with the row that it is about, whoever deletes the row, and in the same transaction.
+# The trigger deletes a row's jobs with the row, in the same transaction.
 TABLES = """
 CREATE TABLE IF NOT EXISTS media (
     id TEXT PRIMARY KEY,
@@ -34,7 +34,7 @@ class Media:
 
 @contextmanager
 def transaction(url: str) -> Iterator[sqlite3.Connection]:
-    """All that is done with the connection, or nothing."""
+    """A transaction: committed at the end of the block, or rolled back by an exception."""
     with closing(sqlite3.connect(url.removeprefix("sqlite:///"), timeout=30)) as tx, tx:
         yield tx
 

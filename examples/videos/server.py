@@ -1,4 +1,4 @@
-"""The server: uploads, media, and the dashboard for who looks after it. The worker runs inside.
+"""The server: uploads, media, and the dashboard for operators. The worker runs inside.
 
 uvicorn examples.videos.server:server
 """
@@ -27,12 +27,12 @@ admin = dashboard(app, title="Videos")  # closed: `holdfast tokens create` makes
 
 @asynccontextmanager
 async def lifespan(server: FastAPI) -> AsyncIterator[None]:
-    logging.basicConfig(level=logging.INFO)  # what the worker found, recovered and pruned
+    logging.basicConfig(level=logging.INFO)  # what the worker ran, recovered and pruned
     HOME.mkdir(parents=True, exist_ok=True)
     prepare()
     async with app.worker():
         yield
-        admin.state.web.close()  # its streams would hold the server up
+        admin.state.web.close()  # or its open streams would delay the server's end
 
 
 server = FastAPI(title="Videos", lifespan=lifespan)
@@ -41,8 +41,8 @@ server.mount("/admin", admin)
 
 @server.post("/media", status_code=201)
 async def upload(request: Request, name: str) -> dict[str, Any]:
-    """The body is the file, its content type says what it is. An image is ready at once; a film is
-    kept, and answered with the job that makes it ready."""
+    """Take the request's body as a file of its content type. An image is ready with the answer; a film
+    is stored, and the answer has the job that transcodes it."""
     kind = request.headers.get("content-type", "")
     with tempfile.NamedTemporaryFile(dir=HOME, prefix="upload-") as file:
         async for chunk in request.stream():
@@ -93,7 +93,7 @@ def find(id: str) -> Media:
 
 @server.get("/media/{id}")
 def show(id: str) -> dict[str, Any]:
-    """The row, and how its newest job stands."""
+    """Return the row and the state of its newest job."""
     job = app.jobs.latest(entity=("media", id))
     told = job and {
         name: getattr(job, name)
@@ -104,18 +104,18 @@ def show(id: str) -> dict[str, Any]:
 
 @server.get("/media/{id}/file")
 def file(id: str) -> FileResponse:
-    """What a browser shows."""
+    """Return the file that browsers play or show."""
     row = find(id)
     found = blobs.find(row.web_path) if row.web_path else None
     if found is None:
-        raise HTTPException(409, f"media {id} is not ready: GET /media/{id} says how it stands")
+        raise HTTPException(409, f"media {id} is not ready: GET /media/{id} shows its progress")
     path, content_type = found
     return FileResponse(path, media_type=content_type)
 
 
 @server.delete("/media/{id}", status_code=204)
 def delete(id: str) -> None:
-    """The row goes, and with it its jobs; one that runs is ended. Then the blobs go."""
+    """Delete the row with its jobs, which ends a running job, and then the blobs."""
     row = find(id)
     with media.transaction(app.url) as tx:
         media.delete(tx, id)

@@ -1,7 +1,7 @@
 """`python -m examples.weather`: three models, several workers on one file, one of them killed."""
 
-from examples.stage import on_stage
-from examples.weather.proof import play
+from examples.harness import run_harness
+from examples.weather.checks import run_checks
 
-with on_stage("weather") as stage:
-    play(stage)
+with run_harness("weather") as harness:
+    run_checks(harness)

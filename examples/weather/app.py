@@ -13,7 +13,7 @@ SCAN = 10**12  # before every run: a scan is short, and may find a newer one
 
 
 def start_scan(model_id: str) -> str:
-    """The workflow of one scan, which grows by what the scan finds; its id."""
+    """Start the workflow of one scan, which grows by what the scan finds; returns its id."""
     with app.workflow(f"scan-{model_id}") as flow:
         flow.add(scan_source, model_id=model_id)
     return flow.id
@@ -26,10 +26,10 @@ def priority_of(run_id: str) -> int:
 
 @app.task(priority=SCAN)
 def scan_source(ctx: Context, model_id: str) -> dict[str, int]:
-    """Look for files that nobody has taken on, and take them on.
+    """Find files that no scan has added yet, and add jobs for them.
 
-    The files' keys, the jobs for them and the end of this job are one transaction: a file is taken on
-    once, by whoever commits first, and a scan that dies in between has changed nothing.
+    The files' keys, the jobs for them and the end of this job are one transaction: a file is added
+    once, by the scan that commits first, and a scan that dies before has changed nothing.
     """
     listed = sources.listing(model_id)
     ctx.log.info("%s has %d files", model_id, len(listed))
@@ -43,7 +43,7 @@ def scan_source(ctx: Context, model_id: str) -> dict[str, int]:
 
 
 def add_file(ctx: Context, model_id: str, run_id: str, hour: int) -> None:
-    """The jobs of a file: its download, and after that a tile of each region."""
+    """Add the jobs of a file: its download, and then a tile for each region."""
     file = {"model_id": model_id, "run_id": run_id, "hour": hour}
     name, newest_first = f"{run_id}/f{hour:03}", priority_of(run_id)
     download = ctx.workflow.add(ingest_grib.using(node=name, priority=newest_first), **file)
@@ -54,7 +54,7 @@ def add_file(ctx: Context, model_id: str, run_id: str, hour: int) -> None:
 
 @app.task(max_attempts=3)
 def ingest_grib(ctx: Context, model_id: str, run_id: str, hour: int) -> dict[str, int]:
-    """Download a file. It is in its place only when it is whole."""
+    """Download a file. It is visible only when it is complete."""
     scratch = ctx.workdir / "download"
     size = sources.download(model_id, run_id, hour, scratch)
     ctx.progress(80, f"{size} bytes")

@@ -18,7 +18,7 @@ _END = b"7777"
 
 
 class BadGrib(Exception):
-    """What came is not a whole message. It may have been cut off: another try may help."""
+    """Not a complete message. It may have been cut off, so it is retried."""
 
 
 def encode(field: Field) -> bytes:
@@ -29,7 +29,7 @@ def encode(field: Field) -> bytes:
 
 
 def check(message: bytes) -> None:
-    """Raises what is wrong with it."""
+    """Raise BadGrib if the message is not complete."""
     if len(message) < _HEAD.size or not message.startswith(b"GRIB"):
         raise BadGrib(f"{message[:16]!r}...: does not begin like a GRIB message")
     _, _, _, edition, length = _HEAD.unpack_from(message)

@@ -20,7 +20,7 @@ class Found(NamedTuple):
 
 
 def listing(model_id: str) -> list[Found]:
-    """All that there is of a model, as it is listed. That is somebody else's word: checked."""
+    """Return the files that the centre lists for a model; raises if a name is malformed."""
     with urllib.request.urlopen(f"{SOURCE}/{model_id}/", timeout=30) as answer:
         told = json.load(answer)
     for run_id in told:
@@ -30,7 +30,7 @@ def listing(model_id: str) -> list[Found]:
 
 
 def download(model_id: str, run_id: str, hour: int, to: Path) -> int:
-    """A file, as it is; its size."""
+    """Download a file; returns its size."""
     url = f"{SOURCE}/{model_id}/{run_id}/f{hour:03}.grib2"
     with urllib.request.urlopen(url, timeout=30) as answer, to.open("wb") as file:
         shutil.copyfileobj(answer, file)

@@ -1,4 +1,4 @@
-"""Where things are: the files, and a row for each file that was taken on."""
+"""The paths of files, and a row for each file that a scan has added."""
 
 import os
 import sqlite3
@@ -36,7 +36,7 @@ def transaction() -> Iterator[sqlite3.Connection]:
 def claim_new(
     connection: sqlite3.Connection, model_id: str, listed: Sequence[Found]
 ) -> list[Found]:
-    """Those that nobody has taken on so far; from this transaction's commit on they are."""
+    """Return the files that no scan has added yet, and record them in this transaction."""
     connection.execute(FILES)
     return [
         found
@@ -56,7 +56,7 @@ def tile_path(model_id: str, run_id: str, hour: int, region: str) -> Path:
 
 
 def put(scratch: Path, place: Path) -> None:
-    """Into its place, whole or not at all; to do so twice is as good as once."""
+    """Copy a file to its place atomically. Idempotent."""
     place.parent.mkdir(parents=True, exist_ok=True)
     half = place.with_name(f".{place.name}.{os.getpid()}")
     half.write_bytes(scratch.read_bytes())  # scratch folders may be on another disk

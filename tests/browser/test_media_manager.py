@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 from playwright.sync_api import Browser, ConsoleMessage, Locator, Page, expect
 
+from examples.harness import Harness
 from examples.media_manager.fakes import Limited
-from examples.media_manager.scene import KEY, Scene, on_scene
-from examples.stage import Stage
+from examples.media_manager.testbed import KEY, Testbed, open_testbed
 from tests.browser.site import NARROW, WIDE, overflow, until, violations
 
 TITLES = (
@@ -24,14 +24,14 @@ ROW = "li[data-title='{}']"
 
 
 @pytest.fixture(scope="module")
-def scene() -> Iterator[Scene]:
-    with Stage("media-manager") as stage:
-        url = f"sqlite:///{stage.folder}/media.db"
-        with on_scene(stage, url, concurrency=4) as scene:
-            scene.post("/api/v1/libraries", {"path": str(scene.library("films", *TITLES))}, 201)
-            known = lambda: len(scene.get("/api/v1/media")) == len(TITLES)  # noqa: E731
-            stage.until("the library is known", known)
-            yield scene
+def testbed() -> Iterator[Testbed]:
+    with Harness("media-manager") as harness:
+        url = f"sqlite:///{harness.folder}/media.db"
+        with open_testbed(harness, url, concurrency=4) as testbed:
+            testbed.post("/api/v1/libraries", {"path": str(testbed.library("films", *TITLES))}, 201)
+            known = lambda: len(testbed.get("/api/v1/media")) == len(TITLES)  # noqa: E731
+            harness.until("the library is known", known)
+            yield testbed
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -49,13 +49,15 @@ def problems() -> list[str]:
 
 
 @pytest.fixture
-def page(chromium: Browser, scene: Scene, problems: list[str]) -> Iterator[Page]:
+def page(chromium: Browser, testbed: Testbed, problems: list[str]) -> Iterator[Page]:
     """The library, opened with the key."""
-    yield from opened(chromium, scene, problems, viewport=WIDE)
+    yield from opened(chromium, testbed, problems, viewport=WIDE)
 
 
-def opened(chromium: Browser, scene: Scene, problems: list[str], **options: Any) -> Iterator[Page]:
-    context = chromium.new_context(base_url=str(scene.client.base_url), **options)
+def opened(
+    chromium: Browser, testbed: Testbed, problems: list[str], **options: Any
+) -> Iterator[Page]:
+    context = chromium.new_context(base_url=str(testbed.client.base_url), **options)
     context.set_default_timeout(15_000)
     page = context.new_page()
 
@@ -83,8 +85,8 @@ def enrich(page: Page, title: str) -> Locator:
     return row(page, title)
 
 
-def test_the_bar_moves_and_ends_completed(scene: Scene, page: Page) -> None:
-    gate = scene.provider.hold("Held")
+def test_the_bar_moves_and_ends_completed(testbed: Testbed, page: Page) -> None:
+    gate = testbed.provider.hold("Held")
     item = enrich(page, "Held")
     expect(item).to_have_attribute("data-status", "running")
     expect(item.locator(".message")).to_have_text("Downloading selected assets")
@@ -99,8 +101,8 @@ def test_the_bar_moves_and_ends_completed(scene: Scene, page: Page) -> None:
     expect(item.get_by_role("button")).to_be_enabled()
 
 
-def test_a_failure_is_shown_and_can_be_tried_again(scene: Scene, page: Page) -> None:
-    scene.provider.script("Absent", 404)
+def test_a_failure_is_shown_and_can_be_tried_again(testbed: Testbed, page: Page) -> None:
+    testbed.provider.script("Absent", 404)
     item = enrich(page, "Absent")
     expect(item).to_have_attribute("data-status", "failed")
     expect(item.locator(".message")).to_contain_text(
@@ -112,8 +114,8 @@ def test_a_failure_is_shown_and_can_be_tried_again(scene: Scene, page: Page) -> 
     expect(item).to_have_attribute("data-status", "completed")
 
 
-def test_a_retry_is_told_while_it_waits(scene: Scene, page: Page) -> None:
-    scene.provider.script("Limited", Limited(2))
+def test_a_retry_is_told_while_it_waits(testbed: Testbed, page: Page) -> None:
+    testbed.provider.script("Limited", Limited(2))
     item = enrich(page, "Limited")
     expect(item).to_have_attribute("data-status", "retrying")
     expect(item.locator(".message")).to_contain_text("again")
@@ -121,20 +123,20 @@ def test_a_retry_is_told_while_it_waits(scene: Scene, page: Page) -> None:
 
 
 def test_the_page_goes_on_after_the_server_was_killed(
-    scene: Scene, page: Page, problems: list[str]
+    testbed: Testbed, page: Page, problems: list[str]
 ) -> None:
-    gate = scene.provider.hold("Killed")
+    gate = testbed.provider.hold("Killed")
     item = enrich(page, "Killed")
     expect(item.locator(".message")).to_have_text("Downloading selected assets")
-    scene.kill()
+    testbed.kill()
     gate.open()
-    scene.start()
+    testbed.start()
     expect(item).to_have_attribute("data-status", "completed")
     problems[:] = [one for one in problems if "ERR_CONNECTION_REFUSED" not in one]
 
 
-def test_a_wrong_key_is_told(scene: Scene, chromium: Browser) -> None:
-    page = chromium.new_page(base_url=str(scene.client.base_url))
+def test_a_wrong_key_is_told(testbed: Testbed, chromium: Browser) -> None:
+    page = chromium.new_page(base_url=str(testbed.client.base_url))
     page.goto("/library/")
     expect(page.get_by_label("API key")).to_be_visible()
     expect(page.get_by_role("alert")).to_have_text("")
@@ -153,9 +155,9 @@ def test_a_title_is_drawn_as_text(page: Page) -> None:
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize("viewport", [WIDE, NARROW], ids=["wide", "narrow"])
 def test_it_can_be_used_by_everybody(
-    chromium: Browser, scene: Scene, problems: list[str], scheme: str, viewport: dict[str, int]
+    chromium: Browser, testbed: Testbed, problems: list[str], scheme: str, viewport: dict[str, int]
 ) -> None:
-    for page in opened(chromium, scene, problems, color_scheme=scheme, viewport=viewport):
+    for page in opened(chromium, testbed, problems, color_scheme=scheme, viewport=viewport):
         item = enrich(page, "Same")
         expect(item).to_have_attribute("data-status", "completed")
         assert violations(page) == []

@@ -1,6 +1,6 @@
-"""The feed reader, on both engines: the functions of its proof, each on its own, and its decisions.
+"""The feed reader, on both engines: its end-to-end checks, each as a test, and its pure functions.
 
-The proofs share a scene for each engine: databases, servers, and two worker processes.
+The checks share a testbed for each engine: databases, servers, and two worker processes.
 """
 
 import os
@@ -15,12 +15,12 @@ from urllib.request import urlopen
 
 import pytest
 
-from examples.feeds import crowd, fetching, hints, hubs, proof, reader
+from examples.feeds import checks, concurrency_checks, fetching, hints, hubs, reader
 from examples.feeds.app import app, transaction
 from examples.feeds.reader import subscribe, unsubscribe
-from examples.feeds.scene import Scene, live_scene, read, scene
 from examples.feeds.store import feeds, tables, websub
-from examples.stage import Stage
+from examples.feeds.testbed import Testbed, open_testbed, open_testbed_with_workers, read
+from examples.harness import Harness
 from holdfast.testing import FakeClock
 
 NOW = datetime(2030, 1, 1, 12, tzinfo=UTC)
@@ -46,17 +46,20 @@ def urls(engine_name: str, request: pytest.FixtureRequest) -> Iterator[tuple[str
 
 
 @pytest.fixture(scope="module")
-def live(engine_name: str, urls: tuple[str, str]) -> Iterator[Scene]:
-    with Stage(f"feeds on {engine_name}") as stage, live_scene(stage, urls[1]) as it:
-        yield it
+def live(engine_name: str, urls: tuple[str, str]) -> Iterator[Testbed]:
+    with (
+        Harness(f"feeds on {engine_name}") as harness,
+        open_testbed_with_workers(harness, urls[1]) as testbed,
+    ):
+        yield testbed
 
 
 @pytest.fixture
-def still(live: Scene, urls: tuple[str, str]) -> Iterator[Scene]:
-    """The processes of the live scene start meanwhile. One database for all: on PostgreSQL each one
-    more makes the server's end longer."""
-    with scene(live.stage, urls[0], FakeClock()) as it:
-        yield it
+def still(live: Testbed, urls: tuple[str, str]) -> Iterator[Testbed]:
+    """A testbed with a fake clock. Its database is shared, since each further database delays the end
+    of the PostgreSQL server."""
+    with open_testbed(live.harness, urls[0], FakeClock()) as testbed:
+        yield testbed
         for job in app.schedules.list():
             app.schedules.delete(job.type, str(job.key))
         with transaction() as tx:
@@ -64,70 +67,70 @@ def still(live: Scene, urls: tuple[str, str]) -> Iterator[Scene]:
                 tx.execute(table.delete())
 
 
-# --- while the clock stands ----------------------------------------------------------
+# --- with a fake clock ----------------------------------------------------------
 
 
-def test_a_new_feed(still: Scene) -> None:
-    proof.a_new_feed(still)
+def test_a_new_feed(still: Testbed) -> None:
+    checks.new_feed(still)
 
 
-def test_who_has_waited_longest_runs_first(still: Scene) -> None:
-    proof.oldest_first(still)
+def test_who_has_waited_longest_runs_first(still: Testbed) -> None:
+    checks.oldest_first(still)
 
 
-def test_the_feeds_own_hints_decide_the_next_fetch(still: Scene) -> None:
-    proof.hints(still)
+def test_the_feeds_own_hints_decide_the_next_fetch(still: Testbed) -> None:
+    checks.hints(still)
 
 
-def test_failures_are_counted_and_back_off(still: Scene) -> None:
-    proof.failures(still)
+def test_failures_are_counted_and_back_off(still: Testbed) -> None:
+    checks.failures(still)
 
 
-def test_the_last_one_to_leave_disables_the_job(still: Scene) -> None:
-    proof.leaving(still)
+def test_the_last_one_to_leave_disables_the_job(still: Testbed) -> None:
+    checks.unsubscribing(still)
 
 
-def test_coming_back_enables_it_with_the_next_run_that_it_had(still: Scene) -> None:
-    proof.coming_back(still)
+def test_coming_back_enables_it_with_the_next_run_that_it_had(still: Testbed) -> None:
+    checks.resubscribing(still)
 
 
-def test_a_feed_has_one_job_whoever_subscribes(still: Scene) -> None:
-    proof.once_only(still)
+def test_a_feed_has_one_job_whoever_subscribes(still: Testbed) -> None:
+    checks.one_row_per_feed(still)
 
 
 # --- with worker processes -----------------------------------------------------------
 
 
-def test_the_daily_job_is_made_at_start_up(live: Scene) -> None:
-    crowd.start_up(live)
+def test_the_daily_job_is_made_at_start_up(live: Testbed) -> None:
+    concurrency_checks.daily_job(live)
 
 
-def test_no_feed_is_fetched_twice_at_once(live: Scene) -> None:
-    crowd.none_twice(live)
+def test_no_feed_is_fetched_twice_at_once(live: Testbed) -> None:
+    concurrency_checks.no_concurrent_fetches(live)
 
 
-def test_a_job_that_is_disabled_while_it_runs(live: Scene) -> None:
-    crowd.disabled_while_it_runs(live)
+def test_a_job_that_is_disabled_while_it_runs(live: Testbed) -> None:
+    concurrency_checks.disabled_while_it_runs(live)
 
 
-def test_what_ends_within_a_day_is_renewed(live: Scene) -> None:
-    crowd.hub_terms(live)
+def test_what_ends_within_a_day_is_renewed(live: Testbed) -> None:
+    concurrency_checks.hub_leases(live)
 
 
-def test_two_processes_make_one_row(live: Scene) -> None:
-    crowd.two_processes(live)
+def test_two_processes_make_one_row(live: Testbed) -> None:
+    concurrency_checks.two_processes(live)
 
 
-def test_the_last_to_leave_is_decided_under_a_race(live: Scene) -> None:
-    crowd.coming_and_going(live)
+def test_the_last_to_leave_is_decided_under_a_race(live: Testbed) -> None:
+    concurrency_checks.subscribing_and_unsubscribing(live)
 
 
-def test_a_killed_workers_run_is_taken_over(live: Scene) -> None:
-    """The last one: it costs the scene a worker."""
-    crowd.killed(live)
+def test_a_killed_workers_run_is_taken_over(live: Testbed) -> None:
+    """The last test, since it kills a worker of the testbed."""
+    concurrency_checks.killed_worker(live)
 
 
-# --- decisions -----------------------------------------------------------------------
+# --- pure functions -----------------------------------------------------------------------
 
 
 def headers(**words: str) -> Message:
@@ -156,7 +159,7 @@ SOON = format_datetime(NOW + HOUR, usegmt=True)
     ],
 )
 def test_how_long_an_answer_is_good(said: dict[str, str], wait: timedelta | None) -> None:
-    assert hints.fresh(headers(**said), NOW) == wait
+    assert hints.freshness(headers(**said), NOW) == wait
 
 
 @pytest.mark.parametrize(
@@ -192,24 +195,24 @@ def test_a_hub_is_found_in_the_feed_or_beside_it() -> None:
     link = '<https://a.example/>; rel="self", <https://hub.example/>; rel="hub"'
     assert fetching.read(body, link).hub == "https://hub.example/"
     assert fetching.read(body).hub is None
-    inside = b'<rss xmlns:a="http://www.w3.org/2005/Atom"><channel><a:link rel="hub" href="h"/>'
-    assert fetching.read(inside + b"</channel></rss>").hub == "h"
+    linked = b'<rss xmlns:a="http://www.w3.org/2005/Atom"><channel><a:link rel="hub" href="h"/>'
+    assert fetching.read(linked + b"</channel></rss>").hub == "h"
 
 
-def test_only_addresses_of_the_web_are_fetched(still: Scene) -> None:
+def test_only_addresses_of_the_web_are_fetched(still: Testbed) -> None:
     with pytest.raises(ValueError, match=r"'file:///etc/passwd' is no address of the web"):
         subscribe("ann", "file:///etc/passwd")
     assert read(feeds) == []
     with pytest.raises(ValueError, match="no address of the web"):
-        fetching.look("file:///etc/passwd", None, None)
-    assert "no address of the web" in str(hubs.ask("file:///etc/passwd", "topic", "id"))
+        fetching.fetch("file:///etc/passwd", None, None)
+    assert "no address of the web" in str(hubs.request_lease("file:///etc/passwd", "topic", "id"))
 
 
 @pytest.mark.parametrize("wrong", ["topic", "feed", "mode", "term"])
-def test_a_hub_that_we_did_not_ask_is_told_so(still: Scene, wrong: str) -> None:
+def test_a_hub_that_we_did_not_ask_is_told_so(still: Testbed, wrong: str) -> None:
     url = still.web.feed("asked", hub=still.web.hub)
     subscribe("ann", url)
-    still.pass_time(timedelta())
+    still.advance(timedelta())
     said = {"hub.mode": "subscribe", "hub.topic": url, "hub.lease_seconds": "60"}
     feed_id = read(feeds)[0].id
     if wrong == "feed":
@@ -222,12 +225,12 @@ def test_a_hub_that_we_did_not_ask_is_told_so(still: Scene, wrong: str) -> None:
     assert [row.expires_at for row in read(websub)] == [None]
 
 
-def test_by_hand(still: Scene, capsys: pytest.CaptureFixture[str]) -> None:
+def test_by_hand(still: Testbed, capsys: pytest.CaptureFixture[str]) -> None:
     url = still.web.feed("by-hand")
     reader.main("create")
     reader.main("subscribe", "ann", url)
     reader.main("list", "ann")
-    still.pass_time(timedelta())
+    still.advance(timedelta())
     reader.main("list", "ann")
     reader.main("unsubscribe", "ann", url)
     reader.main("list", "ann")
@@ -241,8 +244,8 @@ def test_by_hand(still: Scene, capsys: pytest.CaptureFixture[str]) -> None:
         reader.main("help")
 
 
-def test_leaving_what_nobody_reads_is_refused(still: Scene) -> None:
-    with pytest.raises(LookupError, match="somebody has to subscribe first"):
+def test_leaving_what_nobody_reads_is_refused(still: Testbed) -> None:
+    with pytest.raises(LookupError, match="subscribe first"):
         unsubscribe("ann", "http://127.0.0.1:9/")
 
 

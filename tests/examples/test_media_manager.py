@@ -1,4 +1,4 @@
-"""The media manager, from outside: a real server that is killed and started again, on both engines."""
+"""The media manager, end to end: a real server that is killed and started again, on both engines."""
 
 import threading
 from collections.abc import Iterator
@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from pydantic import ValidationError
 
-from examples.media_manager import proof, store, trouble
-from examples.media_manager.scene import OFF, Scene, on_scene
+from examples.harness import Harness
+from examples.media_manager import checks, failure_checks, store
 from examples.media_manager.settings import (
     Level,
     Phases,
@@ -18,36 +18,36 @@ from examples.media_manager.settings import (
     inherited,
     to_priority,
 )
-from examples.stage import Stage
+from examples.media_manager.testbed import OFF, Testbed, open_testbed
 from tests.support import audit
 from tests.support.server import PostgresServer
 
 
 @pytest.fixture(scope="module", params=["sqlite", "postgres"])
-def scene(request: pytest.FixtureRequest) -> Iterator[Scene]:
+def testbed(request: pytest.FixtureRequest) -> Iterator[Testbed]:
     """A library is there, priorities were tried, and the server was killed in the middle of a phase."""
-    with Stage("media-manager") as stage:
-        url = f"sqlite:///{stage.folder}/media.db"
+    with Harness("media-manager") as harness:
+        url = f"sqlite:///{harness.folder}/media.db"
         if request.param == "postgres":
             server: PostgresServer = request.getfixturevalue("server")
             url = server.create_database()
-        with on_scene(stage, url) as scene:
-            for step in (proof.prepare, proof.priorities, proof.survive):
-                step(scene)
-            yield scene
+        with open_testbed(harness, url) as testbed:
+            for step in (checks.prepare, checks.priorities, checks.crash_recovery):
+                step(testbed)
+            yield testbed
 
 
 @pytest.fixture(scope="module", autouse=True)
 def nothing_left_behind() -> Iterator[None]:
-    """As in other tests, but once for the module: its scene serves all of its tests."""
+    """As in other tests, but once for the module: its testbed serves all of its tests."""
     yield
     assert audit.opened == []
     left = [thread.name for thread in threading.enumerate() if thread.name.startswith("holdfast")]
     assert left == [], f"threads left running: {left}"
 
 
-def shown(scene: Scene, *sentences: str) -> None:
-    assert set(sentences) <= set(scene.stage.proved)
+def shown(testbed: Testbed, *sentences: str) -> None:
+    assert set(sentences) <= set(testbed.harness.checks)
 
 
 # settings
@@ -123,97 +123,99 @@ def test_two_switches_stand_between_a_phase_and_the_next(
 # the story
 
 
-def test_a_library_and_its_scans_are_one_transaction(scene: Scene) -> None:
-    shown(scene, "a library and its hourly scan are committed together")
-    proof.together(scene)
+def test_a_library_and_its_scans_are_one_transaction(testbed: Testbed) -> None:
+    shown(testbed, "a library and its hourly scan are committed together")
+    checks.transactional_enqueue(testbed)
 
 
-def test_priorities_decide_and_equals_are_first_in_first_out(scene: Scene) -> None:
-    shown(scene, "1 runs before 2, 3, 5 and 7; equals in the order made")
+def test_priorities_decide_and_equals_are_first_in_first_out(testbed: Testbed) -> None:
+    shown(testbed, "1 runs before 2, 3, 5 and 7; equals in the order made")
 
 
-def test_a_chain_survives_kill_9_in_the_middle_of_a_phase(scene: Scene) -> None:
-    shown(scene, "killed with -9 in the middle of a phase, the chain is completed after a restart")
-    shown(scene, "the crash spent no attempt")
-
-
-def test_nothing_is_doubled(scene: Scene) -> None:
+def test_a_chain_survives_kill_9_in_the_middle_of_a_phase(testbed: Testbed) -> None:
     shown(
-        scene,
+        testbed, "killed with -9 in the middle of a phase, the chain is completed after a restart"
+    )
+    shown(testbed, "the crash spent no attempt")
+
+
+def test_nothing_is_doubled(testbed: Testbed) -> None:
+    shown(
+        testbed,
         "each title went through each phase in one job, no more",
-        "the player was told once of each",
+        "the player was notified once of each",
         "each picture is beside its film once",
         "each asset is one row",
     )
 
 
-def test_payloads_name_rows(scene: Scene) -> None:
-    shown(scene, "payloads name rows, and are small")
+def test_payloads_name_rows(testbed: Testbed) -> None:
+    shown(testbed, "payloads refer to rows, and are small")
 
 
-def test_phases_are_switched_without_a_restart(scene: Scene) -> None:
-    proof.switches(scene)
+def test_phases_are_switched_without_a_restart(testbed: Testbed) -> None:
+    checks.phase_switches(testbed)
 
 
-def test_a_scan_is_followed_only_if_both_switches_say_so(scene: Scene) -> None:
-    shown(scene, "with chainToEnrich off, a scan is not followed")
-    scene.set(phases={"enrichment": {"enabled": False}})
-    (scene.stage.folder / "films" / "New here (2001).mkv").touch()
-    job = scene.post(f"/webhooks/libraries/{scene.films}", {}, 202)
-    done = scene.until(job["id"], "completed")
-    scene.set(phases=OFF)
+def test_a_scan_is_followed_only_if_both_switches_say_so(testbed: Testbed) -> None:
+    shown(testbed, "with chainToEnrich off, no job follows a scan")
+    testbed.set(phases={"enrichment": {"enabled": False}})
+    (testbed.harness.folder / "films" / "New here (2001).mkv").touch()
+    job = testbed.post(f"/webhooks/libraries/{testbed.films}", {}, 202)
+    done = testbed.until(job["id"], "completed")
+    testbed.set(phases=OFF)
     assert done.result == {"found": 3, "new": 1}
-    assert "enrichment is off, the chain ends here" in scene.log(done)
-    assert scene.jobs(after=done) == []
-    (scene.stage.folder / "films" / "New here (2001).mkv").unlink()
-    scene.client.delete(f"/api/v1/media/{scene.about('New here')['entity_id']}")
+    assert "enrichment is off, the chain ends here" in testbed.log(done)
+    assert testbed.jobs(after=done) == []
+    (testbed.harness.folder / "films" / "New here (2001).mkv").unlink()
+    testbed.client.delete(f"/api/v1/media/{testbed.about('New here')['entity_id']}")
 
 
-def test_priority_context_is_inherited(scene: Scene) -> None:
-    proof.inheritance(scene)
+def test_priority_context_is_inherited(testbed: Testbed) -> None:
+    checks.inheritance(testbed)
 
 
-def test_as_many_run_at_once_as_the_settings_say(scene: Scene) -> None:
-    proof.room(scene)
+def test_as_many_run_at_once_as_the_settings_say(testbed: Testbed) -> None:
+    checks.concurrency_limit(testbed)
 
 
-def test_the_three_events_have_the_shape_of_the_design(scene: Scene) -> None:
-    proof.events(scene)
+def test_the_three_events_have_the_shape_of_the_design(testbed: Testbed) -> None:
+    checks.events(testbed)
 
 
-def test_create_list_cancel_and_retry_over_http(scene: Scene) -> None:
-    proof.requests(scene)
+def test_create_list_cancel_and_retry_over_http(testbed: Testbed) -> None:
+    checks.requests(testbed)
 
 
-def test_what_runs_by_itself(scene: Scene) -> None:
-    proof.schedules(scene)
+def test_what_runs_by_itself(testbed: Testbed) -> None:
+    checks.schedules(testbed)
 
 
-def test_a_switched_off_phase_is_not_scanned_by_the_hour(scene: Scene) -> None:
-    scene.set(phases={"scanning": {"enabled": False}})
-    row = scene.look.schedules.get("scan-library", f"library:{scene.films}")
+def test_a_switched_off_phase_is_not_scanned_by_the_hour(testbed: Testbed) -> None:
+    testbed.set(phases={"scanning": {"enabled": False}})
+    row = testbed.observer.schedules.get("scan-library", f"library:{testbed.films}")
     before = row.last_run_at
-    scene.post(f"/api/v1/schedules/{row.id}/run")
-    ran = lambda: scene.look.schedules.get(row.type, row.key).last_run_at != before  # noqa: E731
-    scene.stage.until("it has run", ran)
-    scene.set(phases=OFF)
-    assert scene.look.jobs.get(row.id).result == {"found": 0, "new": 0}
+    testbed.post(f"/api/v1/schedules/{row.id}/run")
+    ran = lambda: testbed.observer.schedules.get(row.type, row.key).last_run_at != before  # noqa: E731
+    testbed.harness.until("it has run", ran)
+    testbed.set(phases=OFF)
+    assert testbed.observer.jobs.get(row.id).result == {"found": 0, "new": 0}
 
 
 # a job
 
 
-def test_a_job_has_the_fields_of_the_design(scene: Scene) -> None:
-    payload = scene.about("Manual") | {"manual": True}
-    with scene.paused():
-        made = scene.create("enrich-metadata", payload, 1)
-        waiting = scene.get(f"/api/v1/jobs/{made['id']}")
+def test_a_job_has_the_fields_of_the_design(testbed: Testbed) -> None:
+    payload = testbed.about("Manual") | {"manual": True}
+    with testbed.paused():
+        made = testbed.create("enrich-metadata", payload, 1)
+        waiting = testbed.get(f"/api/v1/jobs/{made['id']}")
     assert (waiting["status"], waiting["worker_id"], waiting["started_at"]) == (
         *("pending", None),
         None,
     )
-    scene.until(made["id"])
-    job = scene.get(f"/api/v1/jobs/{made['id']}")
+    testbed.until(made["id"])
+    job = testbed.get(f"/api/v1/jobs/{made['id']}")
     assert (job["type"], job["status"], job["payload"]) == (
         *("enrich-metadata", "completed"),
         payload,
@@ -223,15 +225,15 @@ def test_a_job_has_the_fields_of_the_design(scene: Scene) -> None:
     assert job["result"] == {"assetsDownloaded": 5, "metadataUpdated": True}
     assert job["created_at"] <= job["started_at"] <= job["completed_at"]
     assert (job["progress"], job["message"]) == (100, "Enrichment complete")
-    assert str(scene.process.pid) in job["worker_id"]
+    assert str(testbed.process.pid) in job["worker_id"]
 
 
-def test_a_job_that_failed_is_retrying_and_then_runs_again(scene: Scene) -> None:
-    scene.provider.script("Shown", 500)
-    job = scene.create("enrich-metadata", scene.about("Shown"))
-    told = scene.messages(job["follow"])
-    done = scene.until(job["id"])
-    [failure] = scene.look.jobs.attempts(job["id"])
+def test_a_job_that_failed_is_retrying_and_then_runs_again(testbed: Testbed) -> None:
+    testbed.provider.script("Shown", 500)
+    job = testbed.create("enrich-metadata", testbed.about("Shown"))
+    told = testbed.messages(job["follow"])
+    done = testbed.until(job["id"])
+    [failure] = testbed.observer.jobs.attempts(job["id"])
     assert failure.error == "Unavailable: TMDB answered 500 when asked for movie 'Shown'"
     assert (done.status, done.attempts, done.error) == ("completed", 2, None)
     retrying = [one["data"] for one in told if one["event"] == "job:retrying"]
@@ -240,96 +242,96 @@ def test_a_job_that_failed_is_retrying_and_then_runs_again(scene: Scene) -> None
         assert one["run_at"]
 
 
-def test_completed_jobs_stay_30_days_and_failed_ones_90(scene: Scene) -> None:
-    done = scene.until(scene.enrich("Auto"), "completed")
-    scene.provider.script("Unshown", 404)
-    failed = scene.until(scene.enrich("Unshown"), "failed")
+def test_completed_jobs_stay_30_days_and_failed_ones_90(testbed: Testbed) -> None:
+    done = testbed.until(testbed.enrich("Auto"), "completed")
+    testbed.provider.script("Unshown", 404)
+    failed = testbed.until(testbed.enrich("Unshown"), "failed")
     kept = [job.keep_until - job.completed_at for job in (done, failed)]  # type: ignore[operator]
     assert kept == [timedelta(days=30), timedelta(days=90)]
 
 
-def test_large_pictures_are_streamed_to_the_cache(scene: Scene) -> None:
-    scene.provider.size = 3_000_000
+def test_large_pictures_are_streamed_to_the_cache(testbed: Testbed) -> None:
+    testbed.provider.size = 3_000_000
     try:
-        scene.until(scene.enrich("Select"), "completed")
+        testbed.until(testbed.enrich("Select"), "completed")
     finally:
-        scene.provider.size = 2000
-    with scene.db.begin() as tx:
-        files = store.assets_of(tx, scene.about("Select")["entity_id"])
-    assert [(scene.cache / file).stat().st_size for file in files.values()] == [3_000_000] * 5
-    assert [file.name for file in scene.cache.iterdir() if file.suffix == ".part"] == []
+        testbed.provider.size = 2000
+    with testbed.db.begin() as tx:
+        files = store.assets_of(tx, testbed.about("Select")["entity_id"])
+    assert [(testbed.cache / file).stat().st_size for file in files.values()] == [3_000_000] * 5
+    assert [file.name for file in testbed.cache.iterdir() if file.suffix == ".part"] == []
 
 
-def test_enrichments_are_throttled(scene: Scene) -> None:
-    [limit] = [one for one in scene.get("/api/v1/limits")["limits"] if "enrich" in str(one)]
+def test_enrichments_are_throttled(testbed: Testbed) -> None:
+    [limit] = [one for one in testbed.get("/api/v1/limits")["limits"] if "enrich" in str(one)]
     assert (limit["rate"], limit["tasks"]) == ("40/10s", ["enrich-metadata"])
 
 
 # transient errors
 
 
-def test_a_rate_limit_is_retried_when_the_provider_says(scene: Scene) -> None:
-    trouble.rate_limited(scene)
+def test_a_rate_limit_is_retried_when_the_provider_says(testbed: Testbed) -> None:
+    failure_checks.rate_limited(testbed)
 
 
-def test_a_network_timeout_is_retried(scene: Scene) -> None:
-    trouble.timed_out(scene)
+def test_a_network_timeout_is_retried(testbed: Testbed) -> None:
+    failure_checks.timed_out(testbed)
 
 
-def test_trouble_of_the_provider_is_retried_with_growing_delays(scene: Scene) -> None:
-    trouble.shaky(scene)
+def test_trouble_of_the_provider_is_retried_with_growing_delays(testbed: Testbed) -> None:
+    failure_checks.server_errors(testbed)
 
 
-def test_a_share_that_is_not_mounted_is_retried(scene: Scene) -> None:
-    trouble.unmounted(scene)
+def test_a_share_that_is_not_mounted_is_retried(testbed: Testbed) -> None:
+    failure_checks.unmounted_share(testbed)
 
 
-def test_a_lost_database_connection_is_retried(scene: Scene) -> None:
-    trouble.disconnected(scene)
+def test_a_lost_database_connection_is_retried(testbed: Testbed) -> None:
+    failure_checks.lost_database(testbed)
 
 
 # permanent errors
 
 
-def test_what_the_provider_does_not_have_is_not_retried(scene: Scene) -> None:
-    trouble.not_found(scene)
+def test_what_the_provider_does_not_have_is_not_retried(testbed: Testbed) -> None:
+    failure_checks.not_found(testbed)
 
 
-def test_a_deleted_entity_is_not_retried(scene: Scene) -> None:
-    trouble.deleted(scene)
+def test_a_deleted_entity_is_not_retried(testbed: Testbed) -> None:
+    failure_checks.deleted(testbed)
 
 
-def test_a_malformed_payload_is_not_retried(scene: Scene) -> None:
-    trouble.malformed(scene)
+def test_a_malformed_payload_is_not_retried(testbed: Testbed) -> None:
+    failure_checks.malformed(testbed)
 
 
-def test_a_denied_permission_is_not_retried(scene: Scene) -> None:
-    trouble.denied(scene)
+def test_a_denied_permission_is_not_retried(testbed: Testbed) -> None:
+    failure_checks.permission_denied(testbed)
 
 
 # by hand, and with other settings: last, since the server is started again
 
 
-def test_a_permanently_failed_job_is_reset_by_hand(scene: Scene) -> None:
-    trouble.reset(scene)
+def test_a_permanently_failed_job_is_reset_by_hand(testbed: Testbed) -> None:
+    failure_checks.manual_retry(testbed)
 
 
-def test_the_page_is_served_under_a_strict_policy(scene: Scene) -> None:
+def test_the_page_is_served_under_a_strict_policy(testbed: Testbed) -> None:
     for name, kind in (("", "html"), ("library.js", "javascript"), ("library.css", "css")):
-        answer = scene.client.get(f"/library/{name}", headers={"X-Api-Key": ""})
+        answer = testbed.client.get(f"/library/{name}", headers={"X-Api-Key": ""})
         assert answer.status_code == 200
         assert kind in answer.headers["content-type"]
         policy = answer.headers["content-security-policy"]
         assert policy.startswith("default-src 'none'; script-src 'self'")
         assert "unsafe" not in policy
-    assert scene.client.get("/library/server.py").status_code == 404
-    page = Path(proof.__file__).parent / "page"
+    assert testbed.client.get("/library/server.py").status_code == 404
+    page = Path(checks.__file__).parent / "page"
     assert "innerHTML" not in (page / "library.js").read_text()
 
 
-def test_timeout_attempts_and_poll_interval_are_set_in_the_file(scene: Scene) -> None:
-    trouble.settled(scene)
+def test_timeout_attempts_and_poll_interval_are_set_in_the_file(testbed: Testbed) -> None:
+    failure_checks.worker_settings(testbed)
 
 
-def test_depth_average_time_failure_rate_and_health(scene: Scene) -> None:
-    trouble.figures(scene)
+def test_depth_average_time_failure_rate_and_health(testbed: Testbed) -> None:
+    failure_checks.statistics(testbed)

@@ -1,4 +1,4 @@
-"""The podcast directory: real servers, a real publisher, real kills. One play, many questions."""
+"""The podcast directory: real servers, a real publisher, real kills. Many tests check one run."""
 
 import asyncio
 from collections.abc import Callable, Iterator
@@ -9,19 +9,19 @@ from typing import Any
 import httpx
 import pytest
 
+from examples.harness import Harness
 from examples.podcasts import app as jobs
 from examples.podcasts import feeds, publisher, server, store
-from examples.podcasts.proof import LIMIT, Facts, is_well, is_whole, play
-from examples.remote import Remote
-from examples.stage import Stage
+from examples.podcasts.checks import LIMIT, Facts, is_well, is_whole, run_checks
+from examples.remote_server import RemoteServer
 from holdfast import Job
 from holdfast.testing import temporary
 
 
 @pytest.fixture(scope="module")
 def facts() -> Facts:
-    with Stage("podcasts") as stage:
-        return play(stage)
+    with Harness("podcasts") as harness:
+        return run_checks(harness)
 
 
 def pid(worker_id: str | None) -> int:
@@ -110,8 +110,8 @@ def test_an_import_that_cannot_be_enqueued_leaves_no_podcast(at_rest: Ask) -> No
 
 
 def test_who_asks_twice_is_given_the_same_import(at_rest: Ask) -> None:
-    wish = {"url": "http://127.0.0.1/a.xml"}
-    first, again = (at_rest("POST", "/podcasts/import", json=wish).json() for _ in range(2))
+    body = {"url": "http://127.0.0.1/a.xml"}
+    first, again = (at_rest("POST", "/podcasts/import", json=body).json() for _ in range(2))
     assert (first["id"], first["job"]["id"]) == (again["id"], again["job"]["id"])
     assert jobs.app.jobs.count() == 1
 
@@ -182,15 +182,15 @@ def test_jobs_of_a_killed_server_do_not_count_for_ever(facts: Facts) -> None:
 def test_an_import_that_hangs_is_stopped_and_makes_room(at_rest: Ask) -> None:
     """Its publisher never answers. It has five minutes, here less; then its place is free again."""
     assert at_rest("GET", "/openapi.json").is_success
-    with Remote(publisher.site) as remote:
+    with RemoteServer(publisher.site) as remote:
         remote.hold()
         with store.transaction() as connection:
             podcast_id = store.find_or_add(connection, f"{remote.url}/hangs.xml")
         hangs = jobs.podcast_import.using(timeout="1s").enqueue(podcast_id=podcast_id)
-        with Stage("hangs") as stage, jobs.app.worker():
-            stage.until("it is fetched", lambda: remote.in_flight == 1)
-            stage.until("it is stopped", lambda: remote.in_flight == 0)
-            job = stage.until("it is written", lambda: retrying(hangs.id))
+        with Harness("hangs") as harness, jobs.app.worker():
+            harness.until("it is fetched", lambda: remote.in_flight == 1)
+            harness.until("it is stopped", lambda: remote.in_flight == 0)
+            job = harness.until("it is written", lambda: retrying(hangs.id))
     assert job.error == "TimeoutError: timed out after 1 s"
     assert [limit.running for limit in jobs.app.limits.list()] == [0]
     assert jobs.podcast_import.conduct.timeout == 300

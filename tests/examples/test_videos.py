@@ -12,10 +12,10 @@ from typing import Any
 
 import pytest
 
-from examples.stage import Stage
-from examples.videos import clips, ffmpeg, media, proof
+from examples.harness import Harness
+from examples.videos import checks, ffmpeg, media, sample_media
 from examples.videos.blobs import Blobs
-from examples.videos.studio import Studio
+from examples.videos.testbed import Testbed
 from holdfast import Status
 from holdfast.testing import FakeClock, drain, temporary
 from tools.programs import need
@@ -26,13 +26,13 @@ pytestmark = pytest.mark.timeout(300)  # the story, told on a busy machine
 @dataclass(frozen=True)
 class Story:
     clip: bytes
-    uploads: proof.Uploads
+    uploads: checks.Uploads
     refusals: dict[str, int]
-    failures: proof.Failures
-    kill: proof.Kill
-    sweep: proof.Sweep
-    hang: proof.Timeout
-    deletion: proof.Deletion
+    failures: checks.Failures
+    kill: checks.Kill
+    sweep: checks.Sweep
+    hang: checks.Timeout
+    deletion: checks.Deletion
     months: dict[str, dict[str, Any]]
     first: dict[str, dict[str, Any]]  #: what is in the first film
     served: bytes  #: its bytes
@@ -42,31 +42,31 @@ class Story:
 @pytest.fixture(scope="module")
 def story() -> Story:
     path = f"{Path(need('ffmpeg')).parent}{os.pathsep}{os.environ['PATH']}"
-    with pytest.MonkeyPatch.context() as patch, Stage("videos") as stage:
+    with pytest.MonkeyPatch.context() as patch, Harness("videos") as harness:
         patch.setenv("PATH", path)  # where the application looks for it
-        with Studio(stage) as studio:
-            return tell(studio)
+        with Testbed(harness) as testbed:
+            return tell(testbed)
 
 
-def tell(studio: Studio) -> Story:
-    studio.open()
-    uploads = proof.upload(studio)
-    refusals = proof.refuse(studio)
-    failures = proof.fail(studio)
-    kill = proof.kill(studio)
+def tell(testbed: Testbed) -> Story:
+    testbed.open()
+    uploads = checks.upload(testbed)
+    refusals = checks.refuse(testbed)
+    failures = checks.fail(testbed)
+    kill = checks.kill(testbed)
     return Story(
-        clip=studio.clip.read_bytes(),
+        clip=testbed.clip.read_bytes(),
         uploads=uploads,
         refusals=refusals,
         failures=failures,
         kill=kill,
-        sweep=proof.sweep(studio, kill.orphan),
-        hang=proof.hang(studio, kill.media[1]),
-        deletion=proof.delete(studio, uploads.media),
-        months=proof.wait_months(studio),
-        first=clips.streams(uploads.served),
+        sweep=checks.sweep(testbed, kill.orphan),
+        hang=checks.hang(testbed, kill.media[1]),
+        deletion=checks.delete(testbed, uploads.media),
+        months=checks.check_retention(testbed),
+        first=sample_media.streams(uploads.served),
         served=uploads.served.read_bytes(),
-        image=clips.streams(uploads.small)["video"],
+        image=sample_media.streams(uploads.small)["video"],
     )
 
 
@@ -111,7 +111,7 @@ def test_a_job_is_found_by_its_media_and_the_newest_counts(story: Story) -> None
 
 def test_films_are_made_one_at_a_time_the_oldest_first(story: Story) -> None:
     assert len(story.uploads.ended) == 3
-    assert proof.one_at_a_time(story.uploads.ended)
+    assert checks.one_at_a_time(story.uploads.ended)
 
 
 def test_what_cannot_be_taken_is_refused(story: Story) -> None:
@@ -143,9 +143,9 @@ def test_ffmpeg_is_called_with_the_options_of_the_design(story: Story) -> None:
 
 
 def test_a_film_that_is_small_enough_keeps_its_size(tmp_path: Path) -> None:
-    small = clips.film(tmp_path / "small.mov", "320x180", 0.5)
+    small = sample_media.film(tmp_path / "small.mov", "320x180", 0.5)
     ffmpeg.transcode(small, tmp_path / "out.mp4", lambda percent: None)
-    video = clips.streams(tmp_path / "out.mp4")["video"]
+    video = sample_media.streams(tmp_path / "out.mp4")["video"]
     assert (video["width"], video["height"]) == (320, 180)
 
 
@@ -359,7 +359,7 @@ def row(here: ModuleType, id: str) -> media.Media:
 
 
 def add(here: ModuleType, folder: Path) -> str:
-    clip = clips.film(folder / "clip.mov", "64x36", 0.3)
+    clip = sample_media.film(folder / "clip.mov", "64x36", 0.3)
     here.blobs.put("originals/a.mov", clip, "video/quicktime")
     job: str = here.add_video("a", "a.mov", "originals/a.mov").id
     return job

@@ -1,4 +1,4 @@
-"""Weather tiles: a centre over HTTP, workers on one file, one killed. One play, many questions."""
+"""Weather tiles: a server over HTTP, workers on one file, one killed. Many tests check one run."""
 
 import socket
 from collections import Counter
@@ -7,12 +7,21 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from examples.remote import Answer, Remote
-from examples.stage import Stage
+from examples.harness import Harness
+from examples.remote_server import Answer, RemoteServer
 from examples.weather import app as jobs
 from examples.weather import grib, sources, store, tiles
-from examples.weather.centre import field_of
-from examples.weather.proof import MODELS, NEW, OLD, PROCESSES, SLOTS, Facts, beaten_since, play
+from examples.weather.checks import (
+    MODELS,
+    NEW,
+    OLD,
+    PROCESSES,
+    SLOTS,
+    Facts,
+    beaten_since,
+    run_checks,
+)
+from examples.weather.forecast_server import field_of
 from holdfast import Job
 from holdfast.testing import temporary
 
@@ -26,8 +35,8 @@ FILES = [
 
 @pytest.fixture(scope="module")
 def facts() -> Facts:
-    with Stage("weather") as stage:
-        return play(stage)
+    with Harness("weather") as harness:
+        return run_checks(harness)
 
 
 def of_type(facts: Facts, type: str) -> list[Job]:
@@ -155,7 +164,7 @@ def test_the_workers_table_shows_their_current_jobs(facts: Facts) -> None:
 def test_the_workers_table_shows_their_heartbeats(facts: Facts) -> None:
     """They go on for those that live, and have ended for the one that was killed."""
     assert all(0 <= worker["beat_age"] < 15 for worker in facts.while_held)
-    living = {worker["id"] for worker in facts.while_held} - {facts.victim["id"]}
+    living = {worker["id"] for worker in facts.while_held} - {facts.killed["id"]}
     assert set(beaten_since(facts)) == living
 
 
@@ -170,11 +179,11 @@ def test_several_workers_shared_the_work(facts: Facts) -> None:
 
 def test_a_killed_workers_jobs_are_done_by_others(facts: Facts) -> None:
     states = {worker["id"]: worker["state"] for worker in facts.at_the_end}
-    assert states[facts.victim["id"]] == "dead"
+    assert states[facts.killed["id"]] == "dead"
     assert len(facts.orphans) == SLOTS
     for job in facts.orphans:
         assert (job.status, job.attempts, job.claim_no) == ("completed", 1, 2)
-        assert job.worker_id != facts.victim["id"]
+        assert job.worker_id != facts.killed["id"]
 
 
 def test_no_half_written_file_is_left(facts: Facts) -> None:
@@ -208,7 +217,7 @@ def test_what_waits_for_a_failure_is_cancelled_and_the_rest_is_done(facts: Facts
 
 
 def test_a_retry_of_the_workflow_does_only_what_is_missing(facts: Facts) -> None:
-    assert facts.mended == 1 + len(tiles.BOUNDS)
+    assert facts.retried == 1 + len(tiles.BOUNDS)
     asked = {path: times for path, times in facts.downloads.items() if path.endswith(".grib2")}
     cut_off = {job.node for job in facts.orphans}
     for path, times in asked.items():
@@ -242,7 +251,7 @@ def of_gfs(job: Job) -> bool:
 
 def test_a_listing_that_breaks_the_rules_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     """A run's name becomes a path: it is checked."""
-    with Remote(lambda path, times: Answer(b'{"../../etc": [1]}')) as remote:
+    with RemoteServer(lambda path, times: Answer(b'{"../../etc": [1]}')) as remote:
         monkeypatch.setattr(sources, "SOURCE", remote.url)
         with pytest.raises(ValueError, match="a run is named YYYYMMDD_HH"):
             sources.listing("hrrr")

@@ -1,13 +1,13 @@
-"""A forecast centre, for trying the application out: `python -m examples.weather.centre`.
+"""A fake forecast centre, for the checks: `python -m examples.weather.forecast_server`.
 
-/MODEL/ lists its runs with their hours, /MODEL/RUN/fHHH.grib2 is a file: fields that nobody forecast.
+/MODEL/ lists its runs with their hours, /MODEL/RUN/fHHH.grib2 is a file: invented fields.
 """
 
 import json
 
 import numpy as np
 
-from examples.remote import Answer, Remote
+from examples.remote_server import Answer, RemoteServer
 from examples.weather.grib import Field, encode
 
 Runs = dict[str, list[int]]
@@ -23,8 +23,8 @@ def field_of(model_id: str, run_id: str, hour: int) -> Field:
     return field
 
 
-class Centre:
-    """What it publishes. A file in `broken` is not to be had: the centre's disk is full."""
+class ForecastServer:
+    """The files of some models. A request for a file in `broken` fails: the disk is full."""
 
     def __init__(self, models: dict[str, Runs]) -> None:
         self.models = models
@@ -48,6 +48,6 @@ EXAMPLE = {
 }
 
 if __name__ == "__main__":
-    remote = Remote(Centre(EXAMPLE).site, pace=0.5, port=8020)
+    remote = RemoteServer(ForecastServer(EXAMPLE).site, pace=0.5, port=8020)
     print(f"{', '.join(EXAMPLE)} at {remote.url}/MODEL/; each answer takes half a second")
     remote.serve()

@@ -1,4 +1,4 @@
-"""The media manager as it is seen from outside: a real server, a fake provider, HTTP between them."""
+"""The testbed of the media manager: a real server and a fake provider, over HTTP."""
 
 import json
 import sqlite3
@@ -11,30 +11,34 @@ import httpx
 import psycopg
 from websockets.sync.client import connect
 
+from examples.harness import Harness, free_port
 from examples.media_manager import store
 from examples.media_manager.fakes import FakeProvider, Gate
-from examples.stage import Stage, free_port
 from holdfast import Holdfast, Job
 
-KEY = "a-key-of-the-house"
+KEY = "a-key-for-the-checks"
 FINISHED = ("completed", "failed", "cancelled")
 OFF = {"scanning": {"chainToEnrich": False}, "enrichment": {"chainToPublish": False}}
 CHAINED = {"publishing": {"chainToSync": True}}
-#: As in production, but quicker.
+#: Like the defaults, but faster.
 QUICK = {"retryDelay": 200, "pollInterval": 500}
 
 
-class Scene:
-    def __init__(self, stage: Stage, provider: FakeProvider, url: str, concurrency: int) -> None:
-        self.stage = stage
+class Testbed:
+    def __init__(
+        self, harness: Harness, provider: FakeProvider, url: str, concurrency: int
+    ) -> None:
+        self.harness = harness
         self.provider = provider
         self.url = url
-        self.look = Holdfast(url, auto_migrate=True)  #: without the code: it only looks
+        self.observer = Holdfast(
+            url, auto_migrate=True
+        )  #: without the application's code, for reading
         self.db = store.Store(url, 30)
-        self.cache = stage.folder / "cache"
+        self.cache = harness.folder / "cache"
         self.films = 0  #: the library of the chain
         self._port = free_port()
-        self._file = stage.folder / "settings.json"
+        self._file = harness.folder / "settings.json"
         self._settings: dict[str, Any] = {
             "database": url,
             "databaseTimeout": 1,
@@ -48,25 +52,25 @@ class Scene:
         self.set(worker=QUICK | {"concurrency": concurrency}, phases=OFF)
 
     def set(self, **changes: Any) -> None:
-        """Another settings file. It is swapped in whole: a process may be reading it."""
+        """Replace the settings file atomically, since a process may be reading it."""
         self._settings |= changes
         part = self._file.with_suffix(".part")
         part.write_text(json.dumps(self._settings))
         part.replace(self._file)
 
     def start(self) -> None:
-        """The server, with its worker; heartbeats are quick, so that a killed one is missed soon."""
+        """Start the server with its worker; short heartbeats reveal a killed worker soon."""
         port = str(self._port)
         words = ("uvicorn", "examples.media_manager.server:server", "--port", port)
-        self.process = self.stage.start(
-            *("examples.mortal", *words, "--no-access-log", "--log-level", "warning"),
+        self.process = self.harness.start(
+            *("examples.unprivileged", *words, "--no-access-log", "--log-level", "warning"),
             MEDIA_SETTINGS=str(self._file),
             HOLDFAST_HEARTBEAT="1",
         )
         self.client = httpx.Client(
             base_url=f"http://127.0.0.1:{port}", headers={"X-Api-Key": KEY}, timeout=10
         )
-        self.stage.until("the server answers", self._answers)
+        self.harness.until("the server answers", self._answers)
 
     def _answers(self) -> bool:
         if self.process.poll() is not None:
@@ -77,17 +81,17 @@ class Scene:
             return False
 
     def kill(self) -> None:
-        self.stage.kill(self.process)
+        self.harness.kill(self.process)
         self.client.close()
 
     def stop(self) -> int:
         self.client.close()
-        return self.stage.stop(self.process)
+        return self.harness.stop(self.process)
 
     def close(self) -> None:
         self.client.close()
         self.db.close()
-        self.look.close()
+        self.observer.close()
 
     # asking
 
@@ -115,7 +119,7 @@ class Scene:
         return str(job["id"])
 
     def messages(self, follow: str, gate: Gate | None = None) -> list[dict[str, Any]]:
-        """All that the socket of a link is told, until it is closed. A gate is opened when the job is
+        """Return all messages of a link's WebSocket until it is closed. Opens the gate when the job is
         halfway."""
         told = []
         with connect(str(self.client.base_url).replace("http", "ws").rstrip("/") + follow) as heard:
@@ -126,39 +130,39 @@ class Scene:
         return told
 
     def jobs(self, *types: str, after: Job | None = None, **filter: Any) -> list[Job]:
-        """Those that do not recur; made after another one."""
-        found = [job for job in self.look.jobs.search(**filter) if job.schedule is None]
+        """Return jobs that are not recurring, optionally only those made after another job."""
+        found = [job for job in self.observer.jobs.search(**filter) if job.schedule is None]
         found = [job for job in found if after is None or job.id > after.id]
         return [job for job in found if not types or job.type in types]
 
     def log(self, job: Job) -> list[str]:
-        """What was logged; it is written within a second after."""
-        lines = self.stage.until("a line of its log", lambda: self.look.jobs.logs(job.id))
+        """Return the lines of a job's log, which are written within a second."""
+        lines = self.harness.until("a line of its log", lambda: self.observer.jobs.logs(job.id))
         return [line.text for line in lines]
 
     # waiting
 
     def until(self, id: str, *statuses: str) -> Job:
-        """A job, once it is in one of these statuses; without any: once it is over."""
+        """Wait until a job has one of these statuses, by default a final one; returns the job."""
         wanted = statuses or FINISHED
 
         def reached() -> Job | None:
-            job = self.look.jobs.get(id)
+            job = self.observer.jobs.get(id)
             return job if job.status in wanted else None
 
-        return self.stage.until(f"job {id} is {' or '.join(wanted)}", reached, 20)
+        return self.harness.until(f"job {id} is {' or '.join(wanted)}", reached, 20)
 
     def until_idle(self) -> None:
-        """All that was begun is over, with what followed from it."""
+        """Wait until all jobs have ended, with those that followed."""
 
         def idle() -> bool:
             return all(job.status in FINISHED for job in self.jobs())
 
-        self.stage.until("nothing is left to do", idle)
+        self.harness.until("nothing is left to do", idle)
 
     @contextmanager
-    def cut_off(self) -> Iterator[None]:
-        """The application loses its database: its connections are ended, or somebody holds the lock."""
+    def without_database(self) -> Iterator[None]:
+        """Cut the application off its database: end its connections, or hold SQLite's lock."""
         if self.url.startswith("postgresql"):
             self.db.close()
             with psycopg.connect(self.url, autocommit=True) as other:
@@ -178,7 +182,7 @@ class Scene:
 
     @contextmanager
     def paused(self) -> Iterator[None]:
-        """Nothing begins until the end of the block."""
+        """Pause the queue until the end of the block."""
         self.post("/api/v1/queues/default/pause")
         try:
             yield
@@ -186,8 +190,8 @@ class Scene:
             self.post("/api/v1/queues/default/resume")
 
     def library(self, name: str, *titles: str) -> Path:
-        """A folder of films; a name without a year is a series."""
-        folder = self.stage.folder / name
+        """Make a folder of films; a name without a year is a series."""
+        folder = self.harness.folder / name
         folder.mkdir()
         for title in titles:
             place = folder / title
@@ -196,12 +200,12 @@ class Scene:
 
 
 @contextmanager
-def on_scene(stage: Stage, url: str, concurrency: int = 1) -> Iterator[Scene]:
+def open_testbed(harness: Harness, url: str, concurrency: int = 1) -> Iterator[Testbed]:
     with FakeProvider() as provider:
-        scene = Scene(stage, provider, url, concurrency)
-        scene.start()
+        testbed = Testbed(harness, provider, url, concurrency)
+        testbed.start()
         try:
-            yield scene
+            yield testbed
         finally:
-            scene.kill()
-            scene.close()
+            testbed.kill()
+            testbed.close()

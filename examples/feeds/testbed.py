@@ -1,7 +1,7 @@
-"""Where the reader is tried out: a database of its own, the world outside, and those who work.
+"""The testbed of the reader: a database of its own, servers of feeds and of a hub, and workers.
 
-A scene with a clock that stands still runs what is due in this process; a live one has worker
-processes. Feeds and the hub are real servers in both.
+With a fake clock, due jobs run in this process; with workers, in worker processes. Feeds and the hub
+are real HTTP servers in both.
 """
 
 import os
@@ -17,9 +17,9 @@ import sqlalchemy as sql
 
 from examples.feeds import server, store
 from examples.feeds.app import app, create, job_of, key, transaction
-from examples.feeds.outside import Outside, outside
+from examples.feeds.feed_server import FeedServer, serve_feeds
 from examples.feeds.store import feeds
-from examples.stage import Stage
+from examples.harness import Harness
 from holdfast import Job
 from holdfast.testing import FakeClock, drain, temporary
 
@@ -29,11 +29,11 @@ Process = subprocess.Popen[bytes]
 
 
 @dataclass
-class Scene:
-    """A database of its own, the world outside, and those who work."""
+class Testbed:
+    """A database of its own, servers of feeds and of a hub, and workers."""
 
-    stage: Stage
-    web: Outside
+    harness: Harness
+    web: FeedServer
     clock: FakeClock | None
     processes: list[Process] = field(default_factory=list)
 
@@ -41,48 +41,48 @@ class Scene:
     def now(self) -> datetime:
         return app.clock.now()
 
-    def prove(self, sentence: str, holds: object) -> None:
-        self.stage.prove(sentence, holds)
+    def check(self, sentence: str, holds: object) -> None:
+        self.harness.check(sentence, holds)
 
-    def pass_time(self, time: timedelta) -> list[Job]:
-        """So much later: the jobs that have run then."""
+    def advance(self, time: timedelta) -> list[Job]:
+        """Advance the clock and run what is due; returns the jobs that ran."""
         assert self.clock is not None
         self.clock.advance(time.total_seconds())
         return drain(app, raise_errors=False)
 
     def start(self, *words: str) -> None:
-        self.processes.append(self.stage.start(*words, HOLDFAST_URL=app.url, **QUICK))
+        self.processes.append(self.harness.start(*words, HOLDFAST_URL=app.url, **QUICK))
 
 
 @contextmanager
-def scene(stage: Stage, url: str, clock: FakeClock | None = None) -> Iterator[Scene]:
+def open_testbed(harness: Harness, url: str, clock: FakeClock | None = None) -> Iterator[Testbed]:
     with ExitStack() as stack:
         stack.enter_context(temporary(app, url, clock=clock))
-        web = stack.enter_context(outside())
+        web = stack.enter_context(serve_feeds())
         callback = stack.enter_context(server.serving())
         stack.enter_context(mock.patch.dict(os.environ, FEEDS_CALLBACK=callback))
         stack.callback(store.database(url).dispose)
         create()
-        yield Scene(stage, web, clock)
+        yield Testbed(harness, web, clock)
 
 
 @contextmanager
-def live_scene(stage: Stage, url: str) -> Iterator[Scene]:
-    """With two workers, and two readers in processes of their own, who wait for their moment."""
-    with scene(stage, url) as it:
+def open_testbed_with_workers(harness: Harness, url: str) -> Iterator[Testbed]:
+    """With two worker processes, and two subscriber processes that wait for a signal file."""
+    with open_testbed(harness, url) as testbed:
         for _ in range(2):
-            it.start("holdfast", "worker", "examples.feeds.app:app", "--grace", "5s")
+            testbed.start("holdfast", "worker", "examples.feeds.app:app", "--grace", "5s")
         for name in ("xan", "yan"):
-            it.start("examples.feeds.crowd", str(stage.folder), name)
+            testbed.start("examples.feeds.concurrency_checks", str(harness.folder), name)
         try:
-            yield it
+            yield testbed
         finally:
-            for process in it.processes:
-                stage.stop(process)
+            for process in testbed.processes:
+                harness.stop(process)
 
 
-def agree(url: str) -> tuple[Any, Job]:
-    """A feed and its job, which never disagree: read while nobody can change them."""
+def feed_and_job(url: str) -> tuple[Any, Job]:
+    """Return a feed and its job from one transaction, and check that they agree."""
     with transaction() as tx:
         wanted = feeds.select().where(feeds.c.url == url)
         job = job_of(tx, tx.execute(wanted).one().id)
@@ -97,7 +97,7 @@ def read(table: sql.Table, **where: object) -> list[Any]:
         return list(tx.execute(table.select().filter_by(**where)))
 
 
-def rows(url: str) -> list[Job]:
-    """All the jobs of a feed; and there are not more jobs than feeds."""
+def jobs_of_feed(url: str) -> list[Job]:
+    """Return all jobs of a feed; checks that there are as many jobs as feeds."""
     assert app.jobs.count(type="fetch_feed") == len(read(feeds))
     return list(app.jobs.search(type="fetch_feed", key=key(read(feeds, url=url)[0].id)))

@@ -1,4 +1,4 @@
-"""Small films and images to try it out with, drawn by ffmpeg itself; and a look into files."""
+"""Small films and images for the checks, made by ffmpeg itself, and their streams."""
 
 import json
 import subprocess
@@ -10,7 +10,7 @@ _OLD = ["-c:v", "mpeg4", "-q:v", "5", "-pix_fmt", "yuv420p", "-c:a", "pcm_s16le"
 
 
 def film(path: Path, size: str, seconds: float, rate: int = 10) -> Path:
-    """A moving picture with a tone, in a format that browsers do not play."""
+    """Make a film with a tone, in a format that browsers do not play."""
     picture = f"testsrc2=size={size}:rate={rate}:duration={seconds}"
     tone = f"sine=duration={seconds}"
     sources = ["-f", "lavfi", "-i", picture, "-f", "lavfi", "-i", tone]
@@ -25,7 +25,7 @@ def image(path: Path, size: str) -> Path:
 
 
 def streams(path: Path) -> dict[str, dict[str, Any]]:
-    """What is in a file, by kind: {"video": {"codec_name": "h264", ...}, "audio": ...}."""
+    """Return the streams of a file, by kind: {"video": {"codec_name": "h264", ...}, "audio": ...}."""
     command = ["ffprobe", "-v", "error", "-show_streams", "-of", "json", str(path)]
     found = json.loads(subprocess.run(command, check=True, capture_output=True).stdout)
     return {stream["codec_type"]: stream for stream in found["streams"]}

@@ -1,6 +1,6 @@
-"""Somebody else's HTTP server, on this machine: it can be slow, be held up, and counts who fetches.
+"""A stand-in for a remote HTTP server: it can be slow, hold its answers back, and counts requests.
 
-What an application does at once is counted here, from outside, by what reaches another server.
+How many requests an application has in flight is measured here, at the server that receives them.
 """
 
 import select
@@ -22,19 +22,19 @@ class Answer(NamedTuple):
 
 Site = Callable[
     [str, int], Answer
-]  #: a path, and how often it has been asked for, this time included
+]  #: takes a path, and how often it was requested, this request included
 
 
-class Remote:
-    """Serves a site until its block ends. A fetch is in flight until its answer begins or its client is
-    gone: a process that was killed fetches nothing any more."""
+class RemoteServer:
+    """Serves a site until its block ends. A request is in flight until its answer begins or its client
+    has disconnected, so a killed process has no requests in flight."""
 
     def __init__(self, site: Site, *, pace: float = 0.0, port: int = 0) -> None:
-        """`pace`: seconds that every answer takes."""
+        """`delay`: seconds that every answer takes."""
         self.pace = pace
-        self.asked: Counter[str] = Counter()  #: how often, by path
+        self.asked: Counter[str] = Counter()  #: number of requests, by path
         self.in_flight = 0
-        self.peak = 0  #: the most that were in flight at any moment
+        self.peak = 0  #: the highest number of requests in flight
         self._site = site
         self._held = ""
         self._open = threading.Event()
@@ -67,19 +67,19 @@ class Remote:
         self._thread.join()
 
     def hold(self, ending: str = "") -> None:
-        """Answer nobody who asks for a path that ends so, until `release`."""
+        """Hold back every answer for a path with this ending, until `release`."""
         self._held = ending
         self._open.clear()
 
     def release(self) -> None:
         self._open.set()
 
-    def forget_peak(self) -> None:
+    def reset_peak(self) -> None:
         with self._lock:
             self.peak = self.in_flight
 
     def fetch(self, path: str, client: socket.socket) -> Answer | None:
-        """The answer, in its time; None: the client has gone meanwhile."""
+        """Return the answer after the delay, or None if the client has disconnected."""
         with self._lock:
             self.asked[path] += 1
             times = self.asked[path]
@@ -88,7 +88,7 @@ class Remote:
         try:
             return self._site(path, times) if self._is_patient(client, path) else None
         finally:
-            # Before the answer is sent: whoever has it may begin another fetch at once.
+            # Before the answer is sent: a client that has it may begin another request immediately.
             with self._lock:
                 self.in_flight -= 1
 
@@ -107,7 +107,7 @@ class Remote:
 
 
 class _Server(ThreadingHTTPServer):
-    remote: Remote
+    remote: RemoteServer
     daemon_threads = True
     block_on_close = False
     request_queue_size = 128
@@ -127,7 +127,7 @@ class _Handler(BaseHTTPRequestHandler):
             self.end_headers()
             self.wfile.write(answer.body)
         except ConnectionError:
-            pass  # killed just now: that is what this server is for
+            pass  # the client was killed, as the checks intend
 
     def log_message(self, format: str, *args: object) -> None:
-        """Nothing: the proofs tell what matters."""
+        """Log nothing: the checks print what matters."""

@@ -1,4 +1,4 @@
-"""The application on a stage: its server, who uploads to it, and who looks at it from outside."""
+"""The testbed of the application: its server, a client that uploads, and a view of its database."""
 
 import json
 import os
@@ -13,30 +13,30 @@ from typing import Any, Self
 
 import httpx
 
-from examples.stage import ROOT, Stage, free_port
-from examples.videos import clips
+from examples.harness import ROOT, Harness, free_port
+from examples.videos import sample_media
 from holdfast import Holdfast
 
 ENDED = ("completed", "failed", "cancelled")
 
 
-class Studio:
-    def __init__(self, stage: Stage) -> None:
-        self.stage = stage
-        self.home = stage.folder / "home"
+class Testbed:
+    def __init__(self, harness: Harness) -> None:
+        self.harness = harness
+        self.home = harness.folder / "home"
         self.scratch = self.home / "scratch"
         self.blobs = self.home / "blobs"
         self.environment = {
             "VIDEOS_HOME": str(self.home),
-            "HOLDFAST_HEARTBEAT": "1",  # a killed server is missed after 3 s instead of 15
-            "HOLDFAST_BACKOFF_DELAY": "0.1",  # and a failed run is tried again soon
-            "HOLDFAST_POLL_INTERVAL": "300",  # it is woken, or it does nothing
+            "HOLDFAST_HEARTBEAT": "1",  # a killed server is declared dead after 3 s instead of 15
+            "HOLDFAST_BACKOFF_DELAY": "0.1",  # and a failed run is retried soon
+            "HOLDFAST_POLL_INTERVAL": "300",  # workers must be woken, since polling is too slow
         }
-        self.jobs = Holdfast(f"sqlite:///{self.home / 'videos.db'}")  # somebody who only looks
+        self.jobs = Holdfast(f"sqlite:///{self.home / 'videos.db'}")  # reads only
         self._port = free_port()
         self.client = httpx.Client(base_url=f"http://127.0.0.1:{self._port}", timeout=60)
-        self.clip = clips.film(stage.folder / "wide.mov", "2560x90", 1)
-        self.film = clips.film(stage.folder / "film.mov", "1280x720", 2, rate=30)
+        self.clip = sample_media.film(harness.folder / "wide.mov", "2560x90", 1)
+        self.film = sample_media.film(harness.folder / "film.mov", "1280x720", 2, rate=30)
 
     def __enter__(self) -> Self:
         return self
@@ -49,15 +49,15 @@ class Studio:
     ) -> None:
         self.client.close()
         self.jobs.close()
-        for pid in self.ffmpegs():  # one that was frozen, and that nobody ended
+        for pid in self.ffmpegs():  # those frozen by a check that failed
             os.kill(pid, signal.SIGKILL)
 
     # the server
 
     def open(self) -> None:
         words = ["examples.videos.server:server", "--port", str(self._port), "--no-access-log"]
-        self.server = self.stage.start("uvicorn", *words, **self.environment)
-        self.stage.until("the server answers", self._answers)
+        self.server = self.harness.start("uvicorn", *words, **self.environment)
+        self.harness.until("the server answers", self._answers)
 
     def _answers(self) -> bool:
         with suppress(httpx.TransportError):
@@ -66,13 +66,13 @@ class Studio:
 
     def kill(self) -> None:
         """kill -9."""
-        self.stage.kill(self.server)
+        self.harness.kill(self.server)
 
     def stop(self) -> None:
-        self.stage.stop(self.server)
+        self.harness.stop(self.server)
 
     def command(self, *words: str) -> str:
-        """What a command prints that knows this folder: `python -m WORDS`."""
+        """Run `python -m WORDS` with the application's settings; returns its output."""
         done = subprocess.run(
             [sys.executable, "-m", *words],
             cwd=ROOT,
@@ -101,7 +101,7 @@ class Studio:
         return found
 
     def finished(self, id: str, seen: list[float] | None = None) -> dict[str, Any]:
-        """The media when its job has ended; `seen`: where to write down how far it was meanwhile."""
+        """Wait until the job has ended; returns the media. Progress is appended to `seen`."""
 
         def ended() -> dict[str, Any] | None:
             told = self.see(id)
@@ -109,21 +109,21 @@ class Studio:
                 seen.append(told["job"]["progress"])
             return told if told["job"]["status"] in ENDED else None
 
-        return self.stage.until(f"the job of media {id} has ended", ended, pause=0.1)
+        return self.harness.until(f"the job of media {id} has ended", ended, pause=0.1)
 
     def log_of(self, job: str, lines: int) -> list[str]:
-        """The lines of a job's log, once there are so many: a worker writes them every second."""
+        """Wait for that many lines in a job's log, which a worker writes every second."""
 
         def written() -> list[str] | None:
             found = [line.text for line in self.jobs.jobs.logs(job)]
             return found if len(found) >= lines else None
 
-        return self.stage.until(f"job {job} has a log", written)
+        return self.harness.until(f"job {job} has a log", written)
 
     # ffmpeg
 
     def ffmpegs(self) -> dict[int, str]:
-        """The processes that transcode films of this studio, with their command lines."""
+        """Return the processes that transcode films of this testbed, with their command lines."""
         listing = subprocess.run(
             ["ps", "-axww", "-o", "pid=,stat=,command="], check=True, capture_output=True
         )
@@ -135,21 +135,20 @@ class Studio:
         return found
 
     def freeze(self, job: str) -> tuple[int, str] | None:
-        """Stop the ffmpeg of a job as soon as it runs: it cannot end by itself any more. None: the job
-        has ended before."""
+        """Stop the ffmpeg of a job (SIGSTOP) as soon as it runs. None: the job ended before."""
 
-        def look() -> list[tuple[int, str]] | None:
+        def snapshot() -> list[tuple[int, str]] | None:
             found = [one for one in self.ffmpegs().items() if job in one[1]]
             return found or ([(0, "")] if self.jobs.jobs.get(job).status in ENDED else None)
 
-        [(pid, command)] = self.stage.until(f"ffmpeg of job {job} runs", look, pause=0.05)
+        [(pid, command)] = self.harness.until(f"ffmpeg of job {job} runs", snapshot, pause=0.05)
         if not pid:
             return None
         os.kill(pid, signal.SIGSTOP)
         return pid, command
 
     def is_gone(self, pid: int) -> bool:
-        self.stage.until(f"ffmpeg {pid} is gone", lambda: pid not in self.ffmpegs(), pause=0.05)
+        self.harness.until(f"ffmpeg {pid} is gone", lambda: pid not in self.ffmpegs(), pause=0.05)
         return True
 
     def workdirs(self) -> Collection[Path]:
@@ -158,7 +157,7 @@ class Studio:
     # the operator
 
     def token(self, role: str) -> dict[str, str]:
-        """What a request of somebody with this role carries."""
+        """Return the request headers of a new token with this role."""
         words = ["--app", "examples.videos.app:app", "--name", role, "--role", role, "--json"]
         made = json.loads(self.command("holdfast", "tokens", "create", *words))
         return {"Authorization": f"Bearer {made['token']}"}

@@ -1,8 +1,8 @@
-"""`python -m examples.mortal MODULE ...` runs a module as somebody whom file permissions bind.
+"""`python -m examples.unprivileged MODULE ...` runs a module that file permissions apply to.
 
-Tests often run as root in a container, and root may write everywhere: nothing would ever be denied. On
-Linux that is one capability, and a process can give it up for good. Elsewhere, and for others, it does
-nothing.
+Tests often run as root in a container, and root may write everywhere: no write would ever be denied. On
+Linux, root has this right by two capabilities, which a process can drop for good. On other systems, and
+for other users, this module changes nothing.
 """
 
 import ctypes
@@ -13,8 +13,8 @@ PR_CAPBSET_DROP = 24
 CAP_DAC_OVERRIDE, CAP_DAC_READ_SEARCH = 1, 2
 
 
-def give_up() -> None:
-    """What is dropped here is lost by the next exec."""
+def drop_file_capabilities() -> None:
+    """Drop the capabilities that bypass file permissions, from the next exec on."""
     if sys.platform != "linux" or os.geteuid() != 0:
         return
     libc = ctypes.CDLL(None, use_errno=True)
@@ -24,5 +24,5 @@ def give_up() -> None:
 
 
 if __name__ == "__main__":
-    give_up()
+    drop_file_capabilities()
     os.execv(sys.executable, [sys.executable, "-m", *sys.argv[1:]])

@@ -1,4 +1,4 @@
-"""The world that the reader lives in, for its proof: a server of feeds, and a hub, over real HTTP."""
+"""A server of feeds and a WebSub hub, over real HTTP, for the checks of the reader."""
 
 import threading
 from collections import Counter, defaultdict
@@ -12,12 +12,12 @@ from urllib.parse import parse_qsl, urlencode
 from urllib.request import urlopen
 from xml.sax.saxutils import escape
 
-PATIENCE = 60.0
+TIMEOUT = 60.0
 
 
 @dataclass
 class Feed:
-    """What is at an address now. Change it as you like."""
+    """What an address serves now; a check may change it."""
 
     titles: list[str] = field(default_factory=lambda: ["first"])
     headers: dict[str, str] = field(default_factory=dict)
@@ -37,42 +37,42 @@ class Feed:
         return f"{head}<title>A feed</title>{ttl}{hub}{items}</channel></rss>".encode()
 
 
-class Visit(NamedTuple):
-    """A request, and what it was answered."""
+class Request(NamedTuple):
+    """A request and the status of its answer."""
 
     name: str
     status: int
     known: str | None  #: its If-None-Match
 
 
-class Outside:
-    """Feeds by their names, who came for them, and a hub."""
+class FeedServer:
+    """Feeds by their names, counters of requests, and a hub."""
 
     def __init__(self, port: int) -> None:
         self.address = f"http://127.0.0.1:{port}"
         self.hub = f"{self.address}/hub"
         self.feeds: dict[str, Feed] = {}
-        self.visits: list[Visit] = []
-        self.arrived: Counter[str] = Counter()  #: requests that have come, answered or not
-        self.inside: Counter[str] = Counter()  #: requests that are being answered
-        self.most: Counter[str] = Counter()  #: of one feed at a time; "": of all of them
-        self.asked: list[Mapping[str, str]] = []  #: of the hub
+        self.requests: list[Request] = []
+        self.arrived: Counter[str] = Counter()  #: requests received, answered or not
+        self.in_flight: Counter[str] = Counter()  #: requests that are being answered
+        self.peak: Counter[str] = Counter()  #: most requests in flight, by feed; "": of all feeds
+        self.asked: list[Mapping[str, str]] = []  #: forms posted to the hub
         self.hub_status = 202
         self.term = 10 * 86400  #: seconds that the hub grants
         self._gates: dict[str, threading.Event] = defaultdict(_open_gate)
         self._lock = threading.Lock()
 
     def feed(self, name: str, **words: object) -> str:
-        """Put a feed at an address, which is returned."""
+        """Serve a feed under this name; returns its address."""
         self.feeds[name] = Feed(**words)  # type: ignore[arg-type]
         return f"{self.address}/{name}"
 
     def count(self, name: str, status: int = 200) -> int:
-        return sum((visit.name, visit.status) == (name, status) for visit in list(self.visits))
+        return sum((visit.name, visit.status) == (name, status) for visit in list(self.requests))
 
     @contextmanager
     def held(self, name: str) -> Iterator[None]:
-        """Nobody who comes for this feed is answered, until the block ends."""
+        """Hold back every answer for this feed until the block ends."""
         gate = self._gates[name] = threading.Event()
         try:
             yield
@@ -80,18 +80,18 @@ class Outside:
             gate.set()
 
     @contextmanager
-    def visiting(self, name: str) -> Iterator[None]:
+    def counted(self, name: str) -> Iterator[None]:
         with self._lock:
             self.arrived[name] += 1
             for place in (name, ""):
-                self.inside[place] += 1
-                self.most[place] = max(self.most[place], self.inside[place])
+                self.in_flight[place] += 1
+                self.peak[place] = max(self.peak[place], self.in_flight[place])
         try:
-            self._gates[name].wait(PATIENCE)
+            self._gates[name].wait(TIMEOUT)
             yield
         finally:
             with self._lock:
-                self.inside.subtract([name, ""])
+                self.in_flight.subtract([name, ""])
 
 
 def _open_gate() -> threading.Event:
@@ -101,33 +101,33 @@ def _open_gate() -> threading.Event:
 
 
 class Handler(BaseHTTPRequestHandler):
-    world: Outside
+    feed_server: FeedServer
 
     def do_GET(self) -> None:
         name = self.path.removeprefix("/")
-        with self.world.visiting(name):
-            feed = self.world.feeds[name]
+        with self.feed_server.counted(name):
+            feed = self.feed_server.feeds[name]
             threading.Event().wait(feed.latency)
             body, known = feed.body(), self.headers.get("If-None-Match")
             etag = f'"{sha256(body).hexdigest()[:12]}"'
             status = 304 if feed.status == 200 and known == etag else feed.status
-            self.world.visits.append(Visit(name, status, known))
+            self.feed_server.requests.append(Request(name, status, known))
         self._answer(status, body if status == 200 else b"", {"ETag": etag, **feed.headers})
 
     def do_POST(self) -> None:
-        """The hub: it takes note, and confirms with the one who asked."""
+        """The hub: records the request and confirms it at the callback."""
         text = self.rfile.read(int(self.headers["Content-Length"])).decode()
         form = dict(parse_qsl(text))
-        self.world.asked.append(form)
-        self._answer(self.world.hub_status, b"", {})
-        if self.world.hub_status == 202:
+        self.feed_server.asked.append(form)
+        self._answer(self.feed_server.hub_status, b"", {})
+        if self.feed_server.hub_status == 202:
             said = {
                 "hub.mode": form["hub.mode"],
                 "hub.topic": form["hub.topic"],
                 "hub.challenge": "are you there",
-                "hub.lease_seconds": self.world.term,
+                "hub.lease_seconds": self.feed_server.term,
             }
-            with urlopen(f"{form['hub.callback']}?{urlencode(said)}", timeout=PATIENCE) as answer:
+            with urlopen(f"{form['hub.callback']}?{urlencode(said)}", timeout=TIMEOUT) as answer:
                 assert answer.read() == b"are you there"
 
     def _answer(self, status: int, body: bytes, headers: Mapping[str, str]) -> None:
@@ -139,21 +139,21 @@ class Handler(BaseHTTPRequestHandler):
             self.wfile.write(body)
             self.wfile.flush()
         except OSError:
-            """Who asked has been killed meanwhile."""
+            """The client was killed meanwhile."""
 
     def log_message(self, format: str, *args: object) -> None:
         """Quiet."""
 
 
 @contextmanager
-def outside() -> Iterator[Outside]:
+def serve_feeds() -> Iterator[FeedServer]:
     handler = type("Handler", (Handler,), {})
     with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
-        world = handler.world = Outside(server.server_port)  # type: ignore[attr-defined]
+        feed_server = handler.feed_server = FeedServer(server.server_port)  # type: ignore[attr-defined]
         thread = threading.Thread(target=server.serve_forever, args=(0.05,))
         thread.start()
         try:
-            yield world
+            yield feed_server
         finally:
             server.shutdown()
             thread.join()

@@ -1,6 +1,6 @@
-"""What the five proofs share: processes to start and to kill, moments to wait for, and what was proved.
+"""A harness for end-to-end checks: starts and kills processes, waits for conditions, reports checks.
 
-No part of an application: these are the hands of somebody who tries one out.
+No part of an application: the `checks.py` of all five use it.
 """
 
 import os
@@ -16,16 +16,16 @@ from types import TracebackType
 from typing import Self, TypeVar
 
 T = TypeVar("T")
-PATIENCE = 60.0
+TIMEOUT = 60.0
 ROOT = Path(__file__).resolve().parents[1]
 
 
-class Stage:
-    """A temporary folder, and the processes that were started in it. All of them end with it."""
+class Harness:
+    """A temporary folder and the processes started in it, which are killed when the block ends."""
 
     def __init__(self, title: str) -> None:
         self.title = title
-        self.proved: list[str] = []
+        self.checks: list[str] = []
         self._home = tempfile.TemporaryDirectory(prefix=f"{title}-")
         self.folder = Path(self._home.name)
         self._processes: list[subprocess.Popen[bytes]] = []
@@ -46,7 +46,7 @@ class Stage:
         self._home.cleanup()
 
     def start(self, *words: str, **environment: str) -> subprocess.Popen[bytes]:
-        """`python -m WORDS` in a process of its own; what it says goes to a file of the folder."""
+        """Start `python -m WORDS` as a process whose output goes to a log file in the folder."""
         log = self.folder / f"process-{len(self._processes)}.log"
         with log.open("wb") as output:
             process = subprocess.Popen(
@@ -60,52 +60,52 @@ class Stage:
         return process
 
     def run(self, *words: str, **environment: str) -> str:
-        """`python -m WORDS`, to its end; what it printed. Raises if that went wrong."""
+        """Run `python -m WORDS` and return its output; raises if its exit code is not 0."""
         done = subprocess.run(
             [sys.executable, "-m", *words],
             cwd=ROOT,
             env={**os.environ, **environment},
             stdout=subprocess.PIPE,
             text=True,
-            timeout=PATIENCE,
+            timeout=TIMEOUT,
             check=True,
         )
         return done.stdout
 
     @staticmethod
     def kill(process: subprocess.Popen[bytes]) -> None:
-        """kill -9: nothing in the process can tidy up."""
+        """kill -9: the process cannot clean up."""
         if process.poll() is None:
             process.kill()
         process.wait()
 
     @staticmethod
     def stop(process: subprocess.Popen[bytes]) -> int:
-        """SIGTERM, as a deployment sends it."""
+        """Send SIGTERM, as a deployment does; returns the exit code."""
         process.terminate()
-        return process.wait(PATIENCE)
+        return process.wait(TIMEOUT)
 
     def until(
         self,
         what: str,
         ask: Callable[[], T | None],
-        patience: float = PATIENCE,
+        timeout: float = TIMEOUT,
         pause: float = 0.02,
     ) -> T:
-        """What `ask` answers, as soon as that is true. While it is not, a process may not have died."""
-        deadline = time.monotonic() + patience
+        """Return the first true answer of `ask`; raises with the logs after `timeout` seconds."""
+        deadline = time.monotonic() + timeout
         while not (answer := ask()):
             if time.monotonic() > deadline:
-                missing = f"{self.title}: {what}: not within {patience:g} s"
+                missing = f"{self.title}: {what}: not within {timeout:g} s"
                 raise AssertionError(f"{missing}\n{self.logs()}")
             time.sleep(pause)
         return answer
 
-    def prove(self, sentence: str, holds: object = True) -> None:
-        """Say what has been shown; raises when it does not hold."""
+    def check(self, sentence: str, holds: object = True) -> None:
+        """Print the sentence, or raise if it does not hold."""
         if not holds:
-            raise AssertionError(f"{self.title}: not so: {sentence}")
-        self.proved.append(sentence)
+            raise AssertionError(f"{self.title}: does not hold: {sentence}")
+        self.checks.append(sentence)
         print(f"  ✓ {sentence}", flush=True)
 
     def logs(self) -> str:
@@ -114,13 +114,13 @@ class Stage:
 
 
 @contextmanager
-def on_stage(title: str) -> Iterator[Stage]:
-    """A whole proof: what it is, what it proved, and how long that took."""
+def run_harness(title: str) -> Iterator[Harness]:
+    """Print the title, run the block with a harness, and print the number of checks and the time."""
     began = time.monotonic()
     print(title, flush=True)
-    with Stage(title) as stage:
-        yield stage
-    print(f"{title}: {len(stage.proved)} things proved in {time.monotonic() - began:.1f} s")
+    with Harness(title) as harness:
+        yield harness
+    print(f"{title}: {len(harness.checks)} checks passed in {time.monotonic() - began:.1f} s")
 
 
 def free_port() -> int:
