@@ -17,7 +17,7 @@ export PYTHONDONTWRITEBYTECODE :=
 # What starts and kills processes is apart from what computes, and so are workers. A browser is driven by
 # an event loop that runs on beside the tests: those of asyncio need a thread without one.
 ALONE := tests/crash/ tests/worker/ tests/browser/ tests/examples/
-# A test that hangs ends its process: then the rest is not waited for. What is dealt out: tests/support/dealing.py
+# A test that hangs ends its process and the run. How tests are distributed: tests/support/xdist_scheduler.py
 # Where tests wait for each other's processes more than they compute, three share two cores.
 SHARED := $(BIN)/python -m pytest --dist loadgroup --max-worker-restart 0
 EXAMPLES := podcasts videos weather feeds media_manager
@@ -77,7 +77,7 @@ else
 	$(SHARED) -n 2 tests/crash/
 endif
 
-prove: $(STAMP) ## Run the long proofs: kills, freezes, restarts (ARGS='kills sqlite --kills 50')
+prove: $(STAMP) ## Run the long crash tests: kills, freezes, restarts (ARGS='kills sqlite --kills 50')
 	$(BIN)/python -m tests.crash $(or $(ARGS),all)
 
 bench: $(STAMP) ## Run the benchmarks (ARGS='--help')

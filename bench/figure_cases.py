@@ -15,7 +15,7 @@ from bench.ours import Ours
 from bench.store import Place
 from holdfast import Holdfast, Task
 from holdfast.worker.housekeeping.rollup_writer import RollupWriter
-from tests.plans.world import MINUTES, World, fill_postgres, fill_sqlite
+from tests.plans.dataset import MINUTES, Dataset, fill_postgres, fill_sqlite
 
 FINISHED = 1_000_000
 ASKED = 20  # times
@@ -33,7 +33,7 @@ def asked(place: Place, pace: Pace) -> list[Row]:
     with place.ours() as store:
         assert isinstance(store, Ours)
         store.close()  # filled past it
-        fill(store.app.url, World(finished))
+        fill(store.app.url, Dataset(finished))
         with Holdfast(store.app.url) as app:
             asks: dict[str, tuple[Callable[[], object], Goal]] = {
                 "stats": (app.stats, QUICKLY),
@@ -48,7 +48,7 @@ def asked(place: Place, pace: Pace) -> list[Row]:
             ]
 
 
-def fill(url: str, world: World) -> None:
+def fill(url: str, world: Dataset) -> None:
     if url.startswith("sqlite"):
         fill_sqlite(Path(url.removeprefix("sqlite:///")), world)
         return

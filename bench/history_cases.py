@@ -21,7 +21,7 @@ from bench.places import real_folder
 from bench.processes import leashed, tail
 from bench.store import WORKER, Place
 from holdfast import Holdfast
-from tests.plans.world import Section, World
+from tests.plans.dataset import Dataset, Section
 
 FINISHED = {"sqlite": 3_000_000, "postgres": 10_000_000}
 PRUNED = 1_000_000
@@ -33,7 +33,7 @@ def of_history() -> list[Case[Place]]:
 
 
 @dataclass(frozen=True)
-class History(World):
+class History(Dataset):
     """Finished jobs: a part of them is to be pruned."""
 
     pruned: int = 0

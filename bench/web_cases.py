@@ -21,7 +21,7 @@ from bench.processes import Machine, leashed
 from bench.store import Place
 from holdfast import Holdfast
 from holdfast.jobs.job import FINISHED, Status
-from tests.plans.world import Section, World
+from tests.plans.dataset import Dataset, Section
 from tests.support.web import Caller, Site
 
 JOBS = 1_000_000
@@ -35,7 +35,7 @@ def of_web() -> list[Case[Place]]:
 
 
 @dataclass(frozen=True)
-class Busy(World):
+class Busy(Dataset):
     """As many jobs that wait as jobs that ended."""
 
     @property
@@ -49,7 +49,7 @@ class Busy(World):
         return made
 
 
-def asks(world: World) -> dict[str, str]:
+def asks(world: Dataset) -> dict[str, str]:
     """As the dashboard's pages do, by what they show."""
     job, flow = world.ids("failed", 1)[0], world.flows("completed", 1)[0]
     return {

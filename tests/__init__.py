@@ -1,6 +1,7 @@
-"""Tests, in the rooms of `src/holdfast`; one that takes `database`, `engine` or `app` runs on both.
+"""Tests, in folders named like those of `src/holdfast`; a test with `database`, `engine` or `app` runs
+on both engines.
 
-What belongs to no room: `crash/` kills processes, `plans/` asks the databases how they run each
+Folders without a counterpart: `crash/` kills processes, `plans/` asks the databases how they run each
 statement, `browser/` drives Chromium, `docs/` runs the code of the documentation, `project/` keeps the
-budgets, and `support/` is what tests share.
+budgets, and `support/` holds what tests share.
 """

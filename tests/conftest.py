@@ -19,11 +19,11 @@ from holdfast.engine.engine import Engine
 from holdfast.engine.open import open_engine
 from tests.support import audit
 from tests.support.databases import Schemas, Template
-from tests.support.dealing import Dealing
 from tests.support.server import PostgresServer
+from tests.support.xdist_scheduler import FileGroupScheduling
 
 audit.install()
-# A shell that starts us in the background makes us, and all that we start, deaf to Ctrl-C.
+# A shell that starts this process in the background lets it and its children ignore Ctrl-C.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
@@ -77,7 +77,7 @@ def template(tmp_path_factory: pytest.TempPathFactory) -> Template:
 
 @pytest.fixture(params=["sqlite", "postgres"])
 def database(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Database]:
-    """Tables, and nothing in them."""
+    """An empty database with tables."""
     if request.param == "sqlite":
         request.getfixturevalue("template").copy(tmp_path / "jobs.db")
         yield from _closing(Database("sqlite", f"sqlite:///{tmp_path}/jobs.db", "holdfast", []))
@@ -87,12 +87,12 @@ def database(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Databas
     try:
         yield from _closing(Database("postgres", schemas.url, schema, []))
     finally:
-        schemas.give(schema)
+        schemas.put_back(schema)
 
 
 @pytest.fixture(params=["sqlite", "postgres"])
 def bare_database(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Database]:
-    """Not even tables."""
+    """An empty database without tables."""
     if request.param == "sqlite":
         yield from _closing(Database("sqlite", f"sqlite:///{tmp_path}/jobs.db", "holdfast", []))
         return
@@ -136,15 +136,15 @@ def nothing_left_behind() -> Iterator[None]:
     opened, audit.opened[:] = list(audit.opened), []
     assert opened == [], f"SQLite files were opened outside SQLite: {opened[:3]}"
     names = (thread.name for thread in threading.enumerate())
-    # An engine has a keeper as long as it is open, and some modules share one between their tests.
+    # An open engine has a keeper thread, and some modules share an engine between their tests.
     left = [name for name in names if name.startswith("holdfast") and name != "holdfast-keeper"]
     assert left == [], f"threads left running: {left}"
 
 
 @pytest.hookimpl(optionalhook=True)
-def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Dealing | None:
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> FileGroupScheduling | None:
     """For `--dist loadgroup`."""
-    return Dealing(config, log) if config.getvalue("dist") == "loadgroup" else None
+    return FileGroupScheduling(config, log) if config.getvalue("dist") == "loadgroup" else None
 
 
 def pytest_sessionfinish(session: pytest.Session) -> None:

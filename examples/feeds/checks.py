@@ -10,11 +10,11 @@ from uuid import UUID
 from examples.feeds.app import transaction
 from examples.feeds.reader import subscribe, unsubscribe
 from examples.feeds.store import entries, feeds, subscriptions
-from examples.feeds.testbed import HOUR, MINUTE, Testbed, feed_and_job, jobs_of_feed, read
+from examples.feeds.testbed import HOUR, MINUTE, FeedsTestbed, feed_and_job, jobs_of_feed, read
 from holdfast import Job
 
 
-def new_feed(testbed: Testbed) -> None:
+def new_feed(testbed: FeedsTestbed) -> None:
     url = testbed.web.feed("new", titles=["one", "two"], headers={"Cache-Control": "max-age=1800"})
     made = subscribe("ann", url)
     feed, job = feed_and_job(url)
@@ -53,7 +53,7 @@ def new_feed(testbed: Testbed) -> None:
     )
 
 
-def oldest_first(testbed: Testbed) -> None:
+def oldest_first(testbed: FeedsTestbed) -> None:
     urls = [testbed.web.feed(f"due-{minutes}", ttl=minutes) for minutes in (30, 10, 20)]
     for url in urls:
         subscribe("ann", url)
@@ -66,7 +66,7 @@ def oldest_first(testbed: Testbed) -> None:
     )
 
 
-def hints(testbed: Testbed) -> None:
+def hints(testbed: FeedsTestbed) -> None:
     date = format_datetime(testbed.now + 3 * HOUR, usegmt=True)
     wanted: dict[str, tuple[dict[str, Any], timedelta]] = {
         "max-age": ({"headers": {"cache-control": "public, max-age=7200"}}, 2 * HOUR),
@@ -97,7 +97,7 @@ def hints(testbed: Testbed) -> None:
     )
 
 
-def failures(testbed: Testbed) -> None:
+def failures(testbed: FeedsTestbed) -> None:
     url = testbed.web.feed("failing", status=500, headers={"Cache-Control": "max-age=600"})
     subscribe("ann", url)
     waits: list[timedelta] = []
@@ -137,7 +137,7 @@ def failures(testbed: Testbed) -> None:
     unsubscribe("ann", url)
 
 
-def unsubscribing(testbed: Testbed) -> None:
+def unsubscribing(testbed: FeedsTestbed) -> None:
     url = testbed.web.feed("left")
     for name in ("ann", "ben"):
         subscribe(name, url)
@@ -166,7 +166,7 @@ def unsubscribing(testbed: Testbed) -> None:
     testbed.check("unsubscribing twice changes nothing", feed_and_job(url)[1].enabled is False)
 
 
-def resubscribing(testbed: Testbed) -> None:
+def resubscribing(testbed: FeedsTestbed) -> None:
     early, late = testbed.web.feed("early"), testbed.web.feed("late")
     for url in (early, late):
         subscribe("ann", url)
@@ -196,7 +196,7 @@ def resubscribing(testbed: Testbed) -> None:
     )
 
 
-def one_row_per_feed(testbed: Testbed) -> None:
+def one_row_per_feed(testbed: FeedsTestbed) -> None:
     url = testbed.web.feed("once")
     first = subscribe("ann", url)
     testbed.check(

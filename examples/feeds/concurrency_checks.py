@@ -14,11 +14,11 @@ from pathlib import Path
 from examples.feeds.app import app, transaction
 from examples.feeds.reader import subscribe, unsubscribe
 from examples.feeds.store import entries, subscriptions, websub
-from examples.feeds.testbed import HOUR, MINUTE, Testbed, feed_and_job, jobs_of_feed, read
+from examples.feeds.testbed import HOUR, MINUTE, FeedsTestbed, feed_and_job, jobs_of_feed, read
 from holdfast import Job
 
 
-def daily_job(testbed: Testbed) -> None:
+def daily_job(testbed: FeedsTestbed) -> None:
     job = testbed.harness.until("renew_websub has run", renewed)
     testbed.check(
         "a worker that starts makes the daily job, and it runs",
@@ -33,7 +33,7 @@ def renewed() -> Job | None:
     return app.jobs.get(found[0].id) if found and found[0].last_run_at else None
 
 
-def no_concurrent_fetches(testbed: Testbed) -> None:
+def no_concurrent_fetches(testbed: FeedsTestbed) -> None:
     """Eight feeds that are always due, fetched by two workers."""
     busy = {"headers": {"Cache-Control": "max-age=0"}, "latency": 0.02}
     urls = {name: testbed.web.feed(name, **busy) for name in (f"busy-{n}" for n in range(8))}
@@ -74,7 +74,7 @@ def workers_of(urls: Iterable[str]) -> set[str | None]:
     return {run.worker_id for url in urls for run in app.jobs.attempts(feed_and_job(url)[1].id)}
 
 
-def disabled_while_it_runs(testbed: Testbed) -> None:
+def disabled_while_it_runs(testbed: FeedsTestbed) -> None:
     url = testbed.web.feed("slow", titles=["late news"], headers={"Cache-Control": "max-age=0"})
     with testbed.web.held("slow"):
         subscribe("ann", url)
@@ -105,7 +105,7 @@ def disabled_while_it_runs(testbed: Testbed) -> None:
     )
 
 
-def hub_leases(testbed: Testbed) -> None:
+def hub_leases(testbed: FeedsTestbed) -> None:
     """Three feeds with a hub: one lease ends tomorrow, one later, one was never confirmed."""
     names = ("hub-soon", "hub-later", "hub-new")
     urls = {name: testbed.web.feed(name, hub=testbed.web.hub) for name in names}
@@ -158,7 +158,7 @@ def failing(job: Job | None) -> Job | None:
     return job if job and job.consecutive_failures else None
 
 
-def two_processes(testbed: Testbed) -> None:
+def two_processes(testbed: FeedsTestbed) -> None:
     """Two processes subscribe to the same twenty new feeds, at the same moment."""
     names, folder = ("xan", "yan"), testbed.harness.folder
     urls = [testbed.web.feed(f"shared-{n}") for n in range(20)]
@@ -191,7 +191,7 @@ def subscriber_process(folder: Path, name: str) -> None:
         subscribe(name, url)
 
 
-def subscribing_and_unsubscribing(testbed: Testbed, readers: int = 6, rounds: int = 6) -> None:
+def subscribing_and_unsubscribing(testbed: FeedsTestbed, readers: int = 6, rounds: int = 6) -> None:
     """Readers subscribe and unsubscribe, each in two threads, while the feeds are being fetched."""
     urls = [
         testbed.web.feed(f"shared-by-threads-{n}", headers={"Cache-Control": "max-age=0"})
@@ -247,7 +247,7 @@ def in_threads(count: int, work: Callable[[int], None]) -> None:
         raise problems[0]
 
 
-def killed_worker(testbed: Testbed) -> None:
+def killed_worker(testbed: FeedsTestbed) -> None:
     """kill -9 of a worker and of its supervisor, in the middle of a fetch."""
     url = testbed.web.feed("stale", titles=["after all"])
     with testbed.web.held("stale"):

@@ -29,7 +29,7 @@ Process = subprocess.Popen[bytes]
 
 
 @dataclass
-class Testbed:
+class FeedsTestbed:
     """A database of its own, servers of feeds and of a hub, and workers."""
 
     harness: Harness
@@ -55,7 +55,9 @@ class Testbed:
 
 
 @contextmanager
-def open_testbed(harness: Harness, url: str, clock: FakeClock | None = None) -> Iterator[Testbed]:
+def open_testbed(
+    harness: Harness, url: str, clock: FakeClock | None = None
+) -> Iterator[FeedsTestbed]:
     with ExitStack() as stack:
         stack.enter_context(temporary(app, url, clock=clock))
         web = stack.enter_context(serve_feeds())
@@ -63,11 +65,11 @@ def open_testbed(harness: Harness, url: str, clock: FakeClock | None = None) -> 
         stack.enter_context(mock.patch.dict(os.environ, FEEDS_CALLBACK=callback))
         stack.callback(store.database(url).dispose)
         create()
-        yield Testbed(harness, web, clock)
+        yield FeedsTestbed(harness, web, clock)
 
 
 @contextmanager
-def open_testbed_with_workers(harness: Harness, url: str) -> Iterator[Testbed]:
+def open_testbed_with_workers(harness: Harness, url: str) -> Iterator[FeedsTestbed]:
     """With two worker processes, and two subscriber processes that wait for a signal file."""
     with open_testbed(harness, url) as testbed:
         for _ in range(2):

@@ -10,7 +10,7 @@ import sys
 from examples.harness import Harness, run_harness
 from examples.media_manager import checks, failure_checks
 from examples.media_manager.fakes import Limited
-from examples.media_manager.testbed import CHAINED, Testbed, open_testbed
+from examples.media_manager.testbed import CHAINED, MediaTestbed, open_testbed
 
 STEPS = (
     *(
@@ -72,7 +72,7 @@ def serve() -> None:
             testbed.stop()
 
 
-def show(testbed: Testbed) -> None:
+def show(testbed: MediaTestbed) -> None:
     testbed.provider.pace = 0.7
     testbed.provider.script("Solaris", Limited(3))
     testbed.provider.script("Home video", 404)

@@ -10,7 +10,7 @@ from functools import partial
 
 from examples.media_manager import store
 from examples.media_manager.settings import to_priority
-from examples.media_manager.testbed import CHAINED, OFF, QUICK, Testbed
+from examples.media_manager.testbed import CHAINED, OFF, QUICK, MediaTestbed
 
 TITLES = tuple(
     f"{title} (1972)"
@@ -23,7 +23,7 @@ TITLES = tuple(
 )
 
 
-def prepare(testbed: Testbed) -> None:
+def prepare(testbed: MediaTestbed) -> None:
     """Add a library with its hourly scan, which runs immediately."""
     check = testbed.harness.check
     shelf = testbed.library("shelf", *TITLES)
@@ -36,7 +36,7 @@ def prepare(testbed: Testbed) -> None:
     check("with chainToEnrich off, no job follows a scan", not testbed.jobs())
 
 
-def priorities(testbed: Testbed) -> None:
+def priorities(testbed: MediaTestbed) -> None:
     """With one slot, the provider sees the order of jobs."""
     order = [("Verify", 7), ("Auto", 5), ("Hook", 3), ("Select", 2), ("Manual", 1), ("Later", 5)]
     with testbed.paused():
@@ -52,7 +52,7 @@ def priorities(testbed: Testbed) -> None:
     )
 
 
-def crash_recovery(testbed: Testbed) -> None:
+def crash_recovery(testbed: MediaTestbed) -> None:
     """kill -9 in the middle of a phase: the chain completes, and nothing happens twice."""
     check, provider = testbed.harness.check, testbed.provider
     testbed.set(phases=CHAINED)
@@ -83,7 +83,7 @@ def crash_recovery(testbed: Testbed) -> None:
     check("payloads refer to rows, and are small", max(len(str(one)) for one in payloads) < 300)
 
 
-def phase_switches(testbed: Testbed) -> None:
+def phase_switches(testbed: MediaTestbed) -> None:
     """Both switches, and the log that says where the chain ended."""
     check = testbed.harness.check
     for phases, sentence in (
@@ -108,7 +108,7 @@ def phase_switches(testbed: Testbed) -> None:
     testbed.set(phases=OFF)
 
 
-def inheritance(testbed: Testbed) -> None:
+def inheritance(testbed: MediaTestbed) -> None:
     """Jobs that follow a manual job inherit its priority; automatic jobs are normal."""
     testbed.set(phases=CHAINED)
     for manual, level in ((True, 1), (False, 5)):
@@ -124,7 +124,7 @@ def inheritance(testbed: Testbed) -> None:
     testbed.set(phases=OFF)
 
 
-def concurrency_limit(testbed: Testbed) -> None:
+def concurrency_limit(testbed: MediaTestbed) -> None:
     """Four jobs run concurrently, not five, and a slow job does not delay others."""
     check, provider = testbed.harness.check, testbed.provider
     titles = [f"Wide {n}" for n in range(1, 7)]
@@ -149,7 +149,7 @@ def concurrency_limit(testbed: Testbed) -> None:
     testbed.until(held, "completed")
 
 
-def events(testbed: Testbed) -> None:
+def events(testbed: MediaTestbed) -> None:
     """The three events, as a browser receives them."""
     check = testbed.harness.check
     gate = testbed.provider.hold("Watched")
@@ -172,7 +172,7 @@ def events(testbed: Testbed) -> None:
     check("job:failed has the error, and the attempts", last["data"] == failure)
 
 
-def requests(testbed: Testbed) -> None:
+def requests(testbed: MediaTestbed) -> None:
     """Create, list, cancel and retry jobs with the API key."""
     check = testbed.harness.check
     body = {"type": "enrich-metadata", "priority": 1}
@@ -203,7 +203,7 @@ def requests(testbed: Testbed) -> None:
         check(f"{method} {path} needs the key", answer.status_code == 401)
 
 
-def schedules(testbed: Testbed) -> None:
+def schedules(testbed: MediaTestbed) -> None:
     """Automatic jobs: the hourly scan, a webhook's scan, and two that maintain the cache."""
     check, films = testbed.harness.check, testbed.films
     with testbed.paused():
@@ -236,7 +236,7 @@ def schedules(testbed: Testbed) -> None:
     check("verify-cache can be enqueued by hand", by_hand.result["checked"] == found["checked"])
 
 
-def transactional_enqueue(testbed: Testbed) -> None:
+def transactional_enqueue(testbed: MediaTestbed) -> None:
     """A job and its rows are committed in one transaction."""
     payload = {"entity_type": "library", "entity_id": 99}
     try:
@@ -253,5 +253,5 @@ def transactional_enqueue(testbed: Testbed) -> None:
     testbed.harness.check("a library is not added twice", twice.status_code == 409)
 
 
-def _has_run(testbed: Testbed, type: str) -> bool:
+def _has_run(testbed: MediaTestbed, type: str) -> bool:
     return testbed.observer.schedules.get(type).last_run_at is not None

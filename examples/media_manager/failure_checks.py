@@ -5,12 +5,12 @@ from signal import SIGTERM
 from typing import Any
 
 from examples.media_manager.fakes import Limited, NoAnswer
-from examples.media_manager.testbed import QUICK, Testbed
+from examples.media_manager.testbed import QUICK, MediaTestbed
 from holdfast import Job
 
 
 def run_with_answers(
-    testbed: Testbed, title: str, *answers: object
+    testbed: MediaTestbed, title: str, *answers: object
 ) -> tuple[Job, list[str], list[float]]:
     """Enrich a title with these first answers: returns its job at the end, the errors of its attempts,
     and the seconds between two requests."""
@@ -24,7 +24,7 @@ def run_with_answers(
 # transient
 
 
-def rate_limited(testbed: Testbed) -> None:
+def rate_limited(testbed: MediaTestbed) -> None:
     job, errors, waits = run_with_answers(testbed, "Limited", Limited(1))
     testbed.harness.check("429: retried", (job.status, job.attempts) == ("completed", 2))
     testbed.harness.check("... with this error", errors == ["Retry: TMDB API rate limit exceeded"])
@@ -36,7 +36,7 @@ def rate_limited(testbed: Testbed) -> None:
     )
 
 
-def timed_out(testbed: Testbed) -> None:
+def timed_out(testbed: MediaTestbed) -> None:
     job, errors, _ = run_with_answers(testbed, "Silent", NoAnswer())
     testbed.harness.check(
         "a network timeout is retried", (job.status, job.attempts) == ("completed", 2)
@@ -44,7 +44,7 @@ def timed_out(testbed: Testbed) -> None:
     testbed.harness.check("... with this error", errors[0].startswith("ReadTimeout"))
 
 
-def server_errors(testbed: Testbed) -> None:
+def server_errors(testbed: MediaTestbed) -> None:
     job, _errors, waits = run_with_answers(testbed, "Shaky", 500, 503)
     testbed.harness.check("500 and 503: retried", (job.status, job.attempts) == ("completed", 3))
     testbed.harness.check(
@@ -52,7 +52,7 @@ def server_errors(testbed: Testbed) -> None:
     )
 
 
-def unmounted_share(testbed: Testbed) -> None:
+def unmounted_share(testbed: MediaTestbed) -> None:
     """The library is on a network share that is not always mounted."""
     shelf, away = testbed.harness.folder / "shelf", testbed.harness.folder / "away"
     testbed.until(testbed.enrich("Unmounted"), "completed")
@@ -68,7 +68,7 @@ def unmounted_share(testbed: Testbed) -> None:
     )
 
 
-def lost_database(testbed: Testbed) -> None:
+def lost_database(testbed: MediaTestbed) -> None:
     """The database is lost while a job runs, before it has saved anything."""
     gate = testbed.provider.hold("Locked")
     id = testbed.enrich("Locked")
@@ -87,13 +87,13 @@ def lost_database(testbed: Testbed) -> None:
 # permanent
 
 
-def check_failed_once(testbed: Testbed, id: str, error: str) -> None:
+def check_failed_once(testbed: MediaTestbed, id: str, error: str) -> None:
     job = testbed.until(id)
     right = (job.status, job.attempts) == ("failed", 1) and error in (job.error or "")
     testbed.harness.check(f"not retried: {job.error}", right)
 
 
-def not_found(testbed: Testbed) -> None:
+def not_found(testbed: MediaTestbed) -> None:
     testbed.provider.script("Absent", 404)
     check_failed_once(testbed, testbed.enrich("Absent"), "NotFound: TMDB has no movie 'Absent'")
     testbed.harness.check(
@@ -101,20 +101,20 @@ def not_found(testbed: Testbed) -> None:
     )
 
 
-def deleted(testbed: Testbed) -> None:
+def deleted(testbed: MediaTestbed) -> None:
     about = testbed.about("Gone")
     testbed.client.delete(f"/api/v1/media/{about['entity_id']}")
     id = testbed.create("enrich-metadata", about)["id"]
     check_failed_once(testbed, id, f"EntityGone: there is no movie {about['entity_id']}")
 
 
-def malformed(testbed: Testbed) -> None:
+def malformed(testbed: MediaTestbed) -> None:
     """A payload that our own route would refuse, but an older version may have stored."""
     job = testbed.observer.enqueue("enrich-metadata", {"entity_type": "movie", "entity_id": "many"})
     check_failed_once(testbed, job.id, "entity_id")
 
 
-def permission_denied(testbed: Testbed) -> None:
+def permission_denied(testbed: MediaTestbed) -> None:
     testbed.until(testbed.enrich("Denied"), "completed")
     folder = testbed.harness.folder / "locked"
     folder.mkdir(mode=0o555)
@@ -125,7 +125,7 @@ def permission_denied(testbed: Testbed) -> None:
 # by hand
 
 
-def manual_retry(testbed: Testbed) -> None:
+def manual_retry(testbed: MediaTestbed) -> None:
     """After its last attempt a job fails until an operator retries it."""
     job, _errors, _ = run_with_answers(testbed, "Broken", 500, 500, 500)
     testbed.harness.check(
@@ -140,7 +140,7 @@ def manual_retry(testbed: Testbed) -> None:
     testbed.harness.check("... and done", (done.status, done.attempts) == ("completed", 1))
 
 
-def worker_settings(testbed: Testbed) -> None:
+def worker_settings(testbed: MediaTestbed) -> None:
     """Stop the server with SIGTERM, and start it with other worker settings."""
     check = testbed.harness.check
     testbed.until(testbed.post(f"/webhooks/libraries/{testbed.films}", {}, 202)["id"], "completed")
@@ -168,14 +168,14 @@ def worker_settings(testbed: Testbed) -> None:
     check("... with one attempt if maxRetries is 1", (job.status, job.attempts) == ("failed", 1))
 
 
-def settled_health_checks(testbed: Testbed) -> dict[str, Any] | None:
+def settled_health_checks(testbed: MediaTestbed) -> dict[str, Any] | None:
     """Return the health checks, once no worker is silent and none reports a stuck job. A worker reports
     the end of a stuck job with its next heartbeat."""
     checks = {check["name"]: check for check in testbed.get("/api/v1/health")["checks"]}
     return checks if all(checks[name]["ok"] for name in ("silent", "workers", "stuck")) else None
 
 
-def statistics(testbed: Testbed) -> None:
+def statistics(testbed: MediaTestbed) -> None:
     """Check the depth, average time and failure rate of each task, and the health checks. A stopped
     worker has written all its figures."""
     check = testbed.harness.check

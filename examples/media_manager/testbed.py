@@ -24,7 +24,7 @@ CHAINED = {"publishing": {"chainToSync": True}}
 QUICK = {"retryDelay": 200, "pollInterval": 500}
 
 
-class Testbed:
+class MediaTestbed:
     def __init__(
         self, harness: Harness, provider: FakeProvider, url: str, concurrency: int
     ) -> None:
@@ -200,9 +200,9 @@ class Testbed:
 
 
 @contextmanager
-def open_testbed(harness: Harness, url: str, concurrency: int = 1) -> Iterator[Testbed]:
+def open_testbed(harness: Harness, url: str, concurrency: int = 1) -> Iterator[MediaTestbed]:
     with FakeProvider() as provider:
-        testbed = Testbed(harness, provider, url, concurrency)
+        testbed = MediaTestbed(harness, provider, url, concurrency)
         testbed.start()
         try:
             yield testbed

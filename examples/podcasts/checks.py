@@ -48,7 +48,7 @@ class Facts:
     workers_left: int = -1  #: that the database knows of, after the last server was asked to stop
 
 
-class Testbed:
+class PodcastTestbed:
     """The servers, the publisher, and a view of the database."""
 
     def __init__(self, harness: Harness, remote: RemoteServer, app: Holdfast) -> None:
@@ -120,15 +120,15 @@ def run_checks(harness: Harness) -> Facts:
 
 
 @contextmanager
-def open_testbed(harness: Harness) -> Iterator[Testbed]:
+def open_testbed(harness: Harness) -> Iterator[PodcastTestbed]:
     app = Holdfast(f"sqlite:///{harness.folder / 'podcasts.db'}")
     with RemoteServer(publisher.site) as remote, app:
-        testbed = Testbed(harness, remote, app)
+        testbed = PodcastTestbed(harness, remote, app)
         with testbed.client:
             yield testbed
 
 
-def one_server_is_full(testbed: Testbed) -> Server:
+def one_server_is_full(testbed: PodcastTestbed) -> Server:
     """The publisher holds its answers back: three imports run, five wait."""
     harness, facts = testbed.harness, testbed.facts
     testbed.remote.hold()
@@ -150,7 +150,7 @@ def one_server_is_full(testbed: Testbed) -> Server:
     return server
 
 
-def another_server_may_not_exceed_it(testbed: Testbed) -> Server:
+def another_server_may_not_exceed_it(testbed: PodcastTestbed) -> Server:
     harness = testbed.harness
     server = testbed.serve()
     harness.until("the second server is up", lambda: testbed.is_up(server))
@@ -167,7 +167,7 @@ def another_server_may_not_exceed_it(testbed: Testbed) -> Server:
     return server
 
 
-def the_first_is_killed(testbed: Testbed, first: Server, second: Server) -> Server:
+def the_first_is_killed(testbed: PodcastTestbed, first: Server, second: Server) -> Server:
     """The killed server runs all three imports. They run again when its worker is declared dead."""
     harness, app = testbed.harness, testbed.app
     held = [job.id for job in app.jobs.search(type="podcast_import", status="running")]
@@ -190,7 +190,7 @@ def the_first_is_killed(testbed: Testbed, first: Server, second: Server) -> Serv
     return third
 
 
-def all_are_killed_while_imports_arrive(testbed: Testbed, *servers: Server) -> Server:
+def all_are_killed_while_imports_arrive(testbed: PodcastTestbed, *servers: Server) -> Server:
     """All servers are killed while requests are in flight. Clients without answers repeat theirs until
     the service manager has started another server, which runs alone."""
     harness, facts, jobs = testbed.harness, testbed.facts, testbed.app.jobs
@@ -218,7 +218,9 @@ def all_are_killed_while_imports_arrive(testbed: Testbed, *servers: Server) -> S
     return live[0]
 
 
-def ask_until_refused(testbed: Testbed, servers: Sequence[Server], numbers: Iterator[int]) -> None:
+def ask_until_refused(
+    testbed: PodcastTestbed, servers: Sequence[Server], numbers: Iterator[int]
+) -> None:
     """Request one import after the other, until a client gets no answer; repeat that request."""
     facts = testbed.facts
 
@@ -235,7 +237,7 @@ def ask_until_refused(testbed: Testbed, servers: Sequence[Server], numbers: Iter
         testbed.harness.until(f"{name} is acknowledged", is_acknowledged)
 
 
-def some_feeds_fail(testbed: Testbed, server: Server) -> None:
+def some_feeds_fail(testbed: PodcastTestbed, server: Server) -> None:
     for name in ("shaky-feed", "gone-feed", "broken-feed"):
         testbed.post(server, name)
     harness, jobs = testbed.harness, testbed.app.jobs
@@ -247,7 +249,7 @@ def some_feeds_fail(testbed: Testbed, server: Server) -> None:
     )
 
 
-def everything_is_there(testbed: Testbed, server: Server) -> None:
+def everything_is_there(testbed: PodcastTestbed, server: Server) -> None:
     facts, harness, jobs = testbed.facts, testbed.harness, testbed.app.jobs
     facts.podcasts = {name: testbed.show(server, id) for name, id in facts.acknowledged.items()}
     facts.jobs = [jobs.get(job.id) for job in jobs.search(type="podcast_import")]
@@ -271,7 +273,7 @@ def everything_is_there(testbed: Testbed, server: Server) -> None:
     )
 
 
-def read_tables(testbed: Testbed) -> None:
+def read_tables(testbed: PodcastTestbed) -> None:
     connection = sqlite3.connect(testbed.harness.folder / "podcasts.db")
     connection.row_factory = sqlite3.Row
     testbed.facts.rows = [dict(row) for row in connection.execute("SELECT * FROM podcasts")]

@@ -4,11 +4,11 @@ import sys
 
 from examples.harness import run_harness
 from examples.videos import checks, sample_media
-from examples.videos.testbed import Testbed
+from examples.videos.testbed import VideoTestbed
 
 
 def main() -> int:
-    with run_harness("videos") as harness, Testbed(harness) as testbed:
+    with run_harness("videos") as harness, VideoTestbed(harness) as testbed:
         testbed.open()
         uploads = check_uploads(testbed)
         check_failures(testbed)
@@ -18,7 +18,7 @@ def main() -> int:
     return 0
 
 
-def check_uploads(testbed: Testbed) -> checks.Uploads:
+def check_uploads(testbed: VideoTestbed) -> checks.Uploads:
     check, seen = testbed.harness.check, checks.upload(testbed)
     first, image = sample_media.streams(seen.served), sample_media.streams(seen.small)["video"]
     check("an image is ready when its upload is answered", seen.image["processing"] == 0)
@@ -40,7 +40,7 @@ def check_uploads(testbed: Testbed) -> checks.Uploads:
     return seen
 
 
-def check_failures(testbed: Testbed) -> None:
+def check_failures(testbed: VideoTestbed) -> None:
     check, seen = testbed.harness.check, checks.fail(testbed)
     check("a film that cannot be read is tried three times", len(seen.runs) == 3)
     check("then its media is marked as failed", seen.broken["processing"] == -1)
@@ -51,7 +51,7 @@ def check_failures(testbed: Testbed) -> None:
     check("and the film is ready, once its source is good", seen.mended["processing"] == 0)
 
 
-def check_kill(testbed: Testbed) -> checks.Kill:
+def check_kill(testbed: VideoTestbed) -> checks.Kill:
     check, seen = testbed.harness.check, checks.kill(testbed)
     check("kill -9 of the server ends ffmpeg", seen.ffmpeg_gone)
     check("a restarted server makes the film ready", seen.media[0]["processing"] == 0)
@@ -61,7 +61,7 @@ def check_kill(testbed: Testbed) -> checks.Kill:
     return seen
 
 
-def check_ends(testbed: Testbed, kill: checks.Kill, uploads: checks.Uploads) -> None:
+def check_ends(testbed: VideoTestbed, kill: checks.Kill, uploads: checks.Uploads) -> None:
     check, sweep = testbed.harness.check, checks.sweep(testbed, kill.orphan)
     check("what a killed run left is swept after six hours", not sweep.old)
     check("and not before", sweep.young)
@@ -73,7 +73,7 @@ def check_ends(testbed: Testbed, kill: checks.Kill, uploads: checks.Uploads) -> 
     check("and ends a running transcode", gone.ffmpeg_gone)
 
 
-def check_months(testbed: Testbed) -> None:
+def check_months(testbed: VideoTestbed) -> None:
     check, seen = testbed.harness.check, checks.check_retention(testbed)
     check("a completed job is kept for a week", "good" in seen["before a week"]["jobs"])
     check("and then goes", "good" not in seen["after a week"]["jobs"])

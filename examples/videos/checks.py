@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from examples.videos import sample_media
-from examples.videos.testbed import Testbed
+from examples.videos.testbed import VideoTestbed
 from holdfast import Attempt, Job
 
 MediaInfo = dict[str, Any]
@@ -33,7 +33,7 @@ class Uploads:
     left: set[Path]  #: scratch folders
 
 
-def upload(testbed: Testbed) -> Uploads:
+def upload(testbed: VideoTestbed) -> Uploads:
     """Upload an image and three films."""
     picture = sample_media.image(testbed.harness.folder / "wide.png", "2000x101")
     image = testbed.upload(picture, "image/png")
@@ -64,14 +64,14 @@ def one_at_a_time(jobs: list[Job]) -> bool:
     return times == sorted(moment for moment in times if moment is not None)
 
 
-def _download(testbed: Testbed, id: str, name: str) -> tuple[Path, str]:
+def _download(testbed: VideoTestbed, id: str, name: str) -> tuple[Path, str]:
     answer = testbed.client.get(f"/media/{id}/file").raise_for_status()
     path = testbed.harness.folder / name
     path.write_bytes(answer.content)
     return path, answer.headers["content-type"]
 
 
-def refuse(testbed: Testbed) -> dict[str, int]:
+def refuse(testbed: VideoTestbed) -> dict[str, int]:
     """Send invalid uploads and requests; returns the status codes."""
     client = testbed.client
     testbed.jobs.queues.pause("default")
@@ -102,7 +102,7 @@ class Failures:
     mended: MediaInfo  #: the media, when its job had run again
 
 
-def fail(testbed: Testbed) -> Failures:
+def fail(testbed: VideoTestbed) -> Failures:
     """A film that cannot be read, one that is missing, and an operator who retries."""
     rubbish = testbed.harness.folder / "rubbish.mov"
     rubbish.write_bytes(b"no film" * 1000)
@@ -134,7 +134,7 @@ def fail(testbed: Testbed) -> Failures:
     )
 
 
-def _lose_source(testbed: Testbed) -> MediaInfo:
+def _lose_source(testbed: VideoTestbed) -> MediaInfo:
     """Its blob is deleted before its job begins."""
     testbed.jobs.queues.pause("default")
     media = testbed.upload(testbed.clip)
@@ -156,7 +156,7 @@ class Kill:
     log: str  #: of the second server
 
 
-def kill(testbed: Testbed) -> Kill:
+def kill(testbed: VideoTestbed) -> Kill:
     """kill -9 of the server while ffmpeg transcodes a film and another waits."""
     films = [testbed.upload(testbed.film), testbed.upload(testbed.clip)]
     pid, command = _frozen(testbed, films[0])
@@ -181,7 +181,7 @@ def kill(testbed: Testbed) -> Kill:
     )
 
 
-def _frozen(testbed: Testbed, media: MediaInfo) -> tuple[int, str]:
+def _frozen(testbed: VideoTestbed, media: MediaInfo) -> tuple[int, str]:
     found = testbed.freeze(media["job"]["id"])
     assert found is not None, f"the transcode had ended already: {media}"
     return found
@@ -194,7 +194,7 @@ class Sweep:
     log: str  #: of the server that swept
 
 
-def sweep(testbed: Testbed, orphan: Path) -> Sweep:
+def sweep(testbed: VideoTestbed, orphan: Path) -> Sweep:
     """Start a server six hours after a killed run; returns what it swept."""
     younger = orphan.with_name(f"{orphan.name}0")  # of another claim of the same job
     younger.mkdir()
@@ -216,7 +216,7 @@ class Timeout:
     ffmpeg_gone: bool
 
 
-def hang(testbed: Testbed, media: MediaInfo) -> Timeout:
+def hang(testbed: VideoTestbed, media: MediaInfo) -> Timeout:
     """The original is still there: it is transcoded again, and this time ffmpeg hangs."""
     work = {
         "media_id": media["id"],
@@ -250,7 +250,7 @@ class Deletion:
     blobs: list[str]  #: of the two
 
 
-def delete(testbed: Testbed, ready: MediaInfo) -> Deletion:
+def delete(testbed: VideoTestbed, ready: MediaInfo) -> Deletion:
     """Media whose job has ended, and media whose film is being transcoded."""
     working = testbed.upload(testbed.film)
     pid, _ = _frozen(testbed, working)
@@ -272,7 +272,7 @@ def delete(testbed: Testbed, ready: MediaInfo) -> Deletion:
     )
 
 
-def check_retention(testbed: Testbed) -> dict[str, MediaInfo]:
+def check_retention(testbed: VideoTestbed) -> dict[str, MediaInfo]:
     """Observe a week and a month with a fake clock, in a folder and a process of its own."""
     testbed.environment["VIDEOS_HOME"] = str(testbed.harness.folder / "retention")
     found: dict[str, MediaInfo] = json.loads(

@@ -20,7 +20,7 @@ from holdfast import Holdfast
 ENDED = ("completed", "failed", "cancelled")
 
 
-class Testbed:
+class VideoTestbed:
     def __init__(self, harness: Harness) -> None:
         self.harness = harness
         self.home = harness.folder / "home"

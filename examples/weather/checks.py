@@ -61,7 +61,7 @@ class Facts:
     downloads: dict[str, int] = field(default_factory=dict)
 
 
-class Testbed:
+class WeatherTestbed:
     """The centre, the application's folder and somebody who looks into the database."""
 
     def __init__(
@@ -120,15 +120,15 @@ def run_checks(harness: Harness) -> Facts:
 
 
 @contextmanager
-def open_testbed(harness: Harness) -> Iterator[Testbed]:
+def open_testbed(harness: Harness) -> Iterator[WeatherTestbed]:
     forecasts = ForecastServer(MODELS)
     forecasts.broken.add(BROKEN)
     app = Holdfast(f"sqlite:///{harness.folder / 'weather.db'}")
     with RemoteServer(forecasts.site) as remote, app:
-        yield Testbed(harness, forecasts, remote, app)
+        yield WeatherTestbed(harness, forecasts, remote, app)
 
 
-def the_newest_run_comes_first(testbed: Testbed) -> None:
+def the_newest_run_comes_first(testbed: WeatherTestbed) -> None:
     """One slot, so that there is an order."""
     harness, facts = testbed.harness, testbed.facts
     [flow] = testbed.scan("hrrr")
@@ -150,7 +150,7 @@ def the_newest_run_comes_first(testbed: Testbed) -> None:
     harness.check("the file is in WAL mode", facts.journal_mode == "wal")
 
 
-def three_workers_share_a_file(testbed: Testbed) -> list[str]:
+def three_workers_share_a_file(testbed: WeatherTestbed) -> list[str]:
     """The server holds its files back, so that all workers are busy."""
     harness, facts = testbed.harness, testbed.facts
     testbed.remote.hold(ending=".grib2")
@@ -183,7 +183,7 @@ def is_named_after(job: Job, workers: Sequence[Worker]) -> bool:
     return (job.worker_id or "").startswith(f"{worker['host']}-{worker['pid']}-")
 
 
-def one_is_killed(testbed: Testbed) -> None:
+def one_is_killed(testbed: WeatherTestbed) -> None:
     harness, facts, jobs = testbed.harness, testbed.facts, testbed.app.jobs
     # A worker without the broken file, which is another check.
     facts.killed = next(row for row in facts.while_held if not has_broken(testbed, row))
@@ -214,13 +214,13 @@ def beaten_since(facts: Facts) -> list[str]:
     return [row["id"] for row in facts.while_held if now.get(row["id"], "") > row["beat_at"]]
 
 
-def has_broken(testbed: Testbed, worker: Worker) -> bool:
+def has_broken(testbed: WeatherTestbed, worker: Worker) -> bool:
     """Return whether this worker is about to download the broken file."""
     files = [testbed.app.jobs.get(job["id"]).payload for job in worker["jobs"]]
     return BROKEN in [f"/{x['model_id']}/{x['run_id']}/f{x['hour']:03}.grib2" for x in files]
 
 
-def a_file_fails(testbed: Testbed, flows: Sequence[str]) -> None:
+def a_file_fails(testbed: WeatherTestbed, flows: Sequence[str]) -> None:
     """After its last attempt the job keeps its traces, its dependent jobs are cancelled, and the others
     complete; when the server is repaired, a retry of the workflow does the rest."""
     harness, facts, app = testbed.harness, testbed.facts, testbed.app
@@ -255,7 +255,7 @@ def over(app: Holdfast, flow: str) -> str:
     return info.status if info.finished_at else ""
 
 
-def a_second_scan_adds_nothing(testbed: Testbed) -> None:
+def a_second_scan_adds_nothing(testbed: WeatherTestbed) -> None:
     harness, facts, app = testbed.harness, testbed.facts, testbed.app
     facts.before_second_scan = app.jobs.count()
     flows = testbed.scan(*MODELS)
@@ -268,7 +268,7 @@ def a_second_scan_adds_nothing(testbed: Testbed) -> None:
     )
 
 
-def everything_is_there(testbed: Testbed) -> None:
+def everything_is_there(testbed: WeatherTestbed) -> None:
     harness, facts, app = testbed.harness, testbed.facts, testbed.app
     facts.jobs = [app.jobs.get(job.id) for job in app.jobs.search()]
     for flow in app.workflows.list():

@@ -135,7 +135,7 @@ def test_async_twins(app: Holdfast, send: Task) -> None:
     "face", [Jobs, Queues, Limits, Schedules, Workflows, Task, Using, Holdfast]
 )
 def test_every_verb_has_its_async_twin_with_the_same_signature(face: type) -> None:
-    verbs = {
+    engine_commands = {
         name: member
         for name, member in inspect.getmembers(face, inspect.isfunction)
         if not name.startswith("_")
@@ -144,11 +144,16 @@ def test_every_verb_has_its_async_twin_with_the_same_signature(face: type) -> No
     only_sync |= {"lifespan", "migrate", "close", "recurring", "forget"}
     only_sync |= {"call", "follow", "following", "workflow"}
     only_sync |= {"list"} if face is Schedules else set()
-    twins = {f"a{name}": name for name in verbs if f"a{name}" in verbs}
-    twins |= {"async_": "sync"} if "sync" in verbs else {}  # "async" is a word of Python
-    assert set(verbs) == set(twins) | set(twins.values()) | (only_sync & set(verbs))
+    twins = {f"a{name}": name for name in engine_commands if f"a{name}" in engine_commands}
+    twins |= {"async_": "sync"} if "sync" in engine_commands else {}  # "async" is a word of Python
+    assert set(engine_commands) == set(twins) | set(twins.values()) | (
+        only_sync & set(engine_commands)
+    )
     for twin, name in twins.items():
-        one, two = inspect.signature(verbs[twin]), inspect.signature(verbs[name])
+        one, two = (
+            inspect.signature(engine_commands[twin]),
+            inspect.signature(engine_commands[name]),
+        )
         assert list(one.parameters.values()) == list(two.parameters.values()), name
 
 

@@ -1,4 +1,4 @@
-"""The application behind the browser's tests: jobs of every kind, and some that wait to be let go."""
+"""The application of the browser tests: jobs of every kind, and some that wait for a gate."""
 
 import threading
 from datetime import datetime
@@ -9,7 +9,7 @@ from tests.conftest import Database
 
 
 class Gates:
-    """What holds jobs until a test opens it."""
+    """Events that hold jobs until a test sets them."""
 
     def __init__(self) -> None:
         self._gates: dict[str, threading.Event] = {}
@@ -29,7 +29,8 @@ GATES = Gates()
 
 
 def make_application(database: Database, **options: Any) -> Holdfast:
-    # Not much shorter: beside two browsers a worker may be silent for a second, and stops what it runs.
+    # Not much shorter: beside two browsers a worker may miss heartbeats for a second, and would stop
+    # its jobs.
     app = database.app(heartbeat=2, **options)
     _quick(app)
     _slow(app)
@@ -96,7 +97,7 @@ def _wait(ctx: Context, gate: str) -> None:
     for _ in range(600):
         if GATES[gate].wait(0.1) or ctx.cancelled:
             return
-    raise TimeoutError(f"nobody opened the gate {gate}")
+    raise TimeoutError(f"the gate was never opened: {gate}")
 
 
 def _broken(app: Holdfast) -> None:

@@ -1,4 +1,4 @@
-"""The long form: pages stay open for minutes while jobs go by, and what they need is printed.
+"""The endurance run: pages stay open for minutes under load, and their memory use is printed.
 
 python -m tests.browser.endurance --minutes 10
 """
@@ -11,7 +11,7 @@ import time
 from playwright.sync_api import sync_playwright
 
 from tests.browser.site import WIDE, make_site
-from tests.browser.traffic import Open, Sample, busy
+from tests.browser.traffic import OpenPage, Sample, enqueue_burst
 from tests.conftest import Database
 from tools.programs import need
 
@@ -38,9 +38,9 @@ def run(minutes: float, pause: float) -> int:
             context.set_default_timeout(60_000)
             print(_HEAD, flush=True)
             jobs, begun, told = 0, time.monotonic(), 0.0
-            open_pages = {one: Open(site, context, site.url + one) for one in PATHS}
+            open_pages = {one: OpenPage(site, context, site.url + one) for one in PATHS}
             while (passed := (time.monotonic() - begun) / 60) < minutes:
-                busy(site, BURST)
+                enqueue_burst(site, BURST)
                 jobs += BURST
                 if passed >= told:
                     told = passed + max(0.25, minutes / 20)

@@ -1,4 +1,4 @@
-"""Pictures of every page, of the demonstration with an hour behind it.
+"""Screenshots of every page, of the demo after a simulated hour.
 
 python -m tests.browser.pictures
 
@@ -28,13 +28,13 @@ from tools.programs import need
 
 PLACE = Path(__file__).parents[2] / "docs" / "pictures"
 SHOWN = ("overview", "jobs", "job", "workflow", "errors")
-LOOKS: dict[str, dict[str, Any]] = {
+VARIANTS: dict[str, dict[str, Any]] = {
     "light": {"viewport": WIDE, "color_scheme": "light"},
     "dark": {"viewport": WIDE, "color_scheme": "dark"},
     "narrow": {"viewport": NARROW, "color_scheme": "light"},
 }
 MINUTES = 56
-_dice = random.Random(7)
+_rng = random.Random(7)
 # Task, queue, how often, seconds from and to, how many of a hundred fail and with what.
 _PAST: tuple[tuple[str, str, int, float, float, int, str], ...] = (
     ("fetch_feed", "demo", 12, 0.1, 0.6, 1, "feed.xml: not well-formed"),
@@ -47,8 +47,8 @@ _PAST: tuple[tuple[str, str, int, float, float, int, str], ...] = (
 )
 
 
-def live_an_hour(url: str) -> None:
-    """What the demonstration would have done in the last hour, on a clock of its own."""
+def simulate_an_hour(url: str) -> None:
+    """Run an hour of the demo's jobs on a fake clock."""
     clock = FakeClock(datetime.now(UTC) - timedelta(minutes=MINUTES))
     with Holdfast(url, auto_migrate=True, clock=clock) as app:
         for name, queue, _, least, most, failing, words in _PAST:
@@ -59,8 +59,8 @@ def live_an_hour(url: str) -> None:
             start = clock.now()
             for name, _, often, *_ in _PAST:
                 wave = 1.2 + 0.8 * ((minute % 20) / 20)
-                for _ in range(round(often * wave * _dice.uniform(0.5, 1.2) / 2)):
-                    app.enqueue(name, {"number": _dice.randrange(1000)})
+                for _ in range(round(often * wave * _rng.uniform(0.5, 1.2) / 2)):
+                    app.enqueue(name, {"number": _rng.randrange(1000)})
             drain(app, raise_errors=False)
             clock.advance(60 - min(60.0, (clock.now() - start).total_seconds()))
 
@@ -69,8 +69,8 @@ def _handler(
     clock: FakeClock, least: float, most: float, failing: int, words: str
 ) -> Callable[[int], int]:
     def handle(number: int) -> int:
-        clock.advance(_dice.uniform(least, most) / 8)  # they would run beside each other
-        if _dice.randrange(100) < failing:
+        clock.advance(_rng.uniform(least, most) / 8)  # a worker would run them concurrently
+        if _rng.randrange(100) < failing:
             raise Discard(words)
         return number
 
@@ -84,13 +84,13 @@ def _eventually(look: Callable[[], Iterator[str]]) -> str:
 
 
 class Demonstration:
-    """The demonstration at work, and the jobs that pictures are of."""
+    """The running demo, and the jobs to take screenshots of."""
 
     def __init__(self, app: Holdfast) -> None:
         self.app = app
 
     def job(self) -> str:
-        """One that is on its way."""
+        """A job with some progress."""
         return _eventually(
             lambda: (
                 job.id
@@ -100,7 +100,7 @@ class Demonstration:
         )
 
     def workflow(self) -> str:
-        """One in its middle."""
+        """A workflow that is halfway."""
         return _eventually(
             lambda: (
                 flow.id for flow in self.app.workflows.list(limit=5) if self._is_halfway(flow.id)
@@ -141,7 +141,7 @@ class Demonstration:
 
 def take(browser: Browser, url: str, token: str, show: Demonstration) -> None:
     (PLACE / "more").mkdir(parents=True, exist_ok=True)
-    for look, options in LOOKS.items():
+    for look, options in VARIANTS.items():
         context = browser.new_context(base_url=url, reduced_motion="reduce", **options)
         assert context.request.post(f"{url}/api/v1/session", data={"token": token}).ok
         page = context.new_page()
@@ -156,7 +156,7 @@ def take(browser: Browser, url: str, token: str, show: Demonstration) -> None:
 
 
 def wait(page: Page, name: str) -> None:
-    """For what a picture is about."""
+    """Wait for the content of a screenshot."""
     page.locator("#main h1").first.wait_for(state="attached")
     settled(page)
     until(page, "document.querySelector('.live-live')")
@@ -170,7 +170,7 @@ def main() -> int:
     path = need("chromium")
     with tempfile.TemporaryDirectory() as folder:
         url = f"sqlite:///{folder}/media.db"
-        live_an_hour(url)
+        simulate_an_hour(url)
         os.environ["HOLDFAST_URL"] = url  # which the demonstration reads when it is imported
         from holdfast.demo import feeder, tasks
 

@@ -1,4 +1,4 @@
-"""A dashboard that is served, what stands behind it, and how tests look at it."""
+"""A served dashboard with its application, and helpers that look at its pages."""
 
 import contextlib
 import json
@@ -23,8 +23,8 @@ from tests.conftest import Database
 
 WIDE = {"width": 1440, "height": 900}
 NARROW = {"width": 380, "height": 780}
-_QUIET = ("net::ERR_ABORTED", "net::ERR_INCOMPLETE_CHUNKED_ENCODING")  # a stream that a page left
-_REFUSED = "the server responded with a status of 4"  # some tests ask for what they may not have
+_QUIET = ("net::ERR_ABORTED", "net::ERR_INCOMPLETE_CHUNKED_ENCODING")  # a page left its stream
+_REFUSED = "the server responded with a status of 4"  # some tests send forbidden requests
 _AXE = Path(__file__).parent / "vendor" / "axe.js"
 
 
@@ -44,7 +44,7 @@ class Site:
         return page
 
     def enter(self, context: BrowserContext, token: str, base: str | None = None) -> Page:
-        """A watched page of somebody who is logged in."""
+        """Log in and return a watched page."""
         at = base or self.url
         answer = context.request.post(f"{at}/api/v1/session", data={"token": token})
         assert answer.ok, answer.text()
@@ -54,7 +54,7 @@ class Site:
         text, url = message.text, message.location.get("url", "")
         if message.type != "error" or any(quiet in text for quiet in (*_QUIET, _REFUSED)):
             return
-        if not url.endswith("/health"):  # a report of trouble is an answer, with status 503
+        if not url.endswith("/health"):  # an unhealthy system answers 503
             self.problems.append(f"console: {text} ({url})")
 
     def _answered(self, status: int, url: str) -> None:
@@ -93,12 +93,12 @@ def make_site(database: Database, **options: Any) -> Iterator[Site]:
         yield Site(app, url, token, access, server)
 
 
-# how tests look
+# helpers for tests
 
 
 def until(page: Page, condition: str) -> None:
-    """Waits for an expression to hold. (Playwright's own way evaluates text again and again, which the
-    page's policy forbids.)"""
+    """Wait until a JavaScript expression is true. (Playwright's own way evaluates text again and again,
+    which the page's policy forbids.)"""
     page.evaluate(
         """new Promise((yes, no) => {
           const end = performance.now() + 20000;
@@ -113,17 +113,17 @@ def until(page: Page, condition: str) -> None:
 
 
 def settled(page: Page) -> None:
-    """Nothing is asked for, and what was answered is drawn."""
+    """Wait until no request is in flight and the last answer is drawn."""
     until(page, "window.holdfastIdle === true")
 
 
 def new() -> str:
-    """A name that no other test has."""
+    """Return a unique name."""
     return uuid4().hex[:10]
 
 
 def finish(site: Site, *jobs: Job) -> None:
-    """Waits until they have ended, well or not."""
+    """Wait until the jobs have ended, successfully or not."""
     for job in jobs:
         with contextlib.suppress(JobFailed):
             site.app.jobs.wait_for(job.id, timeout=20)
@@ -135,8 +135,8 @@ def show(page: Page, path: str) -> None:
     settled(page)
 
 
-def turn(page: Page, path: str) -> None:
-    """Goes to another page as a link does, without loading everything again."""
+def navigate(page: Page, path: str) -> None:
+    """Navigate like a link, without reloading."""
     page.evaluate(
         """async (path) => {
           history.pushState({}, '', path);
@@ -156,13 +156,13 @@ def row(page: Page, id: str) -> Locator:
 
 
 def pick(page: Page, button: str | re.Pattern[str], item: str) -> None:
-    """An entry of a menu."""
+    """Choose an entry of a menu."""
     page.get_by_role("button", name=button).click()
     page.get_by_role("menuitem", name=item).click()
 
 
 def violations(page: Page) -> list[str]:
-    """What axe finds wrong: the rule, and the first places."""
+    """Return the accessibility violations that axe finds: the rule and the first places."""
     if not page.evaluate("Boolean(window.axe)"):
         page.evaluate(_AXE.read_text())
     found = page.evaluate(
@@ -174,7 +174,7 @@ def violations(page: Page) -> list[str]:
 
 
 def overflow(page: Page) -> str | None:
-    """What makes the page wider than its window."""
+    """Return what makes the page wider than its window, or None."""
     found: str | None = page.evaluate(
         """() => {
           const wide = document.documentElement.clientWidth;

@@ -6,21 +6,21 @@ from collections.abc import Iterator
 import pytest
 from playwright.sync_api import Browser, Page, expect
 
-from tests.browser.scene import Scene, leave, set_up
-from tests.browser.shared import embedded as database
-from tests.browser.shared import live, nothing_left_behind, site
-from tests.browser.site import NARROW, WIDE, Site, overflow, settled, show, turn, violations
+from tests.browser.sample_data import SampleData, create_sample_data, release
+from tests.browser.shared_site import embedded as database
+from tests.browser.shared_site import live, nothing_left_behind, site
+from tests.browser.site import NARROW, WIDE, Site, navigate, overflow, settled, show, violations
 
 __all__ = ["database", "live", "nothing_left_behind", "site"]
 
-NAMES = tuple(Scene("", "", "", "", "", "").paths)
+NAMES = tuple(SampleData("", "", "", "", "", "").paths)
 
 
 @pytest.fixture(scope="module")
-def scene(live: Site) -> Iterator[Scene]:
-    scene = set_up(live)
-    yield scene
-    leave(scene)
+def sample(live: Site) -> Iterator[SampleData]:
+    sample = create_sample_data(live)
+    yield sample
+    release(sample)
 
 
 def looks(chromium: Browser, site: Site, scheme: str, size: dict[str, int]) -> Iterator[Page]:
@@ -37,26 +37,26 @@ def looks(chromium: Browser, site: Site, scheme: str, size: dict[str, int]) -> I
     assert problems == []
 
 
-LOOKS = [("light", WIDE), ("dark", WIDE), ("light", NARROW), ("dark", NARROW)]
+VARIANTS = [("light", WIDE), ("dark", WIDE), ("light", NARROW), ("dark", NARROW)]
 
 
-@pytest.fixture(params=LOOKS, ids=["light", "dark", "narrow", "narrow-dark"])
+@pytest.fixture(params=VARIANTS, ids=["light", "dark", "narrow", "narrow-dark"])
 def look(request: pytest.FixtureRequest, chromium: Browser, live: Site) -> Iterator[Page]:
     yield from looks(chromium, live, *request.param)
 
 
-def test_every_page_can_be_read_by_everybody(look: Page, scene: Scene):
+def test_every_page_can_be_read_by_everybody(look: Page, sample: SampleData):
     wrong = []
     show(look, "/jobs")
     for name in NAMES:
-        turn(look, scene.paths[name])
+        navigate(look, sample.paths[name])
         wrong += [f"{name}: {one}" for one in violations(look)]
         if (wide := overflow(look)) is not None:
             wrong.append(f"{name} scrolls sideways: {wide}")
     assert wrong == []
 
 
-def test_what_opens_can_be_read_by_everybody(look: Page, scene: Scene):
+def test_what_opens_can_be_read_by_everybody(look: Page, sample: SampleData):
     wrong: list[str] = []
 
     def check(name: str) -> None:
@@ -65,7 +65,7 @@ def test_what_opens_can_be_read_by_everybody(look: Page, scene: Scene):
         if (wide := overflow(look)) is not None:
             wrong.append(f"{name} scrolls sideways: {wide}")
 
-    show(look, f"/jobs/{scene.waiting}")
+    show(look, f"/jobs/{sample.waiting}")
     look.get_by_role("button", name="More").click()
     expect(look.get_by_role("menu")).to_be_visible()
     check("menu")
@@ -99,7 +99,7 @@ def test_what_opens_can_be_read_by_everybody(look: Page, scene: Scene):
 
 
 def test_the_way_in_can_be_read_by_everybody(chromium: Browser, live: Site):
-    for scheme, size in LOOKS:
+    for scheme, size in VARIANTS:
         context = chromium.new_context(base_url=live.url, viewport=size, color_scheme=scheme)
         page = live.watch(context.new_page())
         page.goto("/")

@@ -9,9 +9,9 @@ from playwright.sync_api import Browser, BrowserContext, Dialog, Page, Request, 
 
 from holdfast.web import dashboard
 from tests.browser.application import GATES
-from tests.browser.payloads import ALL, as_seen
-from tests.browser.shared import database, live, nothing_left_behind, site
+from tests.browser.shared_site import database, live, nothing_left_behind, site
 from tests.browser.site import WIDE, Site, finish, new, served, settled, show, until
+from tests.browser.xss_payloads import ALL, as_seen
 
 __all__ = ["database", "live", "nothing_left_behind", "site"]
 

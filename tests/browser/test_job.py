@@ -8,7 +8,7 @@ from typing import Any
 from playwright.sync_api import BrowserContext, Page, expect
 
 from tests.browser.application import GATES
-from tests.browser.shared import database, live, nothing_left_behind, site
+from tests.browser.shared_site import database, live, nothing_left_behind, site
 from tests.browser.site import Site, finish, new, pick, settled, show
 
 __all__ = ["database", "live", "nothing_left_behind", "site"]

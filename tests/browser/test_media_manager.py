@@ -9,7 +9,7 @@ from playwright.sync_api import Browser, ConsoleMessage, Locator, Page, expect
 
 from examples.harness import Harness
 from examples.media_manager.fakes import Limited
-from examples.media_manager.testbed import KEY, Testbed, open_testbed
+from examples.media_manager.testbed import KEY, MediaTestbed, open_testbed
 from tests.browser.site import NARROW, WIDE, overflow, until, violations
 
 TITLES = (
@@ -24,7 +24,7 @@ ROW = "li[data-title='{}']"
 
 
 @pytest.fixture(scope="module")
-def testbed() -> Iterator[Testbed]:
+def testbed() -> Iterator[MediaTestbed]:
     with Harness("media-manager") as harness:
         url = f"sqlite:///{harness.folder}/media.db"
         with open_testbed(harness, url, concurrency=4) as testbed:
@@ -36,7 +36,7 @@ def testbed() -> Iterator[Testbed]:
 
 @pytest.fixture(scope="module", autouse=True)
 def nothing_left_behind() -> Iterator[None]:
-    """As in other tests, but once for the module: its scene serves all of its tests."""
+    """As in other tests, but once for the module: its testbed serves all of its tests."""
     yield
     left = [thread.name for thread in threading.enumerate() if thread.name.startswith("holdfast")]
     assert left == [], f"threads left running: {left}"
@@ -49,13 +49,13 @@ def problems() -> list[str]:
 
 
 @pytest.fixture
-def page(chromium: Browser, testbed: Testbed, problems: list[str]) -> Iterator[Page]:
+def page(chromium: Browser, testbed: MediaTestbed, problems: list[str]) -> Iterator[Page]:
     """The library, opened with the key."""
     yield from opened(chromium, testbed, problems, viewport=WIDE)
 
 
 def opened(
-    chromium: Browser, testbed: Testbed, problems: list[str], **options: Any
+    chromium: Browser, testbed: MediaTestbed, problems: list[str], **options: Any
 ) -> Iterator[Page]:
     context = chromium.new_context(base_url=str(testbed.client.base_url), **options)
     context.set_default_timeout(15_000)
@@ -85,7 +85,7 @@ def enrich(page: Page, title: str) -> Locator:
     return row(page, title)
 
 
-def test_the_bar_moves_and_ends_completed(testbed: Testbed, page: Page) -> None:
+def test_the_bar_moves_and_ends_completed(testbed: MediaTestbed, page: Page) -> None:
     gate = testbed.provider.hold("Held")
     item = enrich(page, "Held")
     expect(item).to_have_attribute("data-status", "running")
@@ -101,7 +101,7 @@ def test_the_bar_moves_and_ends_completed(testbed: Testbed, page: Page) -> None:
     expect(item.get_by_role("button")).to_be_enabled()
 
 
-def test_a_failure_is_shown_and_can_be_tried_again(testbed: Testbed, page: Page) -> None:
+def test_a_failure_is_shown_and_can_be_tried_again(testbed: MediaTestbed, page: Page) -> None:
     testbed.provider.script("Absent", 404)
     item = enrich(page, "Absent")
     expect(item).to_have_attribute("data-status", "failed")
@@ -114,7 +114,7 @@ def test_a_failure_is_shown_and_can_be_tried_again(testbed: Testbed, page: Page)
     expect(item).to_have_attribute("data-status", "completed")
 
 
-def test_a_retry_is_told_while_it_waits(testbed: Testbed, page: Page) -> None:
+def test_a_retry_is_told_while_it_waits(testbed: MediaTestbed, page: Page) -> None:
     testbed.provider.script("Limited", Limited(2))
     item = enrich(page, "Limited")
     expect(item).to_have_attribute("data-status", "retrying")
@@ -123,7 +123,7 @@ def test_a_retry_is_told_while_it_waits(testbed: Testbed, page: Page) -> None:
 
 
 def test_the_page_goes_on_after_the_server_was_killed(
-    testbed: Testbed, page: Page, problems: list[str]
+    testbed: MediaTestbed, page: Page, problems: list[str]
 ) -> None:
     gate = testbed.provider.hold("Killed")
     item = enrich(page, "Killed")
@@ -135,7 +135,7 @@ def test_the_page_goes_on_after_the_server_was_killed(
     problems[:] = [one for one in problems if "ERR_CONNECTION_REFUSED" not in one]
 
 
-def test_a_wrong_key_is_told(testbed: Testbed, chromium: Browser) -> None:
+def test_a_wrong_key_is_told(testbed: MediaTestbed, chromium: Browser) -> None:
     page = chromium.new_page(base_url=str(testbed.client.base_url))
     page.goto("/library/")
     expect(page.get_by_label("API key")).to_be_visible()
@@ -155,7 +155,11 @@ def test_a_title_is_drawn_as_text(page: Page) -> None:
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize("viewport", [WIDE, NARROW], ids=["wide", "narrow"])
 def test_it_can_be_used_by_everybody(
-    chromium: Browser, testbed: Testbed, problems: list[str], scheme: str, viewport: dict[str, int]
+    chromium: Browser,
+    testbed: MediaTestbed,
+    problems: list[str],
+    scheme: str,
+    viewport: dict[str, int],
 ) -> None:
     for page in opened(chromium, testbed, problems, color_scheme=scheme, viewport=viewport):
         item = enrich(page, "Same")

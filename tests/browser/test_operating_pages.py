@@ -8,7 +8,7 @@ from playwright.sync_api import Browser, Page, expect
 
 from holdfast.core.ids import new_id
 from tests.browser.application import GATES
-from tests.browser.moments import opened
+from tests.browser.page_waits import opened
 from tests.browser.site import WIDE, Site
 
 PAGES = ("queues", "tasks", "schedules", "workers", "workflows", "activity", "system")

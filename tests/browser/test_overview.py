@@ -5,7 +5,7 @@ import re
 from playwright.sync_api import Page, expect
 
 from tests.browser.application import GATES
-from tests.browser.shared import database, live, nothing_left_behind, site
+from tests.browser.shared_site import database, live, nothing_left_behind, site
 from tests.browser.site import Site, finish, new, show, until
 
 __all__ = ["database", "live", "nothing_left_behind", "site"]

@@ -8,7 +8,7 @@ from starlette.applications import Starlette
 from starlette.routing import Mount
 
 from holdfast.web import dashboard
-from tests.browser.shared import database, live, nothing_left_behind, site
+from tests.browser.shared_site import database, live, nothing_left_behind, site
 from tests.browser.site import WIDE, Site, finish, row, served, settled, show, until
 
 __all__ = ["database", "live", "nothing_left_behind", "site"]

@@ -4,9 +4,9 @@ import time
 
 from playwright.sync_api import BrowserContext, expect
 
-from tests.browser.shared import database, live, nothing_left_behind, site
+from tests.browser.shared_site import database, live, nothing_left_behind, site
 from tests.browser.site import Site, row, settled
-from tests.browser.traffic import Open, busy
+from tests.browser.traffic import OpenPage, enqueue_burst
 
 __all__ = ["database", "live", "nothing_left_behind", "site"]
 
@@ -16,12 +16,12 @@ _MB = 1_000_000
 
 def test_pages_neither_flood_nor_leak(context: BrowserContext, live: Site):
     live.enter(context, live.token).close()
-    busy(live, 200)  # what is made once, such as code and charts, is made
-    pages = {path: Open(live, context, path) for path in ("/jobs", "/")}
+    enqueue_burst(live, 200)  # what is made once, such as code and charts, is made
+    pages = {path: OpenPage(live, context, path) for path in ("/jobs", "/")}
     pages["/jobs"].page.bring_to_front()
     before = {path: one.sample() for path, one in pages.items()}
     begun = time.monotonic()
-    last = busy(live, JOBS)[-1]
+    last = enqueue_burst(live, JOBS)[-1]
     live.app.jobs.wait_for(last, timeout=90)
     expect(row(pages["/jobs"].page, last)).to_contain_text("completed", timeout=30_000)
     took = time.monotonic() - begun

@@ -1,4 +1,4 @@
-"""Pages that stay open while much happens: what they ask for, hold and draw."""
+"""Pages that stay open under load: their requests, memory and rows."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -17,8 +17,8 @@ class Sample:
     rows: int
 
 
-class Open:
-    """A page that is left open."""
+class OpenPage:
+    """A page that stays open."""
 
     def __init__(self, site: Site, context: BrowserContext, path: str) -> None:
         self.page: Page = site.watch(context.new_page())
@@ -40,8 +40,8 @@ class Open:
         )
 
 
-def busy(site: Site, jobs: int) -> list[str]:
-    """Enqueues many jobs of several kinds; the ids of the last ones."""
+def enqueue_burst(site: Site, jobs: int) -> list[str]:
+    """Enqueue many jobs of several kinds; returns the last ids."""
     app = site.app
     ids: list[str] = []
     add, crash = app.find_task("add"), app.find_task("crash")

@@ -7,7 +7,7 @@ import pytest
 from holdfast.engine.engine import Engine
 from tests.cli.command import Command, process
 from tests.conftest import Database
-from tests.support import commands as verbs
+from tests.support import engine_commands
 
 SHOP = """
 from datetime import datetime
@@ -112,7 +112,7 @@ def test_a_live_key(command: Command):
 
 def test_an_idempotency_key(command: Command, now: Engine):
     first = command("enqueue", "send", "--idempotency-key", "order-7")
-    verbs.cancel(now, [first.out.strip()], keep=3600.0)
+    engine_commands.cancel(now, [first.out.strip()], keep=3600.0)
     again = command("enqueue", "send", "--idempotency-key", "order-7", "--on-conflict", "existing")
     assert (again.code, again.out) == (0, first.out)
     assert "this job (cancelled) has the idempotency key 'order-7'" in again.err

@@ -20,7 +20,7 @@ from holdfast.jobs.outcome import failed, retry_later
 from holdfast.limits.limit import make_rule
 from tests.cli.command import Command, environment
 from tests.support.jobs import execute, insert, new, running
-from tests.worker.moments import until
+from tests.support.waiting import until
 
 TITLE = "\x1b]0;owned\x07"
 NASTY = f"{TITLE}\x1b[2J\rover\x08\x7f\x9b31mred\x85\u202eright to left\u2066\u2028end"

@@ -12,7 +12,7 @@ from holdfast.engine.engine import Engine
 from holdfast.jobs.job import Status
 from holdfast.jobs.outcome import completed, failed, retry_later
 from tests.cli.command import Command
-from tests.support import commands as verbs
+from tests.support import engine_commands
 from tests.support.jobs import in_status, insert, new, running
 
 FIELDS = [
@@ -231,7 +231,7 @@ def test_why_a_pending_job_waits(command: Command, now: Engine):
     assert "no live worker knows task 'send'" in waits(command, job.id)
     live(now, running=2, slots=2)
     assert "2 of 2 are taken" in waits(command, job.id)
-    verbs.pause(now, "default", True)
+    engine_commands.pause(now, "default", True)
     assert "queue 'default' is paused" in waits(command, job.id)
 
 
@@ -248,7 +248,7 @@ def test_why_a_later_job_waits(command: Command, now: Engine):
 def test_why_a_running_job_does_not_end(command: Command, now: Engine):
     job = running(now)
     assert waits(command, job.id) == ""
-    verbs.cancel(now, [job.id], keep=60.0)
+    engine_commands.cancel(now, [job.id], keep=60.0)
     assert "asked to stop" in waits(command, job.id)
     live(now, jobs=[{"id": job.id, "type": "send", "stuck": True}])
     assert "past its timeout" in waits(command, job.id)

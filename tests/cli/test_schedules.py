@@ -12,7 +12,7 @@ from holdfast.jobs.job_json import FIELDS, RECURRING
 from holdfast.schedules.next_run import CODE
 from holdfast.testing import drain
 from tests.cli.command import Command
-from tests.support.commands import claim_as
+from tests.support.engine_commands import claim_as
 
 LATER = datetime(2100, 1, 1, tzinfo=UTC)
 

@@ -14,7 +14,7 @@ from holdfast.jobs.job import Status
 from holdfast.jobs.job_json import FIELDS
 from holdfast.jobs.outcome import completed
 from tests.cli.command import Command
-from tests.support import commands as verbs
+from tests.support import engine_commands
 from tests.support.jobs import claim, in_status, insert
 
 
@@ -79,7 +79,7 @@ def test_a_job_that_is_deleted_has_ended(command: Command, now: Engine):
     job = insert(now)
     with command.started("jobs", "watch", job.id, "--json") as watch:
         assert line(watch)["status"] == "pending"
-        verbs.delete(now, [job.id])
+        engine_commands.delete(now, [job.id])
         assert watch.wait(30) == 1
 
 

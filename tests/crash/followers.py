@@ -1,5 +1,5 @@
-"""A process that follows events is killed again and again, and its workers too; each time it goes on
-from the last event that it wrote down. It has seen every transition once, in order for each job."""
+"""A process that follows events is killed repeatedly, and workers too; each time it continues after the
+last event that it wrote down. In the end it has every transition once, in order for each job."""
 
 import os
 import random
@@ -14,10 +14,10 @@ from typing import NamedTuple
 from holdfast import Holdfast
 from holdfast.events import outbox
 from holdfast.jobs.job import FINISHED, Job
-from tests.crash.fleet import ROOT, fleet
-from tests.crash.scene import Proof, Scene, pause, unfinished, until
+from tests.crash.testbed import CrashTestbed, Report, pause, unfinished, until
+from tests.crash.worker_group import ROOT, worker_group
 
-LONG = {"jobs": 20_000, "kills": 200, "apart": 0.5, "heartbeat": 2.0, "seed": 1}
+LONG_RUN = {"jobs": 20_000, "kills": 200, "interval": 0.5, "heartbeat": 2.0, "seed": 1}
 ENGINES = ("sqlite", "postgres")
 NAME = "follower"
 
@@ -30,68 +30,68 @@ class Seen(NamedTuple):
     claim_no: int
 
 
-def prove(
-    scene: Scene, *, jobs: int, kills: int, apart: float, heartbeat: float, seed: int
-) -> Proof:
-    """`apart`: the most seconds between two kills of the reader. Every third time a worker is killed,
-    too."""
-    chance, proof = random.Random(seed), Proof()
-    notes = scene.folder / "seen.log"
+def run(
+    testbed: CrashTestbed, *, jobs: int, kills: int, interval: float, heartbeat: float, seed: int
+) -> Report:
+    """`interval`: the most seconds between two kills of the reader. Every third time a worker is
+    killed, too."""
+    rng, report = random.Random(seed), Report()
+    notes = testbed.folder / "seen.log"
     ids: list[str] = []
-    with scene.app() as app, reader(scene, notes) as follower:
+    with testbed.app() as app, reader(testbed, notes) as follower:
         follower.start()
         app.engine.is_followed()
-        with fleet(scene, processes=2, heartbeat=heartbeat) as workers:
+        with worker_group(testbed, processes=2, heartbeat=heartbeat) as workers:
             workers.start(1).until_ready()
             for number in range(kills):
                 share = jobs // kills // 2
-                ids += [app.enqueue("short", call).id for call in calls(share, chance)]
+                ids += [app.enqueue("short", call).id for call in calls(share, rng)]
                 if number % 3 == 1:
                     ids.append(app.enqueue("short", {"ms": 2000}).id)
                     child = runner_of(app, ids[-1])
                     assert child in workers.children()
                     workers.kill_child(child)
-                pause(chance.uniform(0.0, apart))
+                pause(rng.uniform(0.0, interval))
                 follower.kill()
-                ids += [app.enqueue("short", call).id for call in calls(share, chance)]
+                ids += [app.enqueue("short", call).id for call in calls(share, rng)]
                 follower.start()
             until(lambda: unfinished(app) == 0, 120, "every job finished")
         newest = app.engine.run(outbox.bounds, write=False).newest
         until(lambda: last_of(notes) >= newest, 60, "the last event was seen")
         seen = list(read(notes))
         found = {job.id: job for job in app.jobs.search()}
-    check(proof, seen, found, ids)
+    check_history(report, seen, found, ids)
     started = {(one.job, one.claim_no) for one in seen if one.kind == "started"}
-    missed = {(fact.job, fact.claim_no) for fact in scene.facts("start")} - started
-    proof.expect(not missed, f"{len(missed)} runs were not told, e.g. {sorted(missed)[:1]}")
-    proof.figures |= {"jobs": len(ids), "kills": kills, "events": len(seen)}
-    proof.figures["rescued"] = sum(one.kind == "rescued" for one in seen)
-    return proof
+    missed = {(entry.job, entry.claim_no) for entry in testbed.entries("start")} - started
+    report.expect(not missed, f"{len(missed)} runs have no event, e.g. {sorted(missed)[:1]}")
+    report.figures |= {"jobs": len(ids), "kills": kills, "events": len(seen)}
+    report.figures["rescued"] = sum(one.kind == "rescued" for one in seen)
+    return report
 
 
 def runner_of(app: Holdfast, id: str) -> int:
-    """The process that runs a job, once one does."""
+    """Wait until a job runs, and return the process id of its worker."""
     until(lambda: app.jobs.get(id).status == "running", 60, "a long job runs")
     return int(str(app.jobs.get(id).worker_id).split("-")[-2])
 
 
-def calls(count: int, chance: random.Random) -> list[dict[str, int]]:
-    return [{"ms": chance.randrange(100)} for _ in range(count)]
+def calls(count: int, rng: random.Random) -> list[dict[str, int]]:
+    return [{"ms": rng.randrange(100)} for _ in range(count)]
 
 
-def check(proof: Proof, seen: list[Seen], found: dict[str, Job], ids: list[str]) -> None:
+def check_history(report: Report, seen: list[Seen], found: dict[str, Job], ids: list[str]) -> None:
     positions = [one.position for one in seen]
-    proof.expect(positions == sorted(set(positions)), "an event came twice, or out of order")
+    report.expect(positions == sorted(set(positions)), "an event came twice, or out of order")
     lives: dict[str, list[Seen]] = defaultdict(list)
     for one in seen:
         lives[one.job].append(one)
     wrong = [(id, [one.kind for one in lives[id]]) for id in ids if not sound(lives[id], found[id])]
-    proof.expect(not wrong, f"{len(wrong)} jobs have other lives, e.g. {wrong[:1]}")
-    proof.expect(set(lives) == set(ids), "events of jobs that nobody made")
+    report.expect(not wrong, f"{len(wrong)} jobs have unexpected events, e.g. {wrong[:1]}")
+    report.expect(set(lives) == set(ids), "events of unknown jobs")
 
 
 def sound(life: list[Seen], job: Job) -> bool:
-    """Enqueued, then each run that the row has counted, begun and ended once, and the end of all."""
+    """Return whether the events are: enqueued, a start and an end of each run, and the final status."""
     runs = [("started", "ended")] * job.claim_no
     wanted = ["enqueued", *(word for run in runs for word in run)]
     told = [one.kind if one.kind in ("enqueued", "started") else "ended" for one in life]
@@ -105,10 +105,10 @@ def sound(life: list[Seen], job: Job) -> bool:
 
 
 class Reader:
-    """The process that follows."""
+    """Starts and kills the process that follows events."""
 
-    def __init__(self, scene: Scene, notes: Path) -> None:
-        self._scene = scene
+    def __init__(self, testbed: CrashTestbed, notes: Path) -> None:
+        self._scene = testbed
         self._notes = notes
         self._process: subprocess.Popen[str] | None = None
 
@@ -128,8 +128,8 @@ class Reader:
 
 
 @contextmanager
-def reader(scene: Scene, notes: Path) -> Iterator[Reader]:
-    made = Reader(scene, notes)
+def reader(testbed: CrashTestbed, notes: Path) -> Iterator[Reader]:
+    made = Reader(testbed, notes)
     try:
         yield made
     finally:
@@ -137,7 +137,7 @@ def reader(scene: Scene, notes: Path) -> Iterator[Reader]:
 
 
 def read(notes: Path) -> Iterator[Seen]:
-    """What was written down whole; who is killed at that moment may tear the last line."""
+    """Read the complete lines; a kill may have torn the last one."""
     for line in notes.read_bytes().split(b"\n")[:-1]:
         position, job, kind, status, claim_no = line.decode().split()
         yield Seen(int(position), job, kind, status, int(claim_no))
@@ -149,7 +149,7 @@ def last_of(notes: Path) -> int:
 
 
 def main() -> None:
-    """Write each event down, and go on from the last one."""
+    """Write each event to the file, continuing after the last one in it."""
     url, schema, notes = sys.argv[1], sys.argv[2], Path(sys.argv[3])
     after = None
     if notes.exists():

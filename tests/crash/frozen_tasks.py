@@ -9,7 +9,7 @@ import sqlite3
 import time
 
 from holdfast import Context, Holdfast, RunEnd
-from tests.support.witness import Witness
+from tests.support.history import HistoryWriter
 
 app = Holdfast(
     os.environ["HOLDFAST_URL"],
@@ -18,32 +18,32 @@ app = Holdfast(
     backoff=0.1,
     heartbeat=float(os.environ.get("HOLDFAST_HEARTBEAT", "1")),
 )
-witness = Witness(os.environ["HOLDFAST_WITNESS"])
+history = HistoryWriter(os.environ["HOLDFAST_TEST_HISTORY"])
 
 
 def hold_the_interpreter_lock() -> None:
-    """For ten minutes: a call through PyDLL, unlike one through CDLL, keeps the lock."""
+    """Sleep for ten minutes with the lock: a call through PyDLL, unlike CDLL, keeps it."""
     ctypes.PyDLL(None).sleep(600)
 
 
-def kills_first(ctx: Context) -> bool:
-    """Whether this run is the first of its job: a test kills the process under it."""
+def is_first_run(ctx: Context) -> bool:
+    """Return whether this is the first run of its job, whose process a test kills."""
     return ctx.job.claim_no == 1
 
 
 def failed(end: RunEnd) -> None:
-    witness.note("hook", end.job.id, end.job.claim_no)
+    history.note("hook", end.job.id, end.job.claim_no)
 
 
 @app.task(timeout=2, on_failure=failed)
 def freeze(ctx: Context) -> None:
-    witness.note("start", ctx.job.id, ctx.job.claim_no)
+    history.note("start", ctx.job.id, ctx.job.claim_no)
     hold_the_interpreter_lock()
 
 
 @app.task(timeout=2, on_failure=failed)
 async def freeze_loop(ctx: Context) -> None:
-    witness.note("start", ctx.job.id, ctx.job.claim_no)
+    history.note("start", ctx.job.id, ctx.job.claim_no)
     hold_the_interpreter_lock()
 
 
@@ -57,7 +57,7 @@ def freeze_with_turn(ctx: Context) -> None:
     file = os.open(path() + "-turn", os.O_RDWR)
     if ctx.job.claim_no == 1:
         fcntl.flock(file, fcntl.LOCK_EX)
-    witness.note("start", ctx.job.id, ctx.job.claim_no)
+    history.note("start", ctx.job.id, ctx.job.claim_no)
     if ctx.job.claim_no == 1:
         hold_the_interpreter_lock()
 
@@ -68,7 +68,7 @@ async def freeze_with_write_lock(ctx: Context) -> None:
     connection = sqlite3.connect(path(), timeout=60, isolation_level=None)
     if ctx.job.claim_no == 1:
         connection.execute("BEGIN IMMEDIATE")
-    witness.note("start", ctx.job.id, ctx.job.claim_no)
+    history.note("start", ctx.job.id, ctx.job.claim_no)
     if ctx.job.claim_no == 1:
         hold_the_interpreter_lock()
 
@@ -79,7 +79,7 @@ def wait_with_turn(ctx: Context) -> None:
     file = os.open(path() + "-turn", os.O_RDWR)
     if ctx.job.claim_no == 1:
         fcntl.flock(file, fcntl.LOCK_EX)
-    witness.note("start", ctx.job.id, ctx.job.claim_no)
+    history.note("start", ctx.job.id, ctx.job.claim_no)
     if ctx.job.claim_no == 1:
         time.sleep(600)
 
@@ -87,15 +87,15 @@ def wait_with_turn(ctx: Context) -> None:
 @app.task(timeout=None)
 def freeze_for_good(ctx: Context) -> None:
     """Freezes every process that it runs in, and never times out."""
-    witness.note("start", ctx.job.id, ctx.job.claim_no)
+    history.note("start", ctx.job.id, ctx.job.claim_no)
     hold_the_interpreter_lock()
 
 
 @app.task(timeout=None)
 def freeze_again(ctx: Context) -> None:
     """Waits to be killed the first time, and freezes the process in which it runs then."""
-    witness.note("start", ctx.job.id, ctx.job.claim_no)
-    if kills_first(ctx):
+    history.note("start", ctx.job.id, ctx.job.claim_no)
+    if is_first_run(ctx):
         time.sleep(600)
     hold_the_interpreter_lock()
 
@@ -103,30 +103,30 @@ def freeze_again(ctx: Context) -> None:
 @app.task(timeout=None)
 def wait_once(ctx: Context) -> None:
     """Waits to be killed the first time, and ends the next time."""
-    witness.note("start", ctx.job.id, ctx.job.claim_no)
-    if kills_first(ctx):
+    history.note("start", ctx.job.id, ctx.job.claim_no)
+    if is_first_run(ctx):
         time.sleep(600)
 
 
 @app.task(timeout=2)
 async def wait_beside(ctx: Context) -> None:
-    witness.note("start", ctx.job.id, ctx.job.claim_no)
+    history.note("start", ctx.job.id, ctx.job.claim_no)
     await asyncio.sleep(600)
 
 
 @app.task
 def quick(ctx: Context) -> None:
-    witness.note("start", ctx.job.id, ctx.job.claim_no)
+    history.note("start", ctx.job.id, ctx.job.claim_no)
 
 
 @app.task(timeout=None)
 async def slow(ctx: Context, seconds: float) -> None:
-    """Runs beside the one that freezes, and has no deadline."""
-    witness.note("start", ctx.job.id, ctx.job.claim_no)
+    """Runs beside the freezing job, and has no deadline."""
+    history.note("start", ctx.job.id, ctx.job.claim_no)
     await asyncio.sleep(seconds)
 
 
 @app.task(timeout=None)
 def wait_in_thread(ctx: Context, seconds: float) -> None:
-    witness.note("start", ctx.job.id, ctx.job.claim_no)
+    history.note("start", ctx.job.id, ctx.job.claim_no)
     time.sleep(seconds)

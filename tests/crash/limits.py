@@ -1,5 +1,5 @@
-"""Limits while workers are killed and frozen and the server falls: never more at once than a limit
-allows, no room that is lost, and every job finished."""
+"""Limits while workers are killed and frozen and the server crashes: never more concurrent runs than a
+limit allows, no free capacity that stays unused, and every job finished."""
 
 import json
 import math
@@ -11,26 +11,26 @@ from contextlib import suppress
 import psycopg
 
 from holdfast import Holdfast
-from tests.crash.fleet import Fleet, fleet
-from tests.crash.freezes import Register, frozen, until_declared_dead
-from tests.crash.scene import Proof, Scene, pause, statuses, unfinished, until
+from tests.crash.freezes import DeathRecorder, frozen, until_declared_dead
+from tests.crash.testbed import CrashTestbed, Report, pause, statuses, unfinished, until
+from tests.crash.worker_group import WorkerGroup, worker_group
+from tests.support.history import HistoryEntry, check_history, peak_concurrency
 from tests.support.jobs import new
-from tests.support.witness import Fact, check, most_at_once
 
-LONG = {
+LONG_RUN = {
     "jobs": 20_000,
     "kills": 100,
     "freezes": 20,
     "restarts": 5,
-    "apart": 1.5,
+    "interval": 1.5,
     "heartbeat": 1.0,
     "seed": 1,
 }
 ENGINES = ("sqlite", "postgres")
 BOUND = 20.0  # seconds of a recovery
 
-# How many keys each task has, how many of them at a time, its share of the jobs, and how many of its
-# jobs may run at once. See `limited.py`.
+# For each task: its keys, the keys in use at a time, its share of the jobs, and its concurrency limit.
+# See `limited_tasks.py`.
 KEYED = {"one": (100, 5, 22, 1), "three": (60, 3, 23, 3), "seventeen": (40, 1, 30, 17)}
 WHOLE = {"whole": (1, 1, 10), "reads": (1, 1, 8), "writes": (10, 2, 7)}
 LIMITS = {
@@ -42,12 +42,12 @@ LIMITS = {
 
 
 class Auditor:
-    """Reads the table all the time: how long does a job wait for room under its key although there is
-    room, and nobody is on the way to it? On PostgreSQL an end and what it frees are two transactions;
-    where a process died between them, somebody must find it within the bound of a recovery."""
+    """Polls the table: how long does a job wait under its key although the key has free capacity? On
+    PostgreSQL a finish and the release of a waiting job are two transactions; if a process died between
+    them, another one must release the job within the bound of a recovery."""
 
-    def __init__(self, scene: Scene) -> None:
-        table = "holdfast_jobs" if scene.kind == "sqlite" else f"{scene.schema}.jobs"
+    def __init__(self, testbed: CrashTestbed) -> None:
+        table = "holdfast_jobs" if testbed.kind == "sqlite" else f"{testbed.schema}.jobs"
         self._query = f"""
             SELECT limit_key,
                    SUM(CASE WHEN status = 'blocked' THEN 1 ELSE 0 END),
@@ -57,12 +57,12 @@ class Auditor:
                AND limit_key IS NOT NULL
              GROUP BY limit_key
         """
-        self._scene = scene
-        self.looks = 0
-        self.waited = 0  #: the most that waited at once
+        self._scene = testbed
+        self.samples = 0
+        self.waited = 0  #: the most jobs that waited
         self.leaks: list[str] = []
-        self.longest = 0.0  #: seconds that room was left unused
-        self._since: dict[str, float] = {}  # keys with room for which jobs wait
+        self.longest = 0.0  #: seconds that capacity was unused
+        self._since: dict[str, float] = {}  # keys with free capacity and waiting jobs
         self._closing = False
         self._thread = threading.Thread(target=self._run)
 
@@ -79,13 +79,13 @@ class Auditor:
             with suppress(psycopg.Error):  # the server may be down
                 connection = self._scene.connect()
                 while not self._closing:
-                    self._look(connection.execute(self._query).fetchall())
+                    self._sample(connection.execute(self._query).fetchall())
                     pause(0.05)
                 connection.close()
             pause(0.05)
 
-    def _look(self, rows: list[tuple[str, int, int]]) -> None:
-        self.looks += 1
+    def _sample(self, rows: list[tuple[str, int, int]]) -> None:
+        self.samples += 1
         self.waited = max(self.waited, sum(waiting for _, waiting, _ in rows))
         now, before, self._since = time.monotonic(), self._since, {}
         for key, waiting, others in rows:
@@ -98,64 +98,70 @@ class Auditor:
                 self.leaks.append(f"{key}: {waiting} wait, {others} of {most} run or are next")
 
 
-def prove(
-    scene: Scene,
+def run(
+    testbed: CrashTestbed,
     *,
     jobs: int,
     kills: int,
     freezes: int,
     restarts: int,
-    apart: float,
+    interval: float,
     heartbeat: float,
     seed: int,
-) -> Proof:
-    """`apart`: the most seconds between two blows."""
-    chance = random.Random(seed)
-    proof = Proof()
+) -> Report:
+    """`interval`: the most seconds between two faults."""
+    rng = random.Random(seed)
+    report = Report()
     ids: list[str] = []
-    can_fall = scene.server is not None and scene.server.can_restart
-    blows = ["kill"] * kills + ["freeze"] * freezes + ["restart"] * (restarts if can_fall else 0)
-    chance.shuffle(blows)
-    options = {"app": "tests.crash.limited:app", "queues": "default=20", "heartbeat": heartbeat}
+    can_fall = testbed.server is not None and testbed.server.can_restart
+    faults = ["kill"] * kills + ["freeze"] * freezes + ["restart"] * (restarts if can_fall else 0)
+    rng.shuffle(faults)
+    options = {
+        "app": "tests.crash.limited_tasks:app",
+        "queues": "default=20",
+        "heartbeat": heartbeat,
+    }
     with (
-        scene.app() as app,
-        fleet(scene, processes=2, **options) as workers,
-        Register(scene) as register,
-        Auditor(scene) as auditor,
+        testbed.app() as app,
+        worker_group(testbed, processes=2, **options) as workers,
+        DeathRecorder(testbed) as recorder,
+        Auditor(testbed) as auditor,
     ):
         workers.start(4).until_ready()
-        for number, blow in enumerate(blows):
-            share = jobs * (number + 1) // len(blows) - jobs * number // len(blows)
-            ids += _enqueue(app, share, chance)
-            _strike(blow, scene, app, workers, register, chance)
-            pause(chance.uniform(0.0, apart))
+        for number, fault in enumerate(faults):
+            share = jobs * (number + 1) // len(faults) - jobs * number // len(faults)
+            ids += _enqueue(app, share, rng)
+            _inject(fault, testbed, app, workers, recorder, rng)
+            pause(rng.uniform(0.0, interval))
         slow = _await_all(app, patience=max(90, jobs // 50))
         left = app.engine.maintenance.repair_limits(1000)
         held = [info for info in app.limits.list() if info.running or info.waiting]
         found = statuses(app)
-    facts = scene.facts()
-    again = sum(fact.what == "start" for fact in facts) - len(ids)
-    full = _full(facts)
-    proof.figures |= {
+    entries = testbed.entries()
+    again = sum(entry.kind == "start" for entry in entries) - len(ids)
+    full = _full(entries)
+    report.figures |= {
         "jobs": len(ids),
-        **{f"{blow}s": blows.count(blow) for blow in ("kill", "freeze", "restart")},
+        **{f"{fault}s": faults.count(fault) for fault in ("kill", "freeze", "restart")},
         "runs interrupted": again,
-        "waited at once": auditor.waited,
-        "looks": auditor.looks,
+        "most waiting": auditor.waited,
+        "samples": auditor.samples,
         "leaks": len(auditor.leaks),
-        "room unused": f"{auditor.longest:.1f} s",
-        "after the last blow": f"{slow:.0f} s",
-        "at once": full,
+        "capacity unused": f"{auditor.longest:.1f} s",
+        "after the last fault": f"{slow:.0f} s",
+        "most concurrent": full,
     }
-    proof.take(check(facts, ids, found, limits=LIMITS))
-    proof.expect(not auditor.leaks, f"room was lost: {auditor.leaks[:3]}")
-    proof.expect(not left and not held, f"left over: {left} jobs, {held}")
-    proof.expect(again > 0, "no blow hit a run: nothing was proved")
-    proof.expect(auditor.waited > 0, "no job ever waited: nothing was proved")
+    report.take(check_history(entries, ids, found, limits=LIMITS))
+    report.expect(not auditor.leaks, f"capacity was lost: {auditor.leaks[:3]}")
+    report.expect(not left and not held, f"left over: {left} jobs, {held}")
+    report.expect(again > 0, "no fault hit a run: nothing was tested")
+    report.expect(auditor.waited > 0, "no job ever waited: nothing was tested")
     for name, most in {"one": 1, "three": 3, "seventeen": 17, "whole": 5, "api": 4}.items():
-        enough = math.ceil(0.8 * most)  # it must have mattered; just how far is chance
-        proof.expect(full[name] >= enough, f"{name} was never full ({full[name]} of {most})")
-    return proof
+        enough = math.ceil(
+            0.8 * most
+        )  # the limit must have been nearly reached; how nearly is chance
+        report.expect(full[name] >= enough, f"{name} was never full ({full[name]} of {most})")
+    return report
 
 
 def _await_all(app: Holdfast, patience: float) -> float:
@@ -171,44 +177,44 @@ def _await_all(app: Holdfast, patience: float) -> float:
         ) from None
 
 
-def _enqueue(app: Holdfast, count: int, chance: random.Random) -> list[str]:
-    """Of each task a few keys at a time, so that they are full."""
+def _enqueue(app: Holdfast, count: int, rng: random.Random) -> list[str]:
+    """Enqueue jobs of a few keys of each task at a time, so that their limits are reached."""
     tasks = {**{task: row[:3] for task, row in KEYED.items()}, **WHOLE}
-    keys = {task: chance.sample(range(n), at_once) for task, (n, at_once, _) in tasks.items()}
+    keys = {task: rng.sample(range(n), at_once) for task, (n, at_once, _) in tasks.items()}
     weights = [weight for _, _, weight in tasks.values()]
     batch = []
-    for task in chance.choices(list(tasks), weights, k=count):
-        ms = chance.randrange(2, 20) if task in ("one", "three") else chance.randrange(30, 80)
-        batch.append(new(task, payload=json.dumps({"key": chance.choice(keys[task]), "ms": ms})))
+    for task in rng.choices(list(tasks), weights, k=count):
+        ms = rng.randrange(2, 20) if task in ("one", "three") else rng.randrange(30, 80)
+        batch.append(new(task, payload=json.dumps({"key": rng.choice(keys[task]), "ms": ms})))
     return [job.id for job in app.engine.insert(batch)]
 
 
-def _strike(
-    blow: str,
-    scene: Scene,
+def _inject(
+    fault: str,
+    testbed: CrashTestbed,
     app: Holdfast,
-    workers: Fleet,
-    register: Register,
-    chance: random.Random,
+    workers: WorkerGroup,
+    recorder: DeathRecorder,
+    rng: random.Random,
 ) -> None:
-    if blow == "restart":
-        assert scene.server is not None
-        scene.server.restart("immediate")
-    elif blow == "freeze":
-        with frozen(scene, app, workers, chance) as ids:
-            until_declared_dead(register, ids)
-    elif chance.random() < 0.1 and len(workers.living()) == 4:
-        workers.kill_supervisor(chance.choice(workers.living()))
+    if fault == "restart":
+        assert testbed.server is not None
+        testbed.server.restart("immediate")
+    elif fault == "freeze":
+        with frozen(testbed, app, workers, rng) as ids:
+            until_declared_dead(recorder, ids)
+    elif rng.random() < 0.1 and len(workers.live_supervisors()) == 4:
+        workers.kill_supervisor(rng.choice(workers.live_supervisors()))
         workers.start(1)
     else:
         until(workers.children, 60, "a child to kill")
-        workers.kill_child(chance.choice(workers.children()))
+        workers.kill_child(rng.choice(workers.children()))
 
 
-def _full(facts: list[Fact]) -> dict[str, int]:
-    """How many ran at once, of each limit the fullest key."""
+def _full(entries: list[HistoryEntry]) -> dict[str, int]:
+    """Return the most concurrent runs of each limit, of its fullest key."""
     found: dict[str, int] = {}
-    for name, most in most_at_once(facts).items():
+    for name, most in peak_concurrency(entries).items():
         family = name.partition("=")[0]
         found[family] = max(found.get(family, 0), most)
     return found

@@ -13,15 +13,15 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-from tests.crash.fleet import ROOT, Fleet, fleet
-from tests.crash.scene import Proof, Scene, pause, until
+from tests.crash.testbed import CrashTestbed, Report, pause, until
+from tests.crash.worker_group import ROOT, WorkerGroup, worker_group
+from tests.support.history import check_history
 from tests.support.upgrades import forget_upgrades, make_first_tables, plain, table
-from tests.support.witness import check
 
 # `release`: the commit whose code runs as the release before; "": today's code, on today's tables
 # from which the index and the record of the migration were taken away. `stall`: the longest gap, in
 # seconds, that claims or enqueues may have.
-LONG = {"rows": 1_000_000, "release": "f046e0b", "stall": 1.0}
+LONG_RUN = {"rows": 1_000_000, "release": "f046e0b", "stall": 1.0}
 ENGINES = ("sqlite", "postgres")
 PRODUCER = """
 import json, sys, time
@@ -61,47 +61,49 @@ FILL = {
 }
 
 
-def prove(scene: Scene, *, rows: int, release: str, stall: float) -> Proof:
-    proof = Proof()
-    place = (scene.kind, scene.url, scene.schema)
-    source = _source(release, scene.folder) if release else None
+def run(testbed: CrashTestbed, *, rows: int, release: str, stall: float) -> Report:
+    report = Report()
+    place = (testbed.kind, testbed.url, testbed.schema)
+    source = _source(release, testbed.folder) if release else None
     if source:
         make_first_tables(*place)
     else:
-        scene.app().close()
-    _fill(scene, rows)
+        testbed.app().close()
+    _fill(testbed, rows)
     with (
-        fleet(scene, "before", processes=2, source=source) as before,
-        _producer(scene, source) as produced,
+        worker_group(testbed, "before", processes=2, source=source) as before,
+        _producer(testbed, source) as produced,
     ):
         before.start().until_ready()
-        until(lambda: len(scene.facts("start")) > 200, 60, "the usual rate of work")
+        until(lambda: len(testbed.entries("start")) > 200, 60, "the usual rate of work")
         pause(3.0)
         if not source:
             forget_upgrades(*place)
         began = time.monotonic()
-        _migrate(scene, proof)
+        _migrate(testbed, report)
         ended = time.monotonic()
-        proof.figures["migrated in"] = f"{ended - began:.1f} s"
-        _until_at_work(scene, before, "the workers go on after the migration")
-        starts = [fact.at for fact in scene.facts("start")]
+        report.figures["migrated in"] = f"{ended - began:.1f} s"
+        _until_at_work(testbed, before, "the workers go on after the migration")
+        starts = [entry.at for entry in testbed.entries("start")]
         usual = _longest_gap([at for at in starts if at < began])
         longest = _longest_gap([at for at in starts if at > began - 1])
         if release:
-            _together(scene, before)
+            _together(testbed, before)
         enqueued, producer = produced()
-        _until_finished(scene, enqueued)
-    proof.figures |= {
+        _until_finished(testbed, enqueued)
+    report.figures |= {
         "rows": rows,
         "jobs": len(enqueued),
         "longest gap of claims": f"{longest:.2f} s (before: {usual:.2f})",
         "longest enqueue": f"{producer['longest'][0]:.2f} s",
     }
-    proof.expect(not producer["refused"], f"refused: {producer['refused'][:1]}")
-    proof.expect(longest <= stall, f"no claim for {longest:.2f} s")
-    proof.expect(producer["longest"][0] <= stall, f"an enqueue took {producer['longest'][0]:.2f} s")
-    proof.take(check(scene.facts(), enqueued, _statuses(scene)))
-    return proof
+    report.expect(not producer["refused"], f"refused: {producer['refused'][:1]}")
+    report.expect(longest <= stall, f"no claim for {longest:.2f} s")
+    report.expect(
+        producer["longest"][0] <= stall, f"an enqueue took {producer['longest'][0]:.2f} s"
+    )
+    report.take(check_history(testbed.entries(), enqueued, _statuses(testbed)))
+    return report
 
 
 def _source(release: str, folder: Path) -> Path:
@@ -119,38 +121,38 @@ def _source(release: str, folder: Path) -> Path:
     return target / "src"
 
 
-def _fill(scene: Scene, rows: int, chunk: int = 50_000) -> None:
+def _fill(testbed: CrashTestbed, rows: int, chunk: int = 50_000) -> None:
     moment = f"{time.time_ns() // 1_000_000:012x}"
     words = {
-        "jobs": table(scene.kind, scene.schema, "jobs"),
+        "jobs": table(testbed.kind, testbed.schema, "jobs"),
         "prefix": f"{moment[:8]}-{moment[8:]}",
         "now": time.time_ns() // 1000,
     }
-    with plain(scene.kind, scene.url) as connection:
+    with plain(testbed.kind, testbed.url) as connection:
         for first in range(1, rows + 1, chunk):
             last = min(first + chunk - 1, rows)
-            connection.execute(FILL[scene.kind].format(first=first, last=last, **words))
-            if scene.kind == "sqlite":
+            connection.execute(FILL[testbed.kind].format(first=first, last=last, **words))
+            if testbed.kind == "sqlite":
                 connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
 
 
 @contextmanager
 def _producer(
-    scene: Scene, source: Path | None
+    testbed: CrashTestbed, source: Path | None
 ) -> Iterator[Callable[[], tuple[list[str], dict[str, Any]]]]:
     """A process that enqueues small jobs all the time. Yields what stops it, and tells which jobs
     were acknowledged and how long that took."""
     environment = {**os.environ, **({"PYTHONPATH": str(source)} if source else {})}
     process = subprocess.Popen(
-        [sys.executable, "-c", PRODUCER, scene.url, scene.schema, str(scene.folder)],
+        [sys.executable, "-c", PRODUCER, testbed.url, testbed.schema, str(testbed.folder)],
         env=environment,
     )
 
     def stop() -> tuple[list[str], dict[str, Any]]:
-        (scene.folder / "enough").touch()
+        (testbed.folder / "enough").touch()
         assert process.wait(60) == 0, "the producer failed"
-        told = json.loads((scene.folder / "producer.json").read_text())
-        return (scene.folder / "ids").read_text().split(), told
+        told = json.loads((testbed.folder / "producer.json").read_text())
+        return (testbed.folder / "ids").read_text().split(), told
 
     try:
         yield stop
@@ -159,40 +161,51 @@ def _producer(
         process.wait()
 
 
-def _migrate(scene: Scene, proof: Proof) -> None:
+def _migrate(testbed: CrashTestbed, report: Report) -> None:
     """As an operator does, with today's code."""
     done = subprocess.run(
-        [sys.executable, "-m", "holdfast", "migrate", "--url", scene.url, "--schema", scene.schema],
+        [
+            sys.executable,
+            "-m",
+            "holdfast",
+            "migrate",
+            "--url",
+            testbed.url,
+            "--schema",
+            testbed.schema,
+        ],
         capture_output=True,
         text=True,
         check=False,
         cwd=ROOT,
     )
     applied = done.stdout.split()
-    proof.expect(
+    report.expect(
         applied[:1] == ["applied"] and "0001_initial" not in applied,
         f"holdfast migrate: {done.stdout} {done.stderr}",
     )
 
 
-def _together(scene: Scene, before: Fleet) -> None:
+def _together(testbed: CrashTestbed, before: WorkerGroup) -> None:
     """Workers of both releases at work; each rescues what died under the other."""
-    with fleet(scene, "after", processes=2) as after:
+    with worker_group(testbed, "after", processes=2) as after:
         after.start().until_ready()
-        _until_at_work(scene, after, "workers of this release claim")
-        _until_at_work(scene, before, "workers of the release before claim beside them")
+        _until_at_work(testbed, after, "workers of this release claim")
+        _until_at_work(testbed, before, "workers of the release before claim beside them")
         before.kill_child(before.children()[0])
-        _until_at_work(scene, after, "workers of this release go on")
+        _until_at_work(testbed, after, "workers of this release go on")
         after.kill_all()
-    _until_at_work(scene, before, "workers of the release before go on alone")
+    _until_at_work(testbed, before, "workers of the release before go on alone")
 
 
-def _until_at_work(scene: Scene, workers: Fleet, name: str) -> None:
+def _until_at_work(testbed: CrashTestbed, workers: WorkerGroup, name: str) -> None:
     began = time.monotonic()
 
     def enough() -> bool:
         pids = set(workers.children())
-        done = [fact for fact in scene.facts("accepted") if fact.at > began and fact.pid in pids]
+        done = [
+            entry for entry in testbed.entries("accepted") if entry.at > began and entry.pid in pids
+        ]
         return len(done) >= 100
 
     until(enough, 120, name, every=0.2)
@@ -203,20 +216,20 @@ def _longest_gap(moments: Collection[float]) -> float:
     return max(b - a for a, b in pairwise(ordered))
 
 
-def _until_finished(scene: Scene, enqueued: Collection[str]) -> None:
+def _until_finished(testbed: CrashTestbed, enqueued: Collection[str]) -> None:
     """A worker that died as a whole is given up after its silence; then its jobs run again."""
     expected = set(enqueued)
 
     def finished() -> bool:
-        found = _statuses(scene)
+        found = _statuses(testbed)
         return all(found.get(id) == "completed" for id in expected)
 
     until(finished, 180, "every job finished", every=1.0)
 
 
-def _statuses(scene: Scene) -> dict[str, str]:
-    jobs = table(scene.kind, scene.schema, "jobs")
-    with plain(scene.kind, scene.url) as connection:
+def _statuses(testbed: CrashTestbed) -> dict[str, str]:
+    jobs = table(testbed.kind, testbed.schema, "jobs")
+    with plain(testbed.kind, testbed.url) as connection:
         rows = connection.execute(
             f"SELECT CAST(id AS TEXT), status FROM {jobs} WHERE queue = 'default'"
         ).fetchall()

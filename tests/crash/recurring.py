@@ -1,5 +1,5 @@
-"""Recurring jobs among five workers that are frozen in the midst of runs and go on later: no moment is
-missed or had twice, no two runs overlap. And many rows of which few are due: those start in time."""
+"""Recurring jobs on five workers that are frozen during runs and thawed later: no due time is missed or
+run twice, and no two runs overlap. And many rows of which few are due: these start in time."""
 
 import random
 import statistics
@@ -9,13 +9,13 @@ from functools import partial
 
 from holdfast import Holdfast, Job
 from holdfast.engine.records import Held
-from tests.crash.fleet import fleet
-from tests.crash.freezes import Register, frozen, until_declared_dead
-from tests.crash.scene import Proof, Scene, pause, statuses, until
+from tests.crash.freezes import DeathRecorder, frozen, until_declared_dead
+from tests.crash.testbed import CrashTestbed, Report, pause, statuses, until
+from tests.crash.worker_group import worker_group
+from tests.support.history import HistoryEntry, check_history
 from tests.support.jobs import new
-from tests.support.witness import Fact, check
 
-LONG = {
+LONG_RUN = {
     "moments": 200,
     "freezes": 15,
     "heartbeat": 0.5,
@@ -28,11 +28,11 @@ LONG = {
 ENGINES = ("sqlite", "postgres")
 KEYS = ("a", "b", "c")
 EVERY = 0.2  # seconds
-OPTIONS = {"app": "tests.crash.limited:app"}
+OPTIONS = {"app": "tests.crash.limited_tasks:app"}
 
 
-def prove(
-    scene: Scene,
+def run(
+    testbed: CrashTestbed,
     *,
     moments: int,
     freezes: int,
@@ -42,71 +42,73 @@ def prove(
     rate: int,
     seconds: float,
     late: float,
-) -> Proof:
-    """`moments`: of each of the recurring jobs, at least. `rows`: how many there are in the second
-    part, of which `rate` a second are due, for so many `seconds`, and start at most so `late`."""
-    proof = Proof()
-    _schedulers(scene, proof, moments, freezes, heartbeat, random.Random(seed))
+) -> Report:
+    """`moments`: due times of each recurring job, at least. `rows`: recurring rows in the second part,
+    of which `rate` a second are due for some `seconds`, and start at most `late` seconds late."""
+    report = Report()
+    _schedulers(testbed, report, moments, freezes, heartbeat, random.Random(seed))
     if rows:
-        _crowd(scene, proof, rows, rate, seconds, late)
-    return proof
+        _many_rows(testbed, report, rows, rate, seconds, late)
+    return report
 
 
 # five schedulers
 
 
 def _schedulers(
-    scene: Scene,
-    proof: Proof,
+    testbed: CrashTestbed,
+    report: Report,
     moments: int,
     freezes: int,
     heartbeat: float,
-    chance: random.Random,
+    rng: random.Random,
 ) -> None:
     options = {**OPTIONS, "heartbeat": heartbeat, "queues": "default=5"}
     with (
-        scene.app() as app,
-        fleet(scene, "schedulers", **options) as workers,
-        Register(scene) as register,
+        testbed.app() as app,
+        worker_group(testbed, "schedulers", **options) as workers,
+        DeathRecorder(testbed) as recorder,
     ):
         workers.start(5).until_ready()
         first = {key: _schedule(app, key) for key in KEYS}
         for _ in range(freezes):
-            with frozen(scene, app, workers, chance, in_a_run=True) as ids:
+            with frozen(testbed, app, workers, rng, in_a_run=True) as ids:
                 held = [claim for id in ids for claim in app.engine.held(id)]
-                until_declared_dead(register, ids)
+                until_declared_dead(recorder, ids)
                 until(partial(_again, app, held), 60, "another run of what they held")
-                pause(chance.uniform(0.0, 0.3))
-            pause(chance.uniform(0.0, 1.0))
+                pause(rng.uniform(0.0, 0.3))
+            pause(rng.uniform(0.0, 1.0))
         until(lambda: min(_passed(app, first)) >= moments, 300, f"{moments} moments", every=0.1)
         for key in KEYS:
             app.schedules.disable("recurs", key)
         until(lambda: not _running(app), 30, "the end of the last runs")
         last = {key: app.schedules.get("recurs", key) for key in KEYS}
         found = statuses(app)
-        dead = set(register.dead)
-    facts = scene.facts()
+        dead = set(recorder.dead)
+    entries = testbed.entries()
     missed = [
         f"{key} at {due}"
         for key in KEYS
-        for due in _moments(first[key], last[key]) - _had(facts, first[key].id)
+        for due in _moments(first[key], last[key]) - _had(entries, first[key].id)
     ]
-    twice = _twice(facts, dead)
-    proof.figures |= {
+    twice = _twice(entries, dead)
+    report.figures |= {
         "moments": sum(len(_moments(first[key], last[key])) for key in KEYS),
         "freezes": freezes,
-        "runs again": sum(fact.what == "start" for fact in facts)
-        - len({(fact.job, fact.under) for fact in facts if fact.what == "start"}),
+        "runs again": sum(entry.kind == "start" for entry in entries)
+        - len({(entry.job, entry.tags) for entry in entries if entry.kind == "start"}),
         "missed": len(missed),
         "twice": len(twice),
     }
-    proof.take(check(facts, [job.id for job in first.values()], found, finals=("scheduled",)))
-    proof.expect(not missed, f"moments without a run: {missed[:3]}")
-    proof.expect(not twice, f"moments with two runs: {twice[:3]}")
+    report.take(
+        check_history(entries, [job.id for job in first.values()], found, finals=("scheduled",))
+    )
+    report.expect(not missed, f"moments without a run: {missed[:3]}")
+    report.expect(not twice, f"moments with two runs: {twice[:3]}")
 
 
 def _schedule(app: Holdfast, key: str) -> Job:
-    """Of a task that this process does not know."""
+    """Schedule a task that this process does not know."""
     plan = f'{{"every":{EVERY},"missed":"all"}}'
     job = new("recurs", key=key, schedule=plan, payload='{"ms": 100}')
     return app.schedules.put(job)
@@ -122,7 +124,7 @@ def _passed(app: Holdfast, first: dict[str, Job]) -> list[int]:
 
 
 def _moments(first: Job, last: Job) -> set[str]:
-    """From the first on, up to the one that the row waits for."""
+    """Return the due times from the first to the one before the row's next."""
     assert first.due_at is not None
     assert last.due_at is not None
     step = timedelta(seconds=EVERY)
@@ -134,24 +136,24 @@ def _running(app: Holdfast) -> list[Job]:
     return [job for job in app.schedules.list() if job.status == "running"]
 
 
-def _had(facts: list[Fact], job: str) -> set[str]:
-    """The moments that had a run which came to its end."""
-    ended = {fact.claim_no for fact in facts if fact.what == "end" and fact.job == job}
+def _had(entries: list[HistoryEntry], job: str) -> set[str]:
+    """Return the due times with a completed run."""
+    ended = {entry.claim_no for entry in entries if entry.kind == "end" and entry.job == job}
     return {
-        fact.under
-        for fact in facts
-        if fact.what == "start" and fact.job == job and fact.claim_no in ended
+        entry.tags
+        for entry in entries
+        if entry.kind == "start" and entry.job == job and entry.claim_no in ended
     }
 
 
-def _twice(facts: list[Fact], dead: set[str]) -> list[str]:
-    """Moments with another run, although nobody had to take the worker of the one before for dead; and
-    those of which two runs were accepted."""
+def _twice(entries: list[HistoryEntry], dead: set[str]) -> list[str]:
+    """Return the due times with a second run although the first worker was not declared dead, and those
+    with two accepted runs."""
     runs: dict[tuple[str, str], dict[int, str]] = {}
-    for fact in facts:
-        if fact.what == "start":
-            runs.setdefault((fact.job, fact.under), {})[fact.claim_no] = fact.worker
-    accepted = {(fact.job, fact.claim_no) for fact in facts if fact.what == "accepted"}
+    for entry in entries:
+        if entry.kind == "start":
+            runs.setdefault((entry.job, entry.tags), {})[entry.claim_no] = entry.worker
+    accepted = {(entry.job, entry.claim_no) for entry in entries if entry.kind == "accepted"}
     found = []
     for (job, due), claims in runs.items():
         replaced = [claims[number] for number in sorted(claims)[:-1]]
@@ -164,36 +166,38 @@ def _twice(facts: list[Fact], dead: set[str]) -> list[str]:
 # many rows
 
 
-def _crowd(scene: Scene, proof: Proof, rows: int, rate: int, seconds: float, late: float) -> None:
-    """Recurring rows of which most are due on some other day."""
+def _many_rows(
+    testbed: CrashTestbed, report: Report, rows: int, rate: int, seconds: float, late: float
+) -> None:
+    """Insert recurring rows of which most are due another day."""
     due = int(rate * seconds)
-    with scene.app() as app, fleet(scene, "crowd", processes=2, **OPTIONS) as workers:
+    with testbed.app() as app, worker_group(testbed, "crowd", processes=2, **OPTIONS) as workers:
         workers.start().until_ready()
         _insert(app, rows - due, datetime.now(UTC) + timedelta(days=1), 60.0)
         begin = datetime.now(UTC) + timedelta(seconds=5.0 + due / 2000)
         ids = _insert(app, due, begin, 1 / rate)
-        proof.expect(datetime.now(UTC) < begin, "the rows were not there in time")
+        report.expect(datetime.now(UTC) < begin, "the rows were not there in time")
         wall = time.time() - time.monotonic()  # one machine, one clock
 
         def all_ended() -> bool:
-            return len({fact.job for fact in scene.facts("accepted")} & ids) == due
+            return len({entry.job for entry in testbed.entries("accepted")} & ids) == due
 
         until(all_ended, seconds + 120, "a run of each that is due", every=0.5)
-        starts = [fact for fact in scene.facts("start") if fact.job in ids]
-    delays = sorted(fact.at + wall - float(fact.under) for fact in starts)
-    proof.figures |= {
+        starts = [entry for entry in testbed.entries("start") if entry.job in ids]
+    delays = sorted(entry.at + wall - float(entry.tags) for entry in starts)
+    report.figures |= {
         "rows": rows,
         "due": due,
         "late by half of them": f"{statistics.median(delays):.3f} s",
         "by 99 of 100": f"{delays[int(len(delays) * 0.99)]:.3f} s",
         "by the last": f"{delays[-1]:.3f} s",
     }
-    proof.expect(len(starts) == due, f"{len(starts)} starts of {due}")
-    proof.expect(delays[0] > -0.01, f"a run began {-delays[0]:.3f} s before its moment")
-    proof.expect(delays[-1] <= late, f"the last began {delays[-1]:.2f} s late, not {late:g} s")
+    report.expect(len(starts) == due, f"{len(starts)} starts of {due}")
+    report.expect(delays[0] > -0.01, f"a run began {-delays[0]:.3f} s before its moment")
+    report.expect(delays[-1] <= late, f"the last began {delays[-1]:.2f} s late, not {late:g} s")
 
 
-def _insert(app: Holdfast, count: int, begin: datetime, apart: float) -> set[str]:
+def _insert(app: Holdfast, count: int, begin: datetime, interval: float) -> set[str]:
     ids: set[str] = set()
     while len(ids) < count:
         numbers = range(len(ids), min(count, len(ids) + 1000))
@@ -203,7 +207,7 @@ def _insert(app: Holdfast, count: int, begin: datetime, apart: float) -> set[str
                 key=f"{begin.timestamp()}-{number}",
                 schedule='{"every":86400}',
                 payload='{"ms": 0}',
-                run_at=begin + timedelta(seconds=apart * number),
+                run_at=begin + timedelta(seconds=interval * number),
             )
             for number in numbers
         ]

@@ -1,23 +1,23 @@
-"""PostgreSQL restarted with `-m immediate`, again and again, under load: nothing is lost, every process
-goes on by itself, and the work is back soon after the server is."""
+"""PostgreSQL restarted with `-m immediate` repeatedly under load: no job is lost, every process
+recovers by itself, and throughput recovers soon after the server."""
 
 import threading
 import time
 
 from holdfast import HoldfastError
-from tests.crash.fleet import Fleet, fleet
-from tests.crash.scene import Proof, Scene, pause, statuses, unfinished, until
-from tests.support.witness import check
+from tests.crash.testbed import CrashTestbed, Report, pause, statuses, unfinished, until
+from tests.crash.worker_group import WorkerGroup, worker_group
+from tests.support.history import check_history
 
-LONG = {"times": 10, "load": 3.0, "back": 5.0}
+LONG_RUN = {"times": 10, "load": 3.0, "back": 5.0}
 ENGINES = ("postgres",)
 
 
 class Producer:
-    """Enqueues small jobs all the time; counts what was acknowledged, and what was not."""
+    """Enqueues small jobs continuously; records acknowledged and counts refused enqueues."""
 
-    def __init__(self, scene: Scene) -> None:
-        self._scene = scene
+    def __init__(self, testbed: CrashTestbed) -> None:
+        self._scene = testbed
         self.ids: list[str] = []
         self.refused = 0
         self._closing = False
@@ -42,55 +42,55 @@ class Producer:
                 pause(0.004)
 
 
-def prove(scene: Scene, *, times: int, load: float, back: float, measured: bool = True) -> Proof:
+def run(
+    testbed: CrashTestbed, *, times: int, load: float, back: float, measured: bool = True
+) -> Report:
     """`load`: seconds of work between two restarts. `back`: seconds after which the rate must be at
-    least half of what it was; not `measured`: after which work goes on, at whatever rate the machine
-    has left."""
-    assert scene.server is not None
-    proof = Proof()
+    least half of the usual rate or, if not `measured`, of a low fixed rate."""
+    assert testbed.server is not None
+    report = Report()
     delays: list[float] = []
-    with scene.app() as app, fleet(scene, processes=2) as workers:
+    with testbed.app() as app, worker_group(testbed, processes=2) as workers:
         workers.start(2).until_ready()
         before = _pids(workers)
-        with Producer(scene) as producer:
+        with Producer(testbed) as producer:
             for _ in range(times):
                 began = time.monotonic()
                 pause(load)
-                usual = _accepted(scene, began) / load if measured else 4.0
-                scene.server.restart("immediate")
-                delays.append(_until_usual(scene, usual))
+                usual = _accepted(testbed, began) / load if measured else 4.0
+                testbed.server.restart("immediate")
+                delays.append(_until_usual(testbed, usual))
         until(lambda: unfinished(app) == 0, 60, "every job finished")
         same = _pids(workers) == before
         found = statuses(app)
     unknown = set(found) - set(producer.ids)
-    proof.figures |= {
+    report.figures |= {
         "restarts": times,
         "jobs": len(producer.ids),
         "refused": producer.refused,
         "back after": f"{min(delays):.1f}-{max(delays):.1f} s",
     }
-    # One that was refused may be there all the same: the server fell between commit and reply.
-    proof.expect(len(unknown) <= producer.refused, f"{len(unknown)} jobs come from nowhere")
-    proof.take(check(scene.facts(), [*producer.ids, *unknown], found))
-    proof.expect(same, "not the same processes as before")
-    proof.expect(max(delays) <= back, f"back after {max(delays):.1f} s, not {back:g} s")
-    return proof
+    # A refused job may exist: the server may have crashed between commit and reply.
+    report.expect(len(unknown) <= producer.refused, f"{len(unknown)} jobs were never enqueued")
+    report.take(check_history(testbed.entries(), [*producer.ids, *unknown], found))
+    report.expect(same, "not the same processes as before")
+    report.expect(max(delays) <= back, f"back after {max(delays):.1f} s, not {back:g} s")
+    return report
 
 
-def _pids(workers: Fleet) -> list[int]:
-    return sorted([*workers.children(), *(one.pid for one in workers.living())])
+def _pids(workers: WorkerGroup) -> list[int]:
+    return sorted([*workers.children(), *(one.pid for one in workers.live_supervisors())])
 
 
-def _accepted(scene: Scene, since: float) -> int:
-    return sum(fact.at >= since for fact in scene.facts("accepted"))
+def _accepted(testbed: CrashTestbed, since: float) -> int:
+    return sum(entry.at >= since for entry in testbed.entries("accepted"))
 
 
-def _until_usual(scene: Scene, usual: float) -> float:
-    """Seconds from the server's return until as much is done in half a second as is usual in a
-    quarter."""
+def _until_usual(testbed: CrashTestbed, usual: float) -> float:
+    """Return the seconds from the server's restart until half a second has half the usual rate."""
     begin = time.monotonic()
     until(
-        lambda: _accepted(scene, max(begin, time.monotonic() - 0.5)) >= usual * 0.25,
+        lambda: _accepted(testbed, max(begin, time.monotonic() - 0.5)) >= usual * 0.25,
         60,
         "the usual rate of work after the restart",
     )

@@ -7,8 +7,8 @@ import signal
 import pytest
 
 from holdfast import DatabaseBusy, Holdfast
-from tests.crash.fleet import fleet, is_gone
-from tests.crash.scene import Scene, jobs_of, until
+from tests.crash.testbed import CrashTestbed, jobs_of, until
+from tests.crash.worker_group import is_gone, worker_group
 
 APP = "tests.crash.frozen_tasks:app"
 
@@ -16,17 +16,17 @@ APP = "tests.crash.frozen_tasks:app"
 @pytest.mark.parametrize(
     ("database", "task"), [("sqlite", "freeze"), ("postgres", "freeze_loop")], indirect=["database"]
 )
-def test_a_frozen_process_is_killed_past_the_deadline(scene: Scene, task: str) -> None:
+def test_a_frozen_process_is_killed_past_the_deadline(testbed: CrashTestbed, task: str) -> None:
     with (
-        scene.app() as app,
-        fleet(scene, app=APP, queues="default=4", heartbeat=1.0) as workers,
+        testbed.app() as app,
+        worker_group(testbed, app=APP, queues="default=4", heartbeat=1.0) as workers,
     ):
         workers.start().until_ready()
         beside = app.enqueue("wait_in_thread", {"seconds": 0.5}).id
-        until(lambda: scene.facts("start", beside), 30, "the start of the job beside")
+        until(lambda: testbed.entries("start", beside), 30, "the start of the job beside")
         job = app.enqueue(task, max_attempts=2).id
-        until(lambda: scene.facts("start", job), 30, "the start of the job that freezes")
-        [start] = scene.facts("start", job)
+        until(lambda: testbed.entries("start", job), 30, "the start of the job that freezes")
+        [start] = testbed.entries("start", job)
         behind = [app.enqueue("quick").id for _ in range(5)]
 
         def told() -> bool:
@@ -43,8 +43,8 @@ def test_a_frozen_process_is_killed_past_the_deadline(scene: Scene, task: str) -
     assert (ended.attempts, ended.crashes) == (2, 0)
     assert ended.error == "TimeoutError: timed out after 2 s"
     assert [attempt.error for attempt in attempts] == ["TimeoutError: timed out after 2 s"] * 2
-    assert len(scene.facts("start", job)) == 2  # the verdict is recorded without another run
-    assert len(scene.facts("hook", job)) == 2
+    assert len(testbed.entries("start", job)) == 2  # the verdict is recorded without another run
+    assert len(testbed.entries("hook", job)) == 2
     assert [one.error for one in innocents] == [None] * 6
     assert [one.crashes for one in innocents] == [0] * 6
     killed = [line for line in log.splitlines() if "is killed" in line]
@@ -54,13 +54,13 @@ def test_a_frozen_process_is_killed_past_the_deadline(scene: Scene, task: str) -
 
 
 @pytest.mark.parametrize("database", ["sqlite"], indirect=True)
-def test_a_frozen_process_ends_with_its_supervisor(scene: Scene) -> None:
+def test_a_frozen_process_ends_with_its_supervisor(testbed: CrashTestbed) -> None:
     """It cannot notice by itself, and would keep its locks of a SQLite database for ever."""
-    with scene.app() as app, fleet(scene, app=APP, queues="default=4") as workers:
+    with testbed.app() as app, worker_group(testbed, app=APP, queues="default=4") as workers:
         workers.start().until_ready()
         job = app.enqueue("freeze", max_attempts=1).id
-        until(lambda: scene.facts("start", job), 30, "the start of the job that freezes")
-        [start] = scene.facts("start", job)
+        until(lambda: testbed.entries("start", job), 30, "the start of the job that freezes")
+        [start] = testbed.entries("start", job)
         [supervisor] = workers.supervisors
         supervisor.kill()
         until(lambda: is_gone(start.pid), 30, "the end of the frozen process")
@@ -68,14 +68,16 @@ def test_a_frozen_process_ends_with_its_supervisor(scene: Scene) -> None:
 
 @pytest.mark.parametrize("database", ["sqlite"], indirect=True)
 @pytest.mark.parametrize("task", ["freeze_with_turn", "freeze_with_write_lock", "wait_with_turn"])
-def test_a_silent_process_that_keeps_others_from_writing_is_killed(scene: Scene, task: str) -> None:
-    with scene.app() as app, fleet(scene, app=APP, queues="default=4") as workers:
+def test_a_silent_process_that_keeps_others_from_writing_is_killed(
+    testbed: CrashTestbed, task: str
+) -> None:
+    with testbed.app() as app, worker_group(testbed, app=APP, queues="default=4") as workers:
         workers.start().until_ready()
         stopped = task == "wait_with_turn"  # from outside: no doing of its own, though it is alone
         others = [] if stopped else [app.enqueue("wait_in_thread", {"seconds": 1.0}).id]
         job = app.enqueue(task).id
-        until(lambda: scene.facts("start", job), 30, "the start of the job that freezes")
-        [start] = scene.facts("start", job)
+        until(lambda: testbed.entries("start", job), 30, "the start of the job that freezes")
+        [start] = testbed.entries("start", job)
         if stopped:
             os.kill(start.pid, signal.SIGSTOP)
         enqueued = until(lambda: enqueues(app), 30, "somebody else can write again")
@@ -92,17 +94,25 @@ def test_a_silent_process_that_keeps_others_from_writing_is_killed(scene: Scene,
 
 
 @pytest.mark.parametrize("database", ["postgres"], indirect=True)
-def test_a_frozen_process_for_isolated_jobs_does_not_hold_up_the_others(scene: Scene) -> None:
+def test_a_frozen_process_for_isolated_jobs_does_not_hold_up_the_others(
+    testbed: CrashTestbed,
+) -> None:
     """It has free slots, as it last said, and takes nothing any more."""
-    with scene.app() as app, fleet(scene, app=APP, queues="default=4") as workers:
+    with testbed.app() as app, worker_group(testbed, app=APP, queues="default=4") as workers:
         workers.start().until_ready()
         freezer = app.enqueue("freeze_again").id
-        until(lambda: scene.facts("start", freezer), 30, "the start of the job that will freeze")
-        os.kill(scene.facts("start", freezer)[0].pid, signal.SIGKILL)
-        until(lambda: len(scene.facts("start", freezer)) == 2, 30, "it runs again, and freezes")
+        until(
+            lambda: testbed.entries("start", freezer), 30, "the start of the job that will freeze"
+        )
+        os.kill(testbed.entries("start", freezer)[0].pid, signal.SIGKILL)
+        until(lambda: len(testbed.entries("start", freezer)) == 2, 30, "it runs again, and freezes")
         victims = [app.enqueue("wait_once").id for _ in range(2)]
-        until(lambda: all(scene.facts("start", id) for id in victims), 30, "the next victims start")
-        os.kill(scene.facts("start", victims[0])[0].pid, signal.SIGKILL)
+        until(
+            lambda: all(testbed.entries("start", id) for id in victims),
+            30,
+            "the next victims start",
+        )
+        os.kill(testbed.entries("start", victims[0])[0].pid, signal.SIGKILL)
         until(
             lambda: all(one.status == "completed" for one in jobs_of(app, victims)), 60, "they end"
         )
@@ -110,16 +120,16 @@ def test_a_frozen_process_for_isolated_jobs_does_not_hold_up_the_others(scene: S
 
 
 @pytest.mark.parametrize("database", ["postgres"], indirect=True)
-def test_what_freezes_its_process_is_told_from_what_is_late_for_it(scene: Scene) -> None:
+def test_what_freezes_its_process_is_told_from_what_is_late_for_it(testbed: CrashTestbed) -> None:
     """The job beside it times out. Nobody knows which of the two froze the process: the one without a
     timeout runs in smaller company from then on, and takes no more jobs with it."""
-    with scene.app() as app, fleet(scene, app=APP, queues="default=4") as workers:
+    with testbed.app() as app, worker_group(testbed, app=APP, queues="default=4") as workers:
         workers.start().until_ready()
         beside = app.enqueue("wait_beside", max_attempts=1).id
-        until(lambda: scene.facts("start", beside), 30, "the start of the job beside")
+        until(lambda: testbed.entries("start", beside), 30, "the start of the job beside")
         freezer = app.enqueue("freeze_for_good").id
         until(lambda: app.jobs.get(beside).status == "failed", 60, "its timeout is recorded")
-        until(lambda: len(scene.facts("start", freezer)) == 2, 60, "the other one runs again")
+        until(lambda: len(testbed.entries("start", freezer)) == 2, 60, "the other one runs again")
         [late, frozen] = jobs_of(app, [beside, freezer])
     assert str(late.error).startswith("TimeoutError")
     assert (late.deaths, frozen.deaths) == (0, 1)

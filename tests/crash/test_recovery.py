@@ -1,8 +1,8 @@
 from tests.crash import recovery
-from tests.crash.scene import Scene
+from tests.crash.testbed import CrashTestbed
 
 
-def test_a_job_runs_again_after_its_worker_was_killed(scene: Scene) -> None:
+def test_a_job_runs_again_after_its_worker_was_killed(testbed: CrashTestbed) -> None:
     """The moments come; how soon, with the usual heartbeat, is for the long form to measure."""
-    proof = recovery.prove(scene, rounds=1, heartbeat=0.5, all_dead=30.0, child_dead=30.0)
-    assert proof.problems == []
+    report = recovery.run(testbed, rounds=1, heartbeat=0.5, all_dead=30.0, child_dead=30.0)
+    assert report.problems == []

@@ -1,10 +1,12 @@
 from tests.crash import recurring
-from tests.crash.scene import Scene
+from tests.crash.testbed import CrashTestbed
 
 
-def test_five_schedulers_that_are_frozen_miss_no_moment_and_have_none_twice(scene: Scene) -> None:
-    proof = recurring.prove(
-        scene,
+def test_five_schedulers_that_are_frozen_miss_no_moment_and_have_none_twice(
+    testbed: CrashTestbed,
+) -> None:
+    report = recurring.run(
+        testbed,
         moments=40,
         freezes=2,
         heartbeat=0.5,
@@ -14,5 +16,5 @@ def test_five_schedulers_that_are_frozen_miss_no_moment_and_have_none_twice(scen
         seconds=2.0,
         late=30.0,
     )
-    assert proof.problems == []
-    assert proof.figures["runs again"] != 0
+    assert report.problems == []
+    assert report.figures["runs again"] != 0

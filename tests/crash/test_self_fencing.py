@@ -43,7 +43,7 @@ class Table:
         return [info(id, no, dead=id in self.dead) for id, no in self.numbers.items()]
 
 
-class World:
+class Dataset:
     """Our last beat was at 0; then the clock goes on, in steps as SelfFencing takes them."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -77,11 +77,11 @@ class World:
 
 
 @pytest.fixture
-def world(monkeypatch: pytest.MonkeyPatch) -> World:
-    return World(monkeypatch)
+def world(monkeypatch: pytest.MonkeyPatch) -> Dataset:
+    return Dataset(monkeypatch)
 
 
-def test_a_silence_that_all_share_stops_nothing(world: World) -> None:
+def test_a_silence_that_all_share_stops_nothing(world: Dataset) -> None:
     world.go(0.9 * BEAT, others_beat_every=BEAT)
     world.go(20 * BEAT, others_beat_every=None)
     assert world.stopped_at is None
@@ -89,14 +89,14 @@ def test_a_silence_that_all_share_stops_nothing(world: World) -> None:
 
 @pytest.mark.parametrize("every", [0.4 * BEAT, BEAT, 1.2 * BEAT, 1.45 * BEAT])
 def test_a_silence_of_ours_alone_stops_runs_before_others_take_them(
-    world: World, every: float
+    world: Dataset, every: float
 ) -> None:
     world.go(4 * BEAT, others_beat_every=every)
     assert world.stopped_at is not None
     assert world.stopped_at <= 2.9 * BEAT
 
 
-def test_others_that_are_heard_again_end_the_excuse(world: World) -> None:
+def test_others_that_are_heard_again_end_the_excuse(world: Dataset) -> None:
     """A lock that others get past and we do not."""
     world.go(10 * BEAT, others_beat_every=None)
     confirmed = world.beat_at
@@ -106,14 +106,14 @@ def test_others_that_are_heard_again_end_the_excuse(world: World) -> None:
     assert world.stopped_at - confirmed <= 2.9 * BEAT
 
 
-def test_a_database_that_cannot_be_read_is_no_excuse(world: World) -> None:
+def test_a_database_that_cannot_be_read_is_no_excuse(world: Dataset) -> None:
     world.table.reachable = False
     world.go(4 * BEAT, others_beat_every=None)
     assert world.stopped_at is not None
     assert world.stopped_at <= 2.5 * BEAT
 
 
-def test_one_that_was_declared_dead_is_not_confirmed(world: World) -> None:
+def test_one_that_was_declared_dead_is_not_confirmed(world: Dataset) -> None:
     world.table.dead.add("we")
     world.go(4 * BEAT, others_beat_every=None)
     assert world.beat_at == 0.0

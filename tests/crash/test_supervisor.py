@@ -11,13 +11,13 @@ import pytest
 
 from holdfast.worker.processes.exit_cause import Judgement
 from holdfast.worker.processes.worker_process import WorkerProcess
-from tests.crash.fleet import environment, fleet, is_gone
-from tests.crash.scene import Scene, until
+from tests.crash.testbed import CrashTestbed, until
+from tests.crash.worker_group import environment, is_gone, worker_group
 
 
 @pytest.mark.parametrize("database", ["sqlite"], indirect=True)
-def test_a_supervisor_that_can_start_no_process_tries_again(scene: Scene) -> None:
-    with scene.app() as app, fleet(scene) as workers:
+def test_a_supervisor_that_can_start_no_process_tries_again(testbed: CrashTestbed) -> None:
+    with testbed.app() as app, worker_group(testbed) as workers:
         workers.start().until_ready()
         [supervisor] = workers.supervisors
         [child] = workers.children()
@@ -25,7 +25,7 @@ def test_a_supervisor_that_can_start_no_process_tries_again(scene: Scene) -> Non
         resource.prlimit(supervisor.pid, resource.RLIMIT_NOFILE, (3, limits[1]))
         os.kill(child, signal.SIGKILL)
         until(lambda: workers.log().count("no process could be started") >= 2, 60, "two attempts")
-        assert workers.living() == [supervisor]
+        assert workers.live_supervisors() == [supervisor]
         assert is_gone(child)
         resource.prlimit(supervisor.pid, resource.RLIMIT_NOFILE, limits)
         job = app.enqueue("threaded", {"ms": 1}).id
@@ -34,10 +34,10 @@ def test_a_supervisor_that_can_start_no_process_tries_again(scene: Scene) -> Non
 
 @pytest.mark.parametrize("database", ["sqlite"], indirect=True)
 def test_a_process_that_said_that_it_leaves_is_not_judged_by_its_exit(
-    scene: Scene, monkeypatch: pytest.MonkeyPatch
+    testbed: CrashTestbed, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It says so to its supervisor: its database may not be there."""
-    for name, value in environment(scene, None).items():
+    for name, value in environment(testbed, None).items():
         monkeypatch.setenv(name, value)
     monkeypatch.setenv("HOLDFAST_URL", "postgresql://nobody@127.0.0.1:1/nothing")
     config: dict[str, Any] = {"location": "tests.crash.tasks:app", "queues": None, "grace": 1.0}
@@ -65,9 +65,9 @@ def test_a_process_that_said_that_it_leaves_is_not_judged_by_its_exit(
 
 @pytest.mark.parametrize("database", ["sqlite"], indirect=True)
 def test_a_child_that_does_not_read_delays_nobody(
-    scene: Scene, monkeypatch: pytest.MonkeyPatch
+    testbed: CrashTestbed, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for name, value in environment(scene, None).items():
+    for name, value in environment(testbed, None).items():
         monkeypatch.setenv(name, value)
     config: dict[str, Any] = {"location": "tests.crash.tasks:app", "queues": None, "grace": 1.0}
     child = WorkerProcess({**config, "concurrency": None, "log": {}}, level=0)

@@ -6,21 +6,23 @@ import time
 import pytest
 
 from tests.crash import writers
-from tests.crash.fleet import ROOT
-from tests.crash.scene import Scene
+from tests.crash.testbed import CrashTestbed
+from tests.crash.worker_group import ROOT
 
 
 @pytest.mark.parametrize("database", ["sqlite"], indirect=True)
-def test_nobody_hears_that_the_database_is_locked(scene: Scene) -> None:
-    proof = writers.prove(scene, seconds=5.0)
-    assert proof.problems == []
+def test_nobody_hears_that_the_database_is_locked(testbed: CrashTestbed) -> None:
+    report = writers.run(testbed, seconds=5.0)
+    assert report.problems == []
 
 
 @pytest.mark.parametrize("database", ["sqlite"], indirect=True)
-def test_a_thread_that_waits_for_hints_does_not_disturb_one_that_writes(scene: Scene) -> None:
+def test_a_thread_that_waits_for_hints_does_not_disturb_one_that_writes(
+    testbed: CrashTestbed,
+) -> None:
     """Both look at the database through one process, while another process writes."""
     listening = True
-    with scene.app() as app:
+    with testbed.app() as app:
         wakeups = app.engine.wakeups()
 
         def listen() -> None:
@@ -29,7 +31,7 @@ def test_a_thread_that_waits_for_hints_does_not_disturb_one_that_writes(scene: S
 
         listener = threading.Thread(target=listen)
         listener.start()
-        command = [sys.executable, "-m", "tests.crash.writers", scene.url, "3"]
+        command = [sys.executable, "-m", "tests.crash.writers", testbed.url, "3"]
         other = subprocess.Popen(command, stdout=subprocess.DEVNULL, cwd=ROOT)
         try:
             acknowledged = 0

@@ -1,5 +1,5 @@
-"""SQLite with many writers: two workers' supervisors and processes, and two processes that enqueue.
-Nobody ever hears that the database is locked."""
+"""SQLite with many writers: two supervisors with their workers, and two processes that enqueue. No
+process ever gets the error that the database is locked."""
 
 import json
 import os
@@ -8,21 +8,21 @@ import sys
 import time
 
 from holdfast import Holdfast
-from tests.crash.fleet import ROOT, fleet
-from tests.crash.scene import Proof, Scene, statuses, unfinished, until
-from tests.support.witness import check
+from tests.crash.testbed import CrashTestbed, Report, statuses, unfinished, until
+from tests.crash.worker_group import ROOT, worker_group
+from tests.support.history import check_history
 
-LONG = {"seconds": 60.0}
+LONG_RUN = {"seconds": 60.0}
 ENGINES = ("sqlite",)
 
 
-def prove(scene: Scene, *, seconds: float) -> Proof:
-    proof = Proof()
-    with scene.app() as app, fleet(scene) as workers:
+def run(testbed: CrashTestbed, *, seconds: float) -> Report:
+    report = Report()
+    with testbed.app() as app, worker_group(testbed) as workers:
         workers.start(2).until_ready()
         producers = [
             subprocess.Popen(
-                [sys.executable, "-m", "tests.crash.writers", scene.url, str(seconds)],
+                [sys.executable, "-m", "tests.crash.writers", testbed.url, str(seconds)],
                 stdout=subprocess.PIPE,
                 stderr=subprocess.PIPE,
                 text=True,
@@ -36,18 +36,18 @@ def prove(scene: Scene, *, seconds: float) -> Proof:
         found = statuses(app)
         log = workers.log()
     for producer, (_, errors) in zip(producers, said, strict=True):
-        proof.expect(producer.returncode == 0, f"a producer failed: {errors[-300:]}")
+        report.expect(producer.returncode == 0, f"a producer failed: {errors[-300:]}")
     ids = [id for out, _ in said for id in json.loads(out or "[]")]
     complaints = [line for line in log.splitlines() if " INFO " not in line]
-    proof.figures |= {"jobs": len(ids), "complaints": len(complaints)}
-    proof.take(check(scene.facts(), ids, found))
-    proof.expect(len(ids) > 100 * seconds / 10, f"only {len(ids)} jobs: too few to prove a thing")
-    proof.expect(not complaints, f"{len(complaints)} complaints, e.g. {complaints[:1]}")
-    return proof
+    report.figures |= {"jobs": len(ids), "complaints": len(complaints)}
+    report.take(check_history(testbed.entries(), ids, found))
+    report.expect(len(ids) > 100 * seconds / 10, f"only {len(ids)} jobs: too few to test anything")
+    report.expect(not complaints, f"{len(complaints)} complaints, e.g. {complaints[:1]}")
+    return report
 
 
 def main() -> None:
-    """A producer: enqueues for the given time, and says which jobs."""
+    """A producer: enqueue for the given time, and print the ids."""
     url, seconds = sys.argv[1], float(sys.argv[2])
     ids = []
     with Holdfast(url) as app:

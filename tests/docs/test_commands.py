@@ -73,7 +73,7 @@ def test_a_wrong_command_is_noticed() -> None:
             parse(words)
 
 
-def verbs(text: str) -> Iterator[tuple[str, list[str]]]:
+def engine_commands(text: str) -> Iterator[tuple[str, list[str]]]:
     """Of a mention such as `holdfast jobs retry|cancel ID --yes`: each verb, and the options."""
     words = text.split()[1:]
     path = []
@@ -92,7 +92,7 @@ MENTIONS = [
     for page in PAGES
     for text in inline(page)
     if re.match(r"holdfast [a-z]", text)
-    for verb, options in verbs(text)
+    for verb, options in engine_commands(text)
 ]
 
 

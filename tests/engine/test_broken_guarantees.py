@@ -14,7 +14,7 @@ from holdfast.engine.sqlite import writer
 from holdfast.jobs import commands, outcome
 from holdfast.jobs import read as read_scripts
 from tests.conftest import Database
-from tests.support.commands import claim_as
+from tests.support.engine_commands import claim_as
 from tests.support.jobs import WORKER, claim, insert, new, running
 
 

@@ -19,7 +19,7 @@ import pytest
 
 from tests.conftest import Database
 from tests.support.jobs import new
-from tests.worker.moments import until
+from tests.support.waiting import until
 
 ROOT = Path(__file__).resolve().parents[2]
 CHILDREN = 4

@@ -24,7 +24,7 @@ from tests.support.proxy import Proxy
 from tests.support.server import PostgresServer
 from tests.support.standby import StandbyServer
 from tests.support.threads import in_threads
-from tests.worker.moments import finished, until
+from tests.support.waiting import finished, until
 
 pytestmark = pytest.mark.parametrize("database", ["postgres"], indirect=True)
 

@@ -13,7 +13,7 @@ from holdfast.engine.postgres import wakeups
 from holdfast.engine.postgres.engine import PostgresEngine
 from holdfast.errors import DatabaseBusy, DatabaseUnavailable
 from tests.conftest import Database
-from tests.support import commands as verbs
+from tests.support import engine_commands
 from tests.support.jobs import claim, execute, insert, new
 from tests.support.server import PostgresServer
 from tests.support.threads import in_threads
@@ -184,10 +184,10 @@ def test_a_row_that_a_stranger_holds_is_an_error_in_bounded_time(database: Datab
         holder.execute(f"SELECT 1 FROM {database.schema}.jobs WHERE id = %s FOR UPDATE", [job.id])
         began = time.monotonic()
         with pytest.raises(DatabaseBusy, match="another transaction holds a lock"):
-            verbs.cancel(engine, [job.id], keep=1.0)
+            engine_commands.cancel(engine, [job.id], keep=1.0)
         assert time.monotonic() - began < 6
         holder.rollback()
-    assert verbs.cancel(engine, [job.id], keep=1.0) == [job.id]
+    assert engine_commands.cancel(engine, [job.id], keep=1.0) == [job.id]
 
 
 def test_a_keyed_enqueue_that_waits_holds_up_nobody_else(database: Database) -> None:

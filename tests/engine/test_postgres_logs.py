@@ -9,9 +9,9 @@ from holdfast.engine.records import Report
 from holdfast.jobs import outcome
 from tests.conftest import Database
 from tests.jobs.test_log_lines import kept, line, places
-from tests.support import commands as verbs
+from tests.support import engine_commands
 from tests.support.jobs import claim, running
-from tests.worker.moments import until
+from tests.support.waiting import until
 
 pytestmark = pytest.mark.parametrize("database", ["postgres"], indirect=True)
 
@@ -45,5 +45,5 @@ def test_a_job_that_is_being_deleted_is_waited_for(database: Database) -> None:
             waits = "SELECT 1 FROM pg_locks WHERE NOT granted AND transactionid = %s::xid"
             until(lambda: watch.execute(waits, [own]).fetchall(), "the writer's wait")
     writer.join()
-    assert places(verbs.logs(engine, other.id)) == ["1.1"]
+    assert places(engine_commands.logs(engine, other.id)) == ["1.1"]
     assert kept(engine) == 1

@@ -15,7 +15,7 @@ from holdfast.errors import OutcomeUnknown, Refused
 from holdfast.jobs.job import Job, NewJob
 from tests.conftest import Database
 from tests.support.jobs import new
-from tests.worker.moments import until
+from tests.support.waiting import until
 
 pytestmark = pytest.mark.parametrize("database", ["sqlite"], indirect=True)
 

@@ -17,7 +17,7 @@ import pytest
 from holdfast import DatabaseReplaced, Holdfast
 from holdfast.engine.sqlite.file_identity import Identity
 from tests.support.databases import Template
-from tests.worker.moments import until
+from tests.support.waiting import until
 
 THREADS = 8
 

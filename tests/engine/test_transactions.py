@@ -48,7 +48,7 @@ ROUNDS = 5
 
 
 @dataclass(frozen=True)
-class World:
+class Dataset:
     """An application's database: its jobs, and one table of its own."""
 
     database: Database
@@ -67,18 +67,18 @@ class World:
         return f"INSERT INTO {self.own} VALUES ('{name}')"
 
 
-def make_world(database: Database, app: Holdfast) -> World:
+def make_world(database: Database, app: Holdfast) -> Dataset:
     @app.task
     def send(n: int) -> None: ...
 
     app.migrate()
     own = "own" if database.kind == "sqlite" else f"{database.schema}.own"
     execute(app.engine, f"CREATE TABLE {own} (name text)")
-    return World(database, app, send, own)
+    return Dataset(database, app, send, own)
 
 
 @pytest.fixture
-def world(database: Database) -> World:
+def world(database: Database) -> Dataset:
     return make_world(database, database.app())
 
 
@@ -106,7 +106,7 @@ def within(seconds: float) -> Iterator[None]:
 
 
 @over(KINDS)
-def test_rolled_back_nothing_of_it_was_ever_there(world: World, kind: Kind) -> None:
+def test_rolled_back_nothing_of_it_was_ever_there(world: Dataset, kind: Kind) -> None:
     async def body() -> None:
         async with kind.opened(world.database) as caller:
             await caller.begin()
@@ -125,7 +125,7 @@ def test_rolled_back_nothing_of_it_was_ever_there(world: World, kind: Kind) -> N
 
 
 @over(KINDS)
-def test_committed_both_are_there_at_once_and_neither_before(world: World, kind: Kind) -> None:
+def test_committed_both_are_there_at_once_and_neither_before(world: Dataset, kind: Kind) -> None:
     async def body() -> Job:
         async with kind.opened(world.database) as caller:
             await caller.begin()
@@ -144,7 +144,7 @@ def test_committed_both_are_there_at_once_and_neither_before(world: World, kind:
 
 
 @over(KINDS)
-def test_a_conflict_leaves_the_transaction_usable(world: World, kind: Kind) -> None:
+def test_a_conflict_leaves_the_transaction_usable(world: Dataset, kind: Kind) -> None:
     world.send.using(key="k").enqueue(1)
 
     async def body() -> None:
@@ -164,7 +164,9 @@ def test_a_conflict_leaves_the_transaction_usable(world: World, kind: Kind) -> N
 
 
 @over(KINDS)
-def test_a_refusal_by_the_database_leaves_the_transaction_usable(world: World, kind: Kind) -> None:
+def test_a_refusal_by_the_database_leaves_the_transaction_usable(
+    world: Dataset, kind: Kind
+) -> None:
     """The statement itself fails: half of a job, or a transaction that PostgreSQL calls failed, is
     what would be left without a savepoint."""
     refuse(world)
@@ -185,7 +187,7 @@ def test_a_refusal_by_the_database_leaves_the_transaction_usable(world: World, k
     assert world.jobs() == [2]
 
 
-def refuse(world: World) -> None:
+def refuse(world: Dataset) -> None:
     """Make the database refuse the payload {"n":13}. On SQLite its job's row is written by then."""
     if world.database.kind == "sqlite":
         refusal = (
@@ -201,7 +203,7 @@ def refuse(world: World) -> None:
 
 @over(KINDS)
 @pytest.mark.parametrize("verb", ["delete", "cancel"])
-def test_jobs_of_an_entity_go_with_the_transaction(world: World, kind: Kind, verb: str) -> None:
+def test_jobs_of_an_entity_go_with_the_transaction(world: Dataset, kind: Kind, verb: str) -> None:
     for number in range(3):
         world.send.using(entity=MOVIE).enqueue(number)
     world.send.using(entity=("movie", 8)).enqueue(8)
@@ -231,7 +233,7 @@ def test_jobs_of_an_entity_go_with_the_transaction(world: World, kind: Kind, ver
 
 
 @over(KINDS)
-def test_every_verb_runs_in_the_transaction(world: World, kind: Kind) -> None:
+def test_every_verb_runs_in_the_transaction(world: Dataset, kind: Kind) -> None:
     """And says the same of a job as the world outside will, whatever the driver makes of columns."""
     app = world.app
 
@@ -271,7 +273,7 @@ def test_every_verb_runs_in_the_transaction(world: World, kind: Kind) -> None:
 
 # what cannot carry a job
 
-Opener = Callable[[Kind, World], AsyncIterator[Any]]
+Opener = Callable[[Kind, Dataset], AsyncIterator[Any]]
 REFUSED: list[Any] = []
 EXPLICIT = [find("sqlite-sqlite3-explicit"), find("sqlite-aiosqlite-explicit-awaited")]
 IMPLICIT = [find("sqlite-sqlite3"), find("sqlite-aiosqlite-awaited")]
@@ -291,7 +293,7 @@ def refused(match: str, applies: Callable[[Kind], bool]) -> Callable[[Opener], N
 
 
 @refused("opened on that database", lambda kind: kind.engine == "sqlite")
-async def another_file(kind: Kind, world: World) -> AsyncIterator[Any]:
+async def another_file(kind: Kind, world: Dataset) -> AsyncIterator[Any]:
     """With the same tables in it, so that a job could go there unseen."""
     url = f"sqlite:///{world.database.path.with_name('other.db')}"
     with Holdfast(url) as app:
@@ -310,14 +312,14 @@ async def another_file(kind: Kind, world: World) -> AsyncIterator[Any]:
     "closed|no active connection|released back",
     lambda kind: not kind.name.endswith(("session", "scoped")) and "django" not in kind.name,
 )
-async def closed(kind: Kind, world: World) -> AsyncIterator[Any]:
+async def closed(kind: Kind, world: Dataset) -> AsyncIterator[Any]:
     async with kind.opened(world.database) as caller:
         pass
     yield caller.tx
 
 
 @refused("failed already|current transaction is aborted", lambda kind: kind.engine == "postgres")
-async def failed(kind: Kind, world: World) -> AsyncIterator[Any]:
+async def failed(kind: Kind, world: Dataset) -> AsyncIterator[Any]:
     async with kind.opened(world.database) as caller:
         await caller.begin()
         with pytest.raises(Exception, match="nonsense"):
@@ -330,13 +332,13 @@ async def failed(kind: Kind, world: World) -> AsyncIterator[Any]:
     "outside any transaction|autocommit mode",
     lambda kind: kind.name.startswith(("asyncpg", "django")) or "explicit" in kind.name,
 )
-async def not_begun(kind: Kind, world: World) -> AsyncIterator[Any]:
+async def not_begun(kind: Kind, world: Dataset) -> AsyncIterator[Any]:
     async with kind.opened(world.database) as caller:
         yield caller.tx
 
 
 @refused("outside any transaction", lambda kind: kind.name.startswith("psycopg"))
-async def autocommit(kind: Kind, world: World) -> AsyncIterator[Any]:
+async def autocommit(kind: Kind, world: Dataset) -> AsyncIterator[Any]:
     async with kind.opened(world.database) as caller:
         switched = caller.tx.set_autocommit(True)
         if kind.make.is_async:
@@ -350,7 +352,7 @@ async def autocommit(kind: Kind, world: World) -> AsyncIterator[Any]:
         kind.name.startswith("sqlalchemy") and not kind.name.endswith(("session", "scoped"))
     ),
 )
-async def autocommit_of_sqlalchemy(kind: Kind, world: World) -> AsyncIterator[Any]:
+async def autocommit_of_sqlalchemy(kind: Kind, world: Dataset) -> AsyncIterator[Any]:
     async with kind.opened(world.database) as caller:
         switched = caller.tx.execution_options(isolation_level="AUTOCOMMIT")
         if kind.make.is_async:
@@ -359,7 +361,7 @@ async def autocommit_of_sqlalchemy(kind: Kind, world: World) -> AsyncIterator[An
 
 
 @refused("cannot be used", lambda kind: "django" in kind.name)
-async def marked_for_rollback(kind: Kind, world: World) -> AsyncIterator[Any]:
+async def marked_for_rollback(kind: Kind, world: Dataset) -> AsyncIterator[Any]:
     """As an inner atomic block leaves it when the outer one swallows its error."""
     async with kind.opened(world.database) as caller:
         await caller.begin()
@@ -369,31 +371,31 @@ async def marked_for_rollback(kind: Kind, world: World) -> AsyncIterator[Any]:
 
 
 @refused("cannot be used", lambda kind: kind in BASIC)
-async def unbound_session(kind: Kind, world: World) -> AsyncIterator[Any]:
+async def unbound_session(kind: Kind, world: Dataset) -> AsyncIterator[Any]:
     with sqlalchemy.orm.Session() as session:
         yield session
 
 
 @refused(r"tx= was given a builtins\.object", lambda kind: kind in BASIC)
-async def an_object(kind: Kind, world: World) -> AsyncIterator[Any]:
+async def an_object(kind: Kind, world: Dataset) -> AsyncIterator[Any]:
     yield object()
 
 
 @refused(r"tx= was given a builtins\.str", lambda kind: kind in BASIC)
-async def a_text(kind: Kind, world: World) -> AsyncIterator[Any]:
+async def a_text(kind: Kind, world: Dataset) -> AsyncIterator[Any]:
     yield "x"
 
 
 @refused(r"tx= was given a builtins\.bool", lambda kind: kind in BASIC)
-async def a_false(kind: Kind, world: World) -> AsyncIterator[Any]:
+async def a_false(kind: Kind, world: Dataset) -> AsyncIterator[Any]:
     yield False
 
 
 @pytest.mark.parametrize(("database", "kind", "case", "match"), REFUSED, indirect=["database"])
 def test_refused_at_once_and_nothing_written(
-    world: World,
+    world: Dataset,
     kind: Kind,
-    case: Callable[[Kind, World], AbstractAsyncContextManager[Any]],
+    case: Callable[[Kind, Dataset], AbstractAsyncContextManager[Any]],
     match: str,
 ) -> None:
     world.send.using(entity=MOVIE).enqueue(1)
@@ -410,7 +412,7 @@ def test_refused_at_once_and_nothing_written(
 
 
 @over(ASYNC_KINDS)
-def test_an_async_connection_in_a_sync_verb_is_refused(world: World, kind: Kind) -> None:
+def test_an_async_connection_in_a_sync_verb_is_refused(world: Dataset, kind: Kind) -> None:
     async def body() -> None:
         async with kind.opened(world.database) as caller:
             await caller.begin()
@@ -425,7 +427,7 @@ def test_an_async_connection_in_a_sync_verb_is_refused(world: World, kind: Kind)
 
 
 @over([kind for kind in KINDS if "django" in kind.name])
-def test_a_django_connection_in_an_async_verb_is_refused(world: World, kind: Kind) -> None:
+def test_a_django_connection_in_an_async_verb_is_refused(world: Dataset, kind: Kind) -> None:
     """Django itself forbids its connections where an event loop runs."""
 
     async def body() -> None:
@@ -443,7 +445,7 @@ def test_a_django_connection_in_an_async_verb_is_refused(world: World, kind: Kin
 
 @over(BASIC)
 def test_a_connection_of_the_other_engine_is_refused(
-    world: World, kind: Kind, postgres_url: str, tmp_path: Path
+    world: Dataset, kind: Kind, postgres_url: str, tmp_path: Path
 ) -> None:
     engine, url = "sqlite", f"sqlite:///{tmp_path}/else.db"
     if kind.engine == "sqlite":
@@ -463,7 +465,7 @@ def test_a_connection_of_the_other_engine_is_refused(
 
 @on_postgres
 def test_another_database_of_the_server_lacks_the_tables(
-    world: World, server: PostgresServer
+    world: Dataset, server: PostgresServer
 ) -> None:
     url = server.create_database()
     try:
@@ -477,7 +479,7 @@ def test_another_database_of_the_server_lacks_the_tables(
 
 
 @on_sqlite
-def test_a_connection_of_another_thread_is_refused(world: World) -> None:
+def test_a_connection_of_another_thread_is_refused(world: Dataset) -> None:
     with closing(sqlite3.connect(world.database.path)) as connection:
         with pytest.raises(TransactionError, match="thread"), within(5):
             in_threads(1, lambda _: world.send.using(tx=connection).enqueue(1))
@@ -486,7 +488,7 @@ def test_a_connection_of_another_thread_is_refused(world: World) -> None:
 
 
 @on_postgres
-def test_a_connection_that_the_server_ended(world: World) -> None:
+def test_a_connection_that_the_server_ended(world: Dataset) -> None:
     with closing(psycopg.connect(world.database.url)) as connection:
         connection.execute(world.row("mine"))
         pid = connection.info.backend_pid
@@ -499,7 +501,7 @@ def test_a_connection_that_the_server_ended(world: World) -> None:
 
 @on_sqlite
 @pytest.mark.parametrize("kind", EXPLICIT, ids=str)
-def test_a_deferred_transaction_that_read_too_early(world: World, kind: Kind) -> None:
+def test_a_deferred_transaction_that_read_too_early(world: Dataset, kind: Kind) -> None:
     async def body() -> None:
         async with kind.opened(world.database) as caller:
             await caller.execute("BEGIN DEFERRED")
@@ -520,7 +522,7 @@ def test_a_deferred_transaction_that_read_too_early(world: World, kind: Kind) ->
 
 @on_sqlite
 @pytest.mark.parametrize("kind", IMPLICIT, ids=str)
-def test_a_read_by_us_is_never_too_early(world: World, kind: Kind) -> None:
+def test_a_read_by_us_is_never_too_early(world: Dataset, kind: Kind) -> None:
     """The transaction that we begin for the caller has the write lock from the start."""
     job = world.send.enqueue(1)
 
@@ -560,7 +562,7 @@ def test_without_tx_from_the_thread_that_holds_the_write_lock(database: Database
 # keys
 
 
-def test_racing_producers_of_which_half_roll_back(world: World) -> None:
+def test_racing_producers_of_which_half_roll_back(world: Dataset) -> None:
     """Whoever commits finds one live job of the key, and it is the same one for all."""
     with ExitStack() as stack:
         connections = [
@@ -606,7 +608,7 @@ POSTGRES_DRIVERS = [kind for kind in BASIC if kind.engine == "postgres"] + [
 
 
 @contextmanager
-def key_held(world: World) -> Iterator[None]:
+def key_held(world: Dataset) -> Iterator[None]:
     """Somebody else has enqueued the key 'k' and not committed yet."""
     with psycopg.connect(world.database.url) as other:
         world.send.using(tx=other, key="k").enqueue(1)
@@ -615,7 +617,7 @@ def key_held(world: World) -> Iterator[None]:
 
 
 @over(POSTGRES_DRIVERS)
-def test_the_wait_for_an_uncommitted_key_is_bounded(world: World, kind: Kind) -> None:
+def test_the_wait_for_an_uncommitted_key_is_bounded(world: Dataset, kind: Kind) -> None:
     expect_setting = f"INSERT INTO {world.own} SELECT current_setting('lock_timeout')"
 
     async def body() -> None:
@@ -639,7 +641,7 @@ def test_the_wait_for_an_uncommitted_key_is_bounded(world: World, kind: Kind) ->
 
 
 @over([kind for kind in POSTGRES_DRIVERS if kind.make.is_async])
-def test_a_cancelled_enqueue_leaves_the_transaction_usable(world: World, kind: Kind) -> None:
+def test_a_cancelled_enqueue_leaves_the_transaction_usable(world: Dataset, kind: Kind) -> None:
     async def body() -> None:
         async with kind.opened(world.database) as caller:
             await caller.begin()
@@ -657,7 +659,7 @@ def test_a_cancelled_enqueue_leaves_the_transaction_usable(world: World, kind: K
 
 
 @on_postgres
-def test_a_key_that_an_old_snapshot_cannot_see(world: World) -> None:
+def test_a_key_that_an_old_snapshot_cannot_see(world: Dataset) -> None:
     with psycopg.connect(world.database.url) as connection:
         connection.isolation_level = psycopg.IsolationLevel.REPEATABLE_READ
         connection.execute(f"SELECT * FROM {world.own}")
@@ -672,7 +674,7 @@ def test_a_key_that_an_old_snapshot_cannot_see(world: World) -> None:
 
 @on_sqlite
 @pytest.mark.parametrize("kind", IMPLICIT, ids=str)
-def test_the_wait_for_the_write_lock_is_the_callers(world: World, kind: Kind) -> None:
+def test_the_wait_for_the_write_lock_is_the_callers(world: Dataset, kind: Kind) -> None:
     async def body() -> None:
         async with kind.opened(world.database) as caller:
             await caller.execute("PRAGMA busy_timeout = 200")
@@ -720,7 +722,7 @@ FACTORIES: dict[str, list[Any]] = {
     ],
     indirect=["database"],
 )
-def test_the_callers_row_factory_does_not_matter(world: World, kind: Kind, factory: Any) -> None:
+def test_the_callers_row_factory_does_not_matter(world: Dataset, kind: Kind, factory: Any) -> None:
     async def body() -> None:
         async with kind.opened(world.database) as caller:
             caller.tx.row_factory = factory
@@ -737,7 +739,7 @@ def test_the_callers_row_factory_does_not_matter(world: World, kind: Kind, facto
 
 
 @on_postgres
-def test_the_callers_cursor_factory_does_not_matter(world: World) -> None:
+def test_the_callers_cursor_factory_does_not_matter(world: Dataset) -> None:
     """A raw cursor wants $1 where others want %s."""
     with psycopg.connect(world.database.url, cursor_factory=psycopg.RawCursor) as connection:
         world.send.using(tx=connection).enqueue(1)
@@ -748,7 +750,7 @@ def test_the_callers_cursor_factory_does_not_matter(world: World) -> None:
 
 
 @over(BASIC)
-def test_a_commit_wakes_those_who_wait_and_nothing_else_does(world: World, kind: Kind) -> None:
+def test_a_commit_wakes_those_who_wait_and_nothing_else_does(world: Dataset, kind: Kind) -> None:
     with closing(world.database.engine().wakeups()) as wakeups:
 
         async def body() -> None:
@@ -769,7 +771,7 @@ def test_a_commit_wakes_those_who_wait_and_nothing_else_does(world: World, kind:
 
 
 @over([kind for kind in BASIC if kind.engine == "postgres"])
-def test_without_notify_nothing_is_told(world: World, kind: Kind) -> None:
+def test_without_notify_nothing_is_told(world: Dataset, kind: Kind) -> None:
     with closing(world.database.engine().wakeups()) as wakeups:
 
         async def body() -> None:

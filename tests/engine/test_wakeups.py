@@ -8,8 +8,8 @@ import pytest
 from holdfast.engine.engine import Engine
 from holdfast.engine.wakeups import Wakeups
 from tests.conftest import Database
-from tests.support import commands as verbs
-from tests.support.commands import claim_as
+from tests.support import engine_commands
+from tests.support.engine_commands import claim_as
 from tests.support.jobs import claim, insert, new
 
 LONG = 10.0  # a wait that ends by a hint ends long before
@@ -96,14 +96,14 @@ def test_closing_twice_is_closing_once(engine: Engine) -> None:
 def test_an_operators_retry_and_a_resumed_queue_wake_too(database: Database) -> None:
     engine, other = database.engine(), database.engine()
     job = insert(other)
-    verbs.cancel(other, [job.id], keep=60.0)
+    engine_commands.cancel(other, [job.id], keep=60.0)
     for waiting in (engine, other):
         wakeups = waiting.wakeups()
         assert quiet(wakeups)
-        verbs.retry(other, [job.id])
+        engine_commands.retry(other, [job.id])
         assert woken(wakeups)
         assert quiet(wakeups)
-        verbs.pause(other, "default", False)
+        engine_commands.pause(other, "default", False)
         assert woken(wakeups)
         wakeups.close()
-        verbs.cancel(other, [job.id], keep=60.0)
+        engine_commands.cancel(other, [job.id], keep=60.0)

@@ -27,9 +27,9 @@ from holdfast.testing import drain
 from tests.conftest import Database
 from tests.engine.test_transactions import over
 from tests.limits.test_limits import fetch, rule
-from tests.support import commands as verbs
+from tests.support import engine_commands
 from tests.support.callers import KINDS, Kind
-from tests.support.commands import claim_as
+from tests.support.engine_commands import claim_as
 from tests.support.jobs import WORKER, claim, claim_suspect, execute, insert, new, running
 from tests.support.threads import in_threads
 
@@ -110,7 +110,7 @@ def test_runs_are_told(engine: Engine, follower: Follower, clock: FakeClock) -> 
     assert (progress.kind, progress.progress, progress.message) == ("progress", 50.0, "half")
     assert (retrying.kind, retrying.error, retrying.at) == ("retrying", "E: no", clock.now())
     assert (retrying.run_at - clock.now()).total_seconds() == 60.0
-    assert verbs.retry(engine, [job.id]) == [job.id]
+    assert engine_commands.retry(engine, [job.id]) == [job.id]
     for finish in (partial(outcome.snoozed, delay=0.0), outcome.released):
         [job] = claim(engine)
         end(engine, finish(job))
@@ -161,7 +161,7 @@ def test_a_large_result_is_left_out(engine: Engine, follower: Follower) -> None:
 def test_what_the_row_knows_better_is_told(engine: Engine, follower: Follower) -> None:
     """Asked to stop, it is cancelled instead of tried again; asked for again, it runs again."""
     job = running(engine)
-    assert verbs.cancel(engine, [job.id], keep=60.0) == [job.id]
+    assert engine_commands.cancel(engine, [job.id], keep=60.0) == [job.id]
     end(engine, outcome.retry_later(job, "E: no", delay=60.0))
     assert follower.kinds() == ["enqueued", "started", "cancelled"]
     for finish, kind in ((outcome.completed, "completed"), (outcome.failed, "retrying")):
@@ -169,14 +169,14 @@ def test_what_the_row_knows_better_is_told(engine: Engine, follower: Follower) -
         insert(engine, key=kind, on_conflict="replace")
         end(engine, finish(job, "1", keep=60.0))
         assert follower.seen()[-2:] == [("enqueued", "running"), (kind, "pending")]
-        verbs.delete(engine, [job.id])
+        engine_commands.delete(engine, [job.id])
 
 
 def test_cancelling_and_rescue_are_told(engine: Engine, follower: Follower) -> None:
     waits, runs, asked = insert(engine, queue="other"), running(engine), running(engine)
-    verbs.cancel(engine, [waits.id, asked.id], keep=60.0)
+    engine_commands.cancel(engine, [waits.id, asked.id], keep=60.0)
     follower.events()
-    verbs.cancel(engine, [waits.id, asked.id], keep=60.0)
+    engine_commands.cancel(engine, [waits.id, asked.id], keep=60.0)
     engine.sweep([Seen(WORKER, None)], limit=10)
     assert sorted((event.job_id, event.kind.value) for event in follower.events()) == sorted(
         [(runs.id, "rescued"), (asked.id, "cancelled")]
@@ -290,7 +290,7 @@ def life(engine: Engine) -> None:
     job = running(engine)
     engine.report([Report(*job.claim, 1.0, None)])
     engine.finish([outcome.completed(job, "1", keep=60.0)])
-    verbs.cancel(engine, [insert(engine).id], keep=60.0)
+    engine_commands.cancel(engine, [insert(engine).id], keep=60.0)
 
 
 def test_nothing_is_written_while_nobody_follows(

@@ -18,7 +18,7 @@ from holdfast.jobs import outcome
 from holdfast.jobs.job import Job
 from tests.conftest import Database
 from tests.events.test_events import Follower, life, stored
-from tests.support import commands as verbs
+from tests.support import engine_commands
 from tests.support.jobs import claim, insert, new
 
 RUN = ["started", "progress", "completed"]
@@ -136,7 +136,7 @@ def test_a_feed_changes_what_it_follows(engine: Engine, clock: FakeClock) -> Non
     feed.follow([two.id, insert(engine).id])
     assert feed.take(0) == []
     clock.advance(2)
-    assert len(verbs.retry(engine, [one.id, two.id])) == 2
+    assert len(engine_commands.retry(engine, [one.id, two.id])) == 2
     assert [event.job_id for event in feed.take(0)] == [two.id]
     feed.close()
 
@@ -180,7 +180,7 @@ def test_a_reader_of_a_job_that_overslept_learns_it(engine: Engine, clock: FakeC
     clock.advance(31)
     engine.report([Report(*claim(engine, types=["a"])[0].claim, 5.0, None)])  # is not written
     Follower(engine)
-    verbs.cancel(engine, [job.id], keep=60.0)
+    engine_commands.cancel(engine, [job.id], keep=60.0)
     engine.report([Report(job.id, 1, 6.0, None)])  # is
     with pytest.raises(EventsGone):
         own.events()

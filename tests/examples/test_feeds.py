@@ -19,7 +19,7 @@ from examples.feeds import checks, concurrency_checks, fetching, hints, hubs, re
 from examples.feeds.app import app, transaction
 from examples.feeds.reader import subscribe, unsubscribe
 from examples.feeds.store import feeds, tables, websub
-from examples.feeds.testbed import Testbed, open_testbed, open_testbed_with_workers, read
+from examples.feeds.testbed import FeedsTestbed, open_testbed, open_testbed_with_workers, read
 from examples.harness import Harness
 from holdfast.testing import FakeClock
 
@@ -46,7 +46,7 @@ def urls(engine_name: str, request: pytest.FixtureRequest) -> Iterator[tuple[str
 
 
 @pytest.fixture(scope="module")
-def live(engine_name: str, urls: tuple[str, str]) -> Iterator[Testbed]:
+def live(engine_name: str, urls: tuple[str, str]) -> Iterator[FeedsTestbed]:
     with (
         Harness(f"feeds on {engine_name}") as harness,
         open_testbed_with_workers(harness, urls[1]) as testbed,
@@ -55,7 +55,7 @@ def live(engine_name: str, urls: tuple[str, str]) -> Iterator[Testbed]:
 
 
 @pytest.fixture
-def still(live: Testbed, urls: tuple[str, str]) -> Iterator[Testbed]:
+def still(live: FeedsTestbed, urls: tuple[str, str]) -> Iterator[FeedsTestbed]:
     """A testbed with a fake clock. Its database is shared, since each further database delays the end
     of the PostgreSQL server."""
     with open_testbed(live.harness, urls[0], FakeClock()) as testbed:
@@ -70,62 +70,62 @@ def still(live: Testbed, urls: tuple[str, str]) -> Iterator[Testbed]:
 # --- with a fake clock ----------------------------------------------------------
 
 
-def test_a_new_feed(still: Testbed) -> None:
+def test_a_new_feed(still: FeedsTestbed) -> None:
     checks.new_feed(still)
 
 
-def test_who_has_waited_longest_runs_first(still: Testbed) -> None:
+def test_who_has_waited_longest_runs_first(still: FeedsTestbed) -> None:
     checks.oldest_first(still)
 
 
-def test_the_feeds_own_hints_decide_the_next_fetch(still: Testbed) -> None:
+def test_the_feeds_own_hints_decide_the_next_fetch(still: FeedsTestbed) -> None:
     checks.hints(still)
 
 
-def test_failures_are_counted_and_back_off(still: Testbed) -> None:
+def test_failures_are_counted_and_back_off(still: FeedsTestbed) -> None:
     checks.failures(still)
 
 
-def test_the_last_one_to_leave_disables_the_job(still: Testbed) -> None:
+def test_the_last_one_to_leave_disables_the_job(still: FeedsTestbed) -> None:
     checks.unsubscribing(still)
 
 
-def test_coming_back_enables_it_with_the_next_run_that_it_had(still: Testbed) -> None:
+def test_coming_back_enables_it_with_the_next_run_that_it_had(still: FeedsTestbed) -> None:
     checks.resubscribing(still)
 
 
-def test_a_feed_has_one_job_whoever_subscribes(still: Testbed) -> None:
+def test_a_feed_has_one_job_whoever_subscribes(still: FeedsTestbed) -> None:
     checks.one_row_per_feed(still)
 
 
 # --- with worker processes -----------------------------------------------------------
 
 
-def test_the_daily_job_is_made_at_start_up(live: Testbed) -> None:
+def test_the_daily_job_is_made_at_start_up(live: FeedsTestbed) -> None:
     concurrency_checks.daily_job(live)
 
 
-def test_no_feed_is_fetched_twice_at_once(live: Testbed) -> None:
+def test_no_feed_is_fetched_twice_at_once(live: FeedsTestbed) -> None:
     concurrency_checks.no_concurrent_fetches(live)
 
 
-def test_a_job_that_is_disabled_while_it_runs(live: Testbed) -> None:
+def test_a_job_that_is_disabled_while_it_runs(live: FeedsTestbed) -> None:
     concurrency_checks.disabled_while_it_runs(live)
 
 
-def test_what_ends_within_a_day_is_renewed(live: Testbed) -> None:
+def test_what_ends_within_a_day_is_renewed(live: FeedsTestbed) -> None:
     concurrency_checks.hub_leases(live)
 
 
-def test_two_processes_make_one_row(live: Testbed) -> None:
+def test_two_processes_make_one_row(live: FeedsTestbed) -> None:
     concurrency_checks.two_processes(live)
 
 
-def test_the_last_to_leave_is_decided_under_a_race(live: Testbed) -> None:
+def test_the_last_to_leave_is_decided_under_a_race(live: FeedsTestbed) -> None:
     concurrency_checks.subscribing_and_unsubscribing(live)
 
 
-def test_a_killed_workers_run_is_taken_over(live: Testbed) -> None:
+def test_a_killed_workers_run_is_taken_over(live: FeedsTestbed) -> None:
     """The last test, since it kills a worker of the testbed."""
     concurrency_checks.killed_worker(live)
 
@@ -199,7 +199,7 @@ def test_a_hub_is_found_in_the_feed_or_beside_it() -> None:
     assert fetching.read(linked + b"</channel></rss>").hub == "h"
 
 
-def test_only_addresses_of_the_web_are_fetched(still: Testbed) -> None:
+def test_only_addresses_of_the_web_are_fetched(still: FeedsTestbed) -> None:
     with pytest.raises(ValueError, match=r"'file:///etc/passwd' is no address of the web"):
         subscribe("ann", "file:///etc/passwd")
     assert read(feeds) == []
@@ -209,7 +209,7 @@ def test_only_addresses_of_the_web_are_fetched(still: Testbed) -> None:
 
 
 @pytest.mark.parametrize("wrong", ["topic", "feed", "mode", "term"])
-def test_a_hub_that_we_did_not_ask_is_told_so(still: Testbed, wrong: str) -> None:
+def test_a_hub_that_we_did_not_ask_is_told_so(still: FeedsTestbed, wrong: str) -> None:
     url = still.web.feed("asked", hub=still.web.hub)
     subscribe("ann", url)
     still.advance(timedelta())
@@ -225,7 +225,7 @@ def test_a_hub_that_we_did_not_ask_is_told_so(still: Testbed, wrong: str) -> Non
     assert [row.expires_at for row in read(websub)] == [None]
 
 
-def test_by_hand(still: Testbed, capsys: pytest.CaptureFixture[str]) -> None:
+def test_by_hand(still: FeedsTestbed, capsys: pytest.CaptureFixture[str]) -> None:
     url = still.web.feed("by-hand")
     reader.main("create")
     reader.main("subscribe", "ann", url)
@@ -244,7 +244,7 @@ def test_by_hand(still: Testbed, capsys: pytest.CaptureFixture[str]) -> None:
         reader.main("help")
 
 
-def test_leaving_what_nobody_reads_is_refused(still: Testbed) -> None:
+def test_leaving_what_nobody_reads_is_refused(still: FeedsTestbed) -> None:
     with pytest.raises(LookupError, match="subscribe first"):
         unsubscribe("ann", "http://127.0.0.1:9/")
 

@@ -18,13 +18,13 @@ from examples.media_manager.settings import (
     inherited,
     to_priority,
 )
-from examples.media_manager.testbed import OFF, Testbed, open_testbed
+from examples.media_manager.testbed import OFF, MediaTestbed, open_testbed
 from tests.support import audit
 from tests.support.server import PostgresServer
 
 
 @pytest.fixture(scope="module", params=["sqlite", "postgres"])
-def testbed(request: pytest.FixtureRequest) -> Iterator[Testbed]:
+def testbed(request: pytest.FixtureRequest) -> Iterator[MediaTestbed]:
     """A library is there, priorities were tried, and the server was killed in the middle of a phase."""
     with Harness("media-manager") as harness:
         url = f"sqlite:///{harness.folder}/media.db"
@@ -46,7 +46,7 @@ def nothing_left_behind() -> Iterator[None]:
     assert left == [], f"threads left running: {left}"
 
 
-def shown(testbed: Testbed, *sentences: str) -> None:
+def shown(testbed: MediaTestbed, *sentences: str) -> None:
     assert set(sentences) <= set(testbed.harness.checks)
 
 
@@ -123,23 +123,23 @@ def test_two_switches_stand_between_a_phase_and_the_next(
 # the story
 
 
-def test_a_library_and_its_scans_are_one_transaction(testbed: Testbed) -> None:
+def test_a_library_and_its_scans_are_one_transaction(testbed: MediaTestbed) -> None:
     shown(testbed, "a library and its hourly scan are committed together")
     checks.transactional_enqueue(testbed)
 
 
-def test_priorities_decide_and_equals_are_first_in_first_out(testbed: Testbed) -> None:
+def test_priorities_decide_and_equals_are_first_in_first_out(testbed: MediaTestbed) -> None:
     shown(testbed, "1 runs before 2, 3, 5 and 7; equals in the order made")
 
 
-def test_a_chain_survives_kill_9_in_the_middle_of_a_phase(testbed: Testbed) -> None:
+def test_a_chain_survives_kill_9_in_the_middle_of_a_phase(testbed: MediaTestbed) -> None:
     shown(
         testbed, "killed with -9 in the middle of a phase, the chain is completed after a restart"
     )
     shown(testbed, "the crash spent no attempt")
 
 
-def test_nothing_is_doubled(testbed: Testbed) -> None:
+def test_nothing_is_doubled(testbed: MediaTestbed) -> None:
     shown(
         testbed,
         "each title went through each phase in one job, no more",
@@ -149,15 +149,15 @@ def test_nothing_is_doubled(testbed: Testbed) -> None:
     )
 
 
-def test_payloads_name_rows(testbed: Testbed) -> None:
+def test_payloads_name_rows(testbed: MediaTestbed) -> None:
     shown(testbed, "payloads refer to rows, and are small")
 
 
-def test_phases_are_switched_without_a_restart(testbed: Testbed) -> None:
+def test_phases_are_switched_without_a_restart(testbed: MediaTestbed) -> None:
     checks.phase_switches(testbed)
 
 
-def test_a_scan_is_followed_only_if_both_switches_say_so(testbed: Testbed) -> None:
+def test_a_scan_is_followed_only_if_both_switches_say_so(testbed: MediaTestbed) -> None:
     shown(testbed, "with chainToEnrich off, no job follows a scan")
     testbed.set(phases={"enrichment": {"enabled": False}})
     (testbed.harness.folder / "films" / "New here (2001).mkv").touch()
@@ -171,27 +171,27 @@ def test_a_scan_is_followed_only_if_both_switches_say_so(testbed: Testbed) -> No
     testbed.client.delete(f"/api/v1/media/{testbed.about('New here')['entity_id']}")
 
 
-def test_priority_context_is_inherited(testbed: Testbed) -> None:
+def test_priority_context_is_inherited(testbed: MediaTestbed) -> None:
     checks.inheritance(testbed)
 
 
-def test_as_many_run_at_once_as_the_settings_say(testbed: Testbed) -> None:
+def test_as_many_run_at_once_as_the_settings_say(testbed: MediaTestbed) -> None:
     checks.concurrency_limit(testbed)
 
 
-def test_the_three_events_have_the_shape_of_the_design(testbed: Testbed) -> None:
+def test_the_three_events_have_the_shape_of_the_design(testbed: MediaTestbed) -> None:
     checks.events(testbed)
 
 
-def test_create_list_cancel_and_retry_over_http(testbed: Testbed) -> None:
+def test_create_list_cancel_and_retry_over_http(testbed: MediaTestbed) -> None:
     checks.requests(testbed)
 
 
-def test_what_runs_by_itself(testbed: Testbed) -> None:
+def test_what_runs_by_itself(testbed: MediaTestbed) -> None:
     checks.schedules(testbed)
 
 
-def test_a_switched_off_phase_is_not_scanned_by_the_hour(testbed: Testbed) -> None:
+def test_a_switched_off_phase_is_not_scanned_by_the_hour(testbed: MediaTestbed) -> None:
     testbed.set(phases={"scanning": {"enabled": False}})
     row = testbed.observer.schedules.get("scan-library", f"library:{testbed.films}")
     before = row.last_run_at
@@ -205,7 +205,7 @@ def test_a_switched_off_phase_is_not_scanned_by_the_hour(testbed: Testbed) -> No
 # a job
 
 
-def test_a_job_has_the_fields_of_the_design(testbed: Testbed) -> None:
+def test_a_job_has_the_fields_of_the_design(testbed: MediaTestbed) -> None:
     payload = testbed.about("Manual") | {"manual": True}
     with testbed.paused():
         made = testbed.create("enrich-metadata", payload, 1)
@@ -228,7 +228,7 @@ def test_a_job_has_the_fields_of_the_design(testbed: Testbed) -> None:
     assert str(testbed.process.pid) in job["worker_id"]
 
 
-def test_a_job_that_failed_is_retrying_and_then_runs_again(testbed: Testbed) -> None:
+def test_a_job_that_failed_is_retrying_and_then_runs_again(testbed: MediaTestbed) -> None:
     testbed.provider.script("Shown", 500)
     job = testbed.create("enrich-metadata", testbed.about("Shown"))
     told = testbed.messages(job["follow"])
@@ -242,7 +242,7 @@ def test_a_job_that_failed_is_retrying_and_then_runs_again(testbed: Testbed) -> 
         assert one["run_at"]
 
 
-def test_completed_jobs_stay_30_days_and_failed_ones_90(testbed: Testbed) -> None:
+def test_completed_jobs_stay_30_days_and_failed_ones_90(testbed: MediaTestbed) -> None:
     done = testbed.until(testbed.enrich("Auto"), "completed")
     testbed.provider.script("Unshown", 404)
     failed = testbed.until(testbed.enrich("Unshown"), "failed")
@@ -250,7 +250,7 @@ def test_completed_jobs_stay_30_days_and_failed_ones_90(testbed: Testbed) -> Non
     assert kept == [timedelta(days=30), timedelta(days=90)]
 
 
-def test_large_pictures_are_streamed_to_the_cache(testbed: Testbed) -> None:
+def test_large_pictures_are_streamed_to_the_cache(testbed: MediaTestbed) -> None:
     testbed.provider.size = 3_000_000
     try:
         testbed.until(testbed.enrich("Select"), "completed")
@@ -262,7 +262,7 @@ def test_large_pictures_are_streamed_to_the_cache(testbed: Testbed) -> None:
     assert [file.name for file in testbed.cache.iterdir() if file.suffix == ".part"] == []
 
 
-def test_enrichments_are_throttled(testbed: Testbed) -> None:
+def test_enrichments_are_throttled(testbed: MediaTestbed) -> None:
     [limit] = [one for one in testbed.get("/api/v1/limits")["limits"] if "enrich" in str(one)]
     assert (limit["rate"], limit["tasks"]) == ("40/10s", ["enrich-metadata"])
 
@@ -270,53 +270,53 @@ def test_enrichments_are_throttled(testbed: Testbed) -> None:
 # transient errors
 
 
-def test_a_rate_limit_is_retried_when_the_provider_says(testbed: Testbed) -> None:
+def test_a_rate_limit_is_retried_when_the_provider_says(testbed: MediaTestbed) -> None:
     failure_checks.rate_limited(testbed)
 
 
-def test_a_network_timeout_is_retried(testbed: Testbed) -> None:
+def test_a_network_timeout_is_retried(testbed: MediaTestbed) -> None:
     failure_checks.timed_out(testbed)
 
 
-def test_trouble_of_the_provider_is_retried_with_growing_delays(testbed: Testbed) -> None:
+def test_trouble_of_the_provider_is_retried_with_growing_delays(testbed: MediaTestbed) -> None:
     failure_checks.server_errors(testbed)
 
 
-def test_a_share_that_is_not_mounted_is_retried(testbed: Testbed) -> None:
+def test_a_share_that_is_not_mounted_is_retried(testbed: MediaTestbed) -> None:
     failure_checks.unmounted_share(testbed)
 
 
-def test_a_lost_database_connection_is_retried(testbed: Testbed) -> None:
+def test_a_lost_database_connection_is_retried(testbed: MediaTestbed) -> None:
     failure_checks.lost_database(testbed)
 
 
 # permanent errors
 
 
-def test_what_the_provider_does_not_have_is_not_retried(testbed: Testbed) -> None:
+def test_what_the_provider_does_not_have_is_not_retried(testbed: MediaTestbed) -> None:
     failure_checks.not_found(testbed)
 
 
-def test_a_deleted_entity_is_not_retried(testbed: Testbed) -> None:
+def test_a_deleted_entity_is_not_retried(testbed: MediaTestbed) -> None:
     failure_checks.deleted(testbed)
 
 
-def test_a_malformed_payload_is_not_retried(testbed: Testbed) -> None:
+def test_a_malformed_payload_is_not_retried(testbed: MediaTestbed) -> None:
     failure_checks.malformed(testbed)
 
 
-def test_a_denied_permission_is_not_retried(testbed: Testbed) -> None:
+def test_a_denied_permission_is_not_retried(testbed: MediaTestbed) -> None:
     failure_checks.permission_denied(testbed)
 
 
 # by hand, and with other settings: last, since the server is started again
 
 
-def test_a_permanently_failed_job_is_reset_by_hand(testbed: Testbed) -> None:
+def test_a_permanently_failed_job_is_reset_by_hand(testbed: MediaTestbed) -> None:
     failure_checks.manual_retry(testbed)
 
 
-def test_the_page_is_served_under_a_strict_policy(testbed: Testbed) -> None:
+def test_the_page_is_served_under_a_strict_policy(testbed: MediaTestbed) -> None:
     for name, kind in (("", "html"), ("library.js", "javascript"), ("library.css", "css")):
         answer = testbed.client.get(f"/library/{name}", headers={"X-Api-Key": ""})
         assert answer.status_code == 200
@@ -329,9 +329,9 @@ def test_the_page_is_served_under_a_strict_policy(testbed: Testbed) -> None:
     assert "innerHTML" not in (page / "library.js").read_text()
 
 
-def test_timeout_attempts_and_poll_interval_are_set_in_the_file(testbed: Testbed) -> None:
+def test_timeout_attempts_and_poll_interval_are_set_in_the_file(testbed: MediaTestbed) -> None:
     failure_checks.worker_settings(testbed)
 
 
-def test_depth_average_time_failure_rate_and_health(testbed: Testbed) -> None:
+def test_depth_average_time_failure_rate_and_health(testbed: MediaTestbed) -> None:
     failure_checks.statistics(testbed)

@@ -15,7 +15,7 @@ import pytest
 from examples.harness import Harness
 from examples.videos import checks, ffmpeg, media, sample_media
 from examples.videos.blobs import Blobs
-from examples.videos.testbed import Testbed
+from examples.videos.testbed import VideoTestbed
 from holdfast import Status
 from holdfast.testing import FakeClock, drain, temporary
 from tools.programs import need
@@ -44,11 +44,11 @@ def story() -> Story:
     path = f"{Path(need('ffmpeg')).parent}{os.pathsep}{os.environ['PATH']}"
     with pytest.MonkeyPatch.context() as patch, Harness("videos") as harness:
         patch.setenv("PATH", path)  # where the application looks for it
-        with Testbed(harness) as testbed:
+        with VideoTestbed(harness) as testbed:
             return tell(testbed)
 
 
-def tell(testbed: Testbed) -> Story:
+def tell(testbed: VideoTestbed) -> Story:
     testbed.open()
     uploads = checks.upload(testbed)
     refusals = checks.refuse(testbed)

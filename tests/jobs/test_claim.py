@@ -9,8 +9,8 @@ from holdfast.engine.engine import Engine
 from holdfast.engine.records import Seen
 from holdfast.jobs import outcome
 from tests.conftest import Database
-from tests.support import commands as verbs
-from tests.support.commands import claim_as
+from tests.support import engine_commands
+from tests.support.engine_commands import claim_as
 from tests.support.jobs import WORKER, claim, insert, new
 from tests.support.threads import in_threads
 
@@ -66,9 +66,9 @@ def test_only_the_queue_that_is_asked_for(engine: Engine) -> None:
 
 def test_a_paused_queue_gives_nothing_until_it_is_resumed(engine: Engine) -> None:
     insert(engine)
-    verbs.pause(engine, "default", True)
+    engine_commands.pause(engine, "default", True)
     assert claim(engine) == []
-    verbs.pause(engine, "default", False)
+    engine_commands.pause(engine, "default", False)
     assert len(claim(engine)) == 1
 
 

@@ -12,7 +12,7 @@ from holdfast.engine.engine import Engine
 from holdfast.engine.records import Filter
 from holdfast.jobs import outcome
 from tests.conftest import Database
-from tests.support import commands as verbs
+from tests.support import engine_commands
 from tests.support.jobs import claim, execute, in_status, insert, new, prune, running
 from tests.support.threads import in_threads
 
@@ -122,7 +122,7 @@ def test_prune_is_bounded_and_passes_what_is_kept_longer(engine: Engine, clock: 
 
 def test_cancel_concerns_what_waits_or_runs(engine: Engine) -> None:
     jobs = {status: in_status(engine, status, queue=f"q-{status}") for status in Status}
-    concerned = verbs.cancel(engine, [job.id for job in jobs.values()], keep=60.0)
+    concerned = engine_commands.cancel(engine, [job.id for job in jobs.values()], keep=60.0)
     unfinished = {s for s in Status if s not in ("completed", "failed", "cancelled")}
     assert set(concerned) == {jobs[status].id for status in unfinished}
 
@@ -131,7 +131,7 @@ def test_retry_begins_anew(engine: Engine, clock: FakeClock) -> None:
     job = running(engine, key="k")
     engine.finish([outcome.failed(job, "E: no", keep=60.0)])
     clock.advance(5)
-    assert verbs.retry(engine, [job.id]) == [job.id]
+    assert engine_commands.retry(engine, [job.id]) == [job.id]
     after = engine.get([job.id])[0]
     assert (after.status, after.attempts, after.error) == ("pending", 0, None)
     assert (after.run_at, after.completed_at, after.keep_until) == (clock.now(), None, None)
@@ -142,7 +142,7 @@ def test_retry_begins_anew(engine: Engine, clock: FakeClock) -> None:
 def test_retry_clears_the_result_and_the_request_to_stop(engine: Engine) -> None:
     done = in_status(engine, Status.COMPLETED)
     stopped = in_status(engine, Status.CANCELLED, queue="other")
-    verbs.retry(engine, [done.id, stopped.id])
+    engine_commands.retry(engine, [done.id, stopped.id])
     assert [job.result for job in engine.get([done.id])] == [None]
     assert not engine.get([stopped.id])[0].cancel_requested
 
@@ -151,33 +151,33 @@ def test_retry_skips_a_job_whose_key_is_live_again(engine: Engine) -> None:
     old = in_status(engine, Status.FAILED, key="k")
     other = in_status(engine, Status.FAILED, queue="other")
     insert(engine, key="k")
-    assert verbs.retry(engine, [old.id, other.id]) == [other.id]
+    assert engine_commands.retry(engine, [old.id, other.id]) == [other.id]
     assert engine.get([old.id])[0].status == "failed"
 
 
 def test_retry_of_two_jobs_with_one_key_brings_one_back(engine: Engine) -> None:
     one = in_status(engine, Status.FAILED, key="k")
     two = in_status(engine, Status.FAILED, key="k")
-    assert len(verbs.retry(engine, [one.id, two.id])) == 1
+    assert len(engine_commands.retry(engine, [one.id, two.id])) == 1
     assert sorted(job.status for job in engine.get([one.id, two.id])) == ["failed", "pending"]
 
 
 def test_delete_removes_everything_of_a_job(engine: Engine) -> None:
     job = in_status(engine, Status.RETRYING)
-    assert verbs.attempts(engine, job.id) != []
+    assert engine_commands.attempts(engine, job.id) != []
     unknown = new().id
-    assert verbs.delete(engine, [job.id, unknown]) == [job.id]
-    assert (engine.get([job.id]), verbs.attempts(engine, job.id)) == ([], [])
+    assert engine_commands.delete(engine, [job.id, unknown]) == [job.id]
+    assert (engine.get([job.id]), engine_commands.attempts(engine, job.id)) == ([], [])
 
 
 def test_queues_are_listed_with_depth_and_pauses(engine: Engine, clock: FakeClock) -> None:
     engine.insert([new(queue="a"), new(queue="a", type="other"), new(queue="c")])
-    verbs.pause(engine, "b", True)
-    verbs.pause(engine, "c", True)
+    engine_commands.pause(engine, "b", True)
+    engine_commands.pause(engine, "c", True)
     listed = [(queue.name, queue.depth, queue.paused_at) for queue in engine.queues()]
     assert listed == [("a", 2, None), ("b", 0, clock.now()), ("c", 1, clock.now())]
     assert [queue.depth for queue in engine.queues(cap=1)] == [1, 0, 1]
-    verbs.pause(engine, "b", False)
+    engine_commands.pause(engine, "b", False)
     assert engine.queues()[1].paused_at is None
 
 
@@ -214,8 +214,8 @@ def test_counts_are_of_one_moment(database: Database) -> None:
 
 @pytest.mark.parametrize("paused", [True, False])
 def test_pausing_twice_is_pausing_once(engine: Engine, clock: FakeClock, paused: bool) -> None:
-    verbs.pause(engine, "q", paused)
+    engine_commands.pause(engine, "q", paused)
     before = engine.queues()
     clock.advance(5)
-    verbs.pause(engine, "q", paused)
+    engine_commands.pause(engine, "q", paused)
     assert engine.queues() == before

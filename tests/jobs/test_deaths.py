@@ -14,7 +14,7 @@ from holdfast.jobs import outcome
 from holdfast.jobs.job import Job
 from tests.conftest import Database
 from tests.limits.test_limits import rule
-from tests.support import commands as verbs
+from tests.support import engine_commands
 from tests.support.jobs import WORKER, claim, claim_suspect, execute, insert, new, running
 from tests.support.threads import in_threads
 
@@ -168,11 +168,11 @@ def test_only_suspects_of_known_types_and_queues(engine: Engine) -> None:
 def test_a_paused_queue_gives_no_suspects_and_hides_none_of_others(engine: Engine) -> None:
     suspect(engine, priority=9)
     other = suspect(engine, queue="media")
-    verbs.pause(engine, "default", True)
+    engine_commands.pause(engine, "default", True)
     queues = ["default", "media"]
     assert [job.id for job in claim_suspect(engine, queues=queues)] == [other.id]
     assert claim_suspect(engine, queues=queues) == []
-    verbs.pause(engine, "default", False)
+    engine_commands.pause(engine, "default", False)
     assert len(claim_suspect(engine, queues=queues)) == 1
 
 
@@ -220,9 +220,9 @@ def test_those_of_a_paused_queue_are_not_told_of(engine: Engine) -> None:
     """Processes would be started for them, that find nothing to do."""
     suspect(engine)
     suspect(engine, queue="media")
-    verbs.pause(engine, "default", True)
+    engine_commands.pause(engine, "default", True)
     assert [one.queue for one in engine.suspects()] == ["media"]
-    verbs.pause(engine, "default", False)
+    engine_commands.pause(engine, "default", False)
     assert len(engine.suspects()) == 2
 
 
@@ -329,7 +329,7 @@ def test_only_what_had_begun_is_a_victim(engine: Engine) -> None:
     begun, waiting = (1, 0, True), (0, 0, False)
     assert record(engine, one, two, three, four) == [begun, waiting, begun, waiting]
     assert {job.id for job in claim(engine, 9, worker="w")} == {two.id, four.id}
-    told = [verbs.attempts(engine, job.id)[0].error for job in (one, two)]
+    told = [engine_commands.attempts(engine, job.id)[0].error for job in (one, two)]
     lost = "the worker was lost"
     assert told == [f"{lost} while it ran this", f"{lost} before this had begun"]
 
@@ -453,10 +453,10 @@ def test_only_an_end_of_its_own_that_goes_on_clears_the_crashes(engine: Engine, 
 
 def test_an_operators_retry_begins_with_a_clean_record(engine: Engine) -> None:
     job = suspect(engine)
-    verbs.cancel(engine, [job.id], keep=60.0)
+    engine_commands.cancel(engine, [job.id], keep=60.0)
     assert engine.get([job.id])[0].crashes == 1
     execute(engine, "UPDATE {jobs} SET verdict = 'E: late'")
-    assert verbs.retry(engine, [job.id]) == [job.id]
+    assert engine_commands.retry(engine, [job.id]) == [job.id]
     after = engine.get([job.id])[0]
     assert (after.status, after.crashes, after.deaths) == ("pending", 0, 0)
     assert after.verdict is None
@@ -478,7 +478,7 @@ def test_suspicion_outlasts_a_wait(engine: Engine, clock: FakeClock) -> None:
 
 def test_a_cancelled_suspect_waits_for_nobody(engine: Engine) -> None:
     job = running(engine)
-    verbs.cancel(engine, [job.id], keep=60.0)
+    engine_commands.cancel(engine, [job.id], keep=60.0)
     bury(engine)
     assert engine.get([job.id])[0].status is Status.CANCELLED
     assert engine.suspects() == []
@@ -499,7 +499,7 @@ def test_a_crash_gives_the_attempt_back_and_is_counted(engine: Engine, clock: Fa
         clock.now() + timedelta(seconds=5),
     )
     assert (after.worker_id, after.started_at, after.completed_at) == (None, None, None)
-    [kept] = verbs.attempts(engine, job.id)
+    [kept] = engine_commands.attempts(engine, job.id)
     assert (kept.attempt, kept.status, kept.error) == (1, "retrying", "its process died: signal 9")
     assert engine.promote(10).moved == 0
     clock.advance(5)
@@ -520,7 +520,7 @@ def test_a_crash_sent_again_is_counted_once(engine: Engine) -> None:
 
 def test_a_job_asked_to_stop_is_cancelled_when_it_crashes(engine: Engine) -> None:
     job = running(engine)
-    verbs.cancel(engine, [job.id], keep=60.0)
+    engine_commands.cancel(engine, [job.id], keep=60.0)
     engine.finish([outcome.crashed(job, "E: gone", delay=5.0)])
     after = engine.get([job.id])[0]
     assert (after.status, after.crashes) == ("cancelled", 1)
@@ -570,7 +570,7 @@ def test_a_verdict_for_a_claim_that_holds_no_more_changes_nothing(engine: Engine
     engine.finish([outcome.completed(again, "1", keep=60.0)])
     engine.record_verdict(again.claim, "E: stale")
     assert engine.get([stale.id])[0].verdict is None
-    verbs.delete(engine, [stale.id])
+    engine_commands.delete(engine, [stale.id])
     engine.record_verdict(again.claim, "E: stale")
 
 

@@ -16,11 +16,11 @@ import pytest
 from holdfast import Context, Holdfast, Limit
 from holdfast.jobs.job import Status
 from tests.conftest import Database
-from tests.support import commands as verbs
+from tests.support import engine_commands
 from tests.support.callers import begin, connect
 from tests.support.jobs import in_status, insert
+from tests.support.waiting import finished, until
 from tests.worker.conftest import quick
-from tests.worker.moments import finished, until
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "guides" / "entities.md"
 IDS: list[Any] = [7, "7", 'a "quoted" \\ ümlaut\nline', 2**53 + 1, -1, uuid4()]
@@ -74,7 +74,7 @@ def test_by_entity_in_a_transaction(app: Holdfast, database: Database) -> None:
         app.jobs.delete_all(entity=movie, tx=mine)
         mine.commit()
     assert app.jobs.count() == 0
-    assert verbs.attempts(app.engine, done.id) == []
+    assert engine_commands.attempts(app.engine, done.id) == []
 
 
 # the recipe

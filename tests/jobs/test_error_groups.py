@@ -8,7 +8,7 @@ from holdfast.engine.engine import Engine
 from holdfast.jobs import outcome
 from holdfast.jobs.error_groups import members, read_errors
 from holdfast.jobs.job import Job
-from tests.support.commands import claim_as
+from tests.support.engine_commands import claim_as
 from tests.support.jobs import in_status, running
 
 TRACE = 'Traceback:\n  File "/srv/shop/tasks.py", line {line}, in {function}\n    x\nE: no\n'

@@ -14,7 +14,7 @@ from holdfast.schedules.next_run import CODE
 from holdfast.testing import drain
 from holdfast.worker.housekeeping.sync_declarations import GONE, declare
 from tests.conftest import Database
-from tests.support.commands import claim_as
+from tests.support.engine_commands import claim_as
 from tests.support.jobs import WORKER
 
 

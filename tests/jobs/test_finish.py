@@ -16,7 +16,7 @@ from holdfast.jobs import outcome
 from holdfast.jobs.job import Job
 from holdfast.jobs.outcome import Applied
 from tests.conftest import Database
-from tests.support import commands as verbs
+from tests.support import engine_commands
 from tests.support.jobs import WORKER, claim, claim_suspect, insert, new, running
 
 APPLIED, LOST, BUSY = Applied.APPLIED, Applied.LOST, Applied.BUSY
@@ -46,7 +46,7 @@ def test_retry_later(engine: Engine, clock: FakeClock) -> None:
     assert (after.status, after.error, after.attempts) == ("retrying", "ValueError: no", 1)
     assert after.run_at == clock.now() + timedelta(seconds=5)
     assert (after.worker_id, after.started_at, after.completed_at) == (None, None, None)
-    [kept] = verbs.attempts(engine, job.id)
+    [kept] = engine_commands.attempts(engine, job.id)
     assert (kept.attempt, kept.claim_no, kept.worker_id) == (1, 1, WORKER)
     assert (kept.error, kept.trace, kept.status) == ("ValueError: no", "Traceback...", "retrying")
     assert (kept.started_at, kept.finished_at) == (job.started_at, clock.now())
@@ -58,7 +58,7 @@ def test_failed(engine: Engine, clock: FakeClock) -> None:
     after = engine.get([job.id])[0]
     assert (after.status, after.error) == ("failed", "ValueError: no")
     assert (after.completed_at, after.worker_id) == (clock.now(), WORKER)
-    assert [kept.status for kept in verbs.attempts(engine, job.id)] == ["failed"]
+    assert [kept.status for kept in engine_commands.attempts(engine, job.id)] == ["failed"]
 
 
 @pytest.mark.parametrize("released", [True, False])
@@ -74,7 +74,7 @@ def test_released_and_snoozed_give_the_attempt_back(
         assert (after.status, after.run_at) == ("pending", job.run_at)
     else:
         assert (after.status, after.run_at) == ("scheduled", clock.now() + timedelta(seconds=9))
-    assert verbs.attempts(engine, job.id) == []
+    assert engine_commands.attempts(engine, job.id) == []
 
 
 def test_success_clears_the_error_of_earlier_attempts(engine: Engine, clock: FakeClock) -> None:
@@ -85,7 +85,7 @@ def test_success_clears_the_error_of_earlier_attempts(engine: Engine, clock: Fak
     engine.finish([outcome.completed(again, "1", keep=60.0)])
     after = engine.get([job.id])[0]
     assert (after.error, after.attempts) == (None, 2)
-    assert [kept.error for kept in verbs.attempts(engine, job.id)] == ["E: 1"]
+    assert [kept.error for kept in engine_commands.attempts(engine, job.id)] == ["E: 1"]
 
 
 def every_finish(job: Job) -> list[outcome.Finish]:
@@ -104,7 +104,7 @@ def test_a_stale_claim_changes_nothing(engine: Engine) -> None:
     """A worker was declared dead, another runs the job: the first one's word counts no more."""
     stale = running(engine)
     engine.sweep([Seen(WORKER, None)], limit=10)
-    rescued, runs = engine.get([stale.id])[0], verbs.attempts(engine, stale.id)
+    rescued, runs = engine.get([stale.id])[0], engine_commands.attempts(engine, stale.id)
     for finish in every_finish(stale):
         assert result(engine, finish) is LOST
     assert engine.get([stale.id])[0] == rescued
@@ -113,7 +113,7 @@ def test_a_stale_claim_changes_nothing(engine: Engine) -> None:
     for finish in every_finish(stale):
         assert result(engine, finish) is LOST
     assert engine.get([stale.id])[0] == again
-    assert verbs.attempts(engine, stale.id) == runs
+    assert engine_commands.attempts(engine, stale.id) == runs
     assert [run.error for run in runs] == ["the worker was lost while it ran this"]
     assert engine.search(Filter(type="child")).jobs == []
     assert result(engine, outcome.completed(again, "1", keep=60.0)) is APPLIED
@@ -133,9 +133,9 @@ def test_a_finish_that_is_sent_again_counts_as_applied_once(engine: Engine) -> N
 
 def test_a_row_that_is_gone_is_lost_quietly(engine: Engine) -> None:
     job = running(engine)
-    verbs.delete(engine, [job.id])
+    engine_commands.delete(engine, [job.id])
     assert result(engine, outcome.completed(job, "1", keep=60.0)) is LOST
-    assert verbs.attempts(engine, job.id) == []
+    assert engine_commands.attempts(engine, job.id) == []
 
 
 def test_what_a_job_enqueues_commits_with_its_finish(engine: Engine) -> None:
@@ -150,7 +150,7 @@ def test_a_job_asked_to_stop_is_cancelled_instead_of_tried_again(
     engine: Engine, clock: FakeClock, kind: str
 ) -> None:
     job = running(engine)
-    assert verbs.cancel(engine, [job.id], keep=60.0) == [job.id]
+    assert engine_commands.cancel(engine, [job.id], keep=60.0) == [job.id]
     assert engine.get([job.id])[0].cancel_requested
     assert engine.beat(WORKER, "{}").held == [(job.id, 1, True)]
     engine.finish([finish for finish in every_finish(job) if finish.outcome == kind])
@@ -162,7 +162,7 @@ def test_a_job_asked_to_stop_is_cancelled_instead_of_tried_again(
 @pytest.mark.parametrize("kind", ["completed", "failed"])
 def test_a_job_that_ended_before_it_could_stop_keeps_its_end(engine: Engine, kind: str) -> None:
     job = running(engine)
-    verbs.cancel(engine, [job.id], keep=60.0)
+    engine_commands.cancel(engine, [job.id], keep=60.0)
     engine.finish([finish for finish in every_finish(job) if finish.outcome == kind])
     assert engine.get([job.id])[0].status == kind
 
@@ -173,7 +173,7 @@ def test_the_newest_fifty_attempts_are_kept(engine: Engine) -> None:
         [job] = claim(engine)
         engine.finish([outcome.retry_later(job, f"E: {number}", delay=0.0)])
         engine.promote(1)
-    kept = verbs.attempts(engine, job.id)
+    kept = engine_commands.attempts(engine, job.id)
     assert [attempt.error for attempt in kept] == [f"E: {n}" for n in range(59, 9, -1)]
 
 
@@ -196,7 +196,7 @@ def test_completions_of_a_batch_that_need_more_than_the_common_end(engine: Engin
     engine.finish([outcome.released(stale)])
     insert(engine, key="k", payload='{"n":2}', on_conflict="replace")
     engine.record_verdict(judged.claim, "E: late")
-    verbs.delete(engine, [gone.id])
+    engine_commands.delete(engine, [gone.id])
     jobs = [plain, stale, replaced, judged, gone, plain]
     answers = engine.finish([outcome.completed(job, "1", keep=60.0) for job in jobs])
     # The stale one was given back by its own worker: sent again, it counts as applied.
@@ -222,7 +222,7 @@ def test_two_claims_of_one_job_in_a_batch(engine: Engine, kind: str) -> None:
         assert engine.finish(batch) == {stale.claim: LOST, job.claim: APPLIED}
     after = engine.get([job.id])[0]
     assert (after.status, after.result) == ("completed", "mine")
-    [lost] = verbs.attempts(engine, job.id)
+    [lost] = engine_commands.attempts(engine, job.id)
     assert lost.error == "the worker left before this had ended"
     assert engine.search(Filter(type="child")).jobs == []
     assert len(engine.search(Filter(type="mine")).jobs) == 1

@@ -24,7 +24,7 @@ from holdfast.jobs.job import Status
 from holdfast.tasks.context import Context
 from holdfast.testing import Inline, drain
 from tests.conftest import Database
-from tests.support import commands as verbs
+from tests.support import engine_commands
 from tests.support.callers import KINDS, Kind
 from tests.support.jobs import claim, execute, in_status, insert, new, prune, running
 from tests.support.threads import in_threads
@@ -100,7 +100,7 @@ def test_a_job_that_was_sent_before_counts_as_created(engine: Engine) -> None:
 
 def test_the_value_is_free_when_the_row_is_gone(engine: Engine, clock: FakeClock) -> None:
     deleted = insert(engine, idempotency_key="k")
-    verbs.delete(engine, [deleted.id])
+    engine_commands.delete(engine, [deleted.id])
     pruned = in_status(engine, Status.COMPLETED, idempotency_key="k")
     assert pruned.id != deleted.id
     clock.advance(61)
@@ -110,7 +110,7 @@ def test_the_value_is_free_when_the_row_is_gone(engine: Engine, clock: FakeClock
 
 def test_a_retry_keeps_the_value(engine: Engine) -> None:
     done = in_status(engine, Status.FAILED, idempotency_key="k")
-    assert verbs.retry(engine, [done.id]) == [done.id]
+    assert engine_commands.retry(engine, [done.id]) == [done.id]
     again = insert(engine, idempotency_key="k")
     assert (again.id, again.status, again.idempotency_key) == (done.id, "pending", "k")
 

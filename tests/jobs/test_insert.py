@@ -12,7 +12,7 @@ from holdfast.engine.records import Filter
 from holdfast.jobs import outcome
 from holdfast.jobs.job import FINISHED
 from tests.conftest import Database
-from tests.support import commands as verbs
+from tests.support import engine_commands
 from tests.support.jobs import claim, execute, in_status, insert, new, running
 from tests.support.threads import in_threads
 
@@ -152,12 +152,12 @@ def test_a_newer_request_for_a_running_job_makes_it_run_again(
 def test_a_cancel_after_a_newer_request_wins_and_before_it_loses(engine: Engine) -> None:
     first = running(engine, key="a")
     insert(engine, key="a", on_conflict="replace")
-    verbs.cancel(engine, [first.id], keep=60.0)
+    engine_commands.cancel(engine, [first.id], keep=60.0)
     engine.finish([outcome.released(first)])
     assert engine.get([first.id])[0].status == "cancelled"
 
     second = running(engine, key="b")
-    verbs.cancel(engine, [second.id], keep=60.0)
+    engine_commands.cancel(engine, [second.id], keep=60.0)
     insert(engine, key="b", on_conflict="replace")
     engine.finish([outcome.stopped(second, keep=60.0)])
     after = engine.get([second.id])[0]

@@ -11,7 +11,7 @@ from holdfast.engine.engine import Engine
 from holdfast.jobs import outcome
 from holdfast.jobs.job import Job
 from holdfast.jobs.log_lines import RUNS
-from tests.support import commands as verbs
+from tests.support import engine_commands
 from tests.support.jobs import execute, prune, running
 
 
@@ -46,33 +46,35 @@ def test_lines_come_back_as_they_were_written_and_in_order(engine: Engine):
         *(line(job, number, claim_no=2) for number in (1, 2)),
     ]
     engine.log([*lines[::-1], line(other)])
-    assert verbs.logs(engine, job.id) == lines
-    assert verbs.logs(engine, new_id()) == []
+    assert engine_commands.logs(engine, job.id) == lines
+    assert engine_commands.logs(engine, new_id()) == []
     engine.log([])
 
 
 def test_pages_go_on_where_the_last_one_ended(engine: Engine):
     job = running(engine)
     engine.log([line(job, number, claim_no=claim) for claim in (1, 2) for number in (1, 2, 3)])
-    assert places(verbs.logs(engine, job.id, limit=4)) == ["1.1", "1.2", "1.3", "2.1"]
-    assert places(verbs.logs(engine, job.id, after=(2, 1), limit=4)) == ["2.2", "2.3"]
-    assert verbs.logs(engine, job.id, after=(2, 3)) == []
-    assert places(verbs.logs(engine, job.id, limit=2, newest=True)) == ["2.2", "2.3"]
-    assert places(verbs.logs(engine, job.id, after=(2, 2), limit=2, newest=True)) == ["2.3"]
+    assert places(engine_commands.logs(engine, job.id, limit=4)) == ["1.1", "1.2", "1.3", "2.1"]
+    assert places(engine_commands.logs(engine, job.id, after=(2, 1), limit=4)) == ["2.2", "2.3"]
+    assert engine_commands.logs(engine, job.id, after=(2, 3)) == []
+    assert places(engine_commands.logs(engine, job.id, limit=2, newest=True)) == ["2.2", "2.3"]
+    assert places(engine_commands.logs(engine, job.id, after=(2, 2), limit=2, newest=True)) == [
+        "2.3"
+    ]
 
 
 def test_a_line_that_was_sent_before_stays_as_it_is(engine: Engine):
     job = running(engine)
     engine.log([line(job, 1, "first")])
     engine.log([line(job, 1, "second"), line(job, 2, "other")])
-    assert [line.text for line in verbs.logs(engine, job.id)] == ["first", "other"]
+    assert [line.text for line in engine_commands.logs(engine, job.id)] == ["first", "other"]
 
 
 def test_lines_whose_job_is_gone_are_dropped_and_harm_no_others(engine: Engine):
     job, gone = running(engine), running(engine)
-    verbs.delete(engine, [gone.id])
+    engine_commands.delete(engine, [gone.id])
     engine.log([line(gone), line(job), line(gone, 2)])
-    assert places(verbs.logs(engine, job.id)) == ["1.1"]
+    assert places(engine_commands.logs(engine, job.id)) == ["1.1"]
     assert kept(engine) == 1
 
 
@@ -82,12 +84,12 @@ def test_lines_go_with_their_job(engine: Engine, how: str):
     engine.log([line(job), line(job, 2), line(other)])
     engine.finish([outcome.completed(job, None, keep=0.0)])
     if how == "delete":
-        verbs.delete(engine, [job.id])
+        engine_commands.delete(engine, [job.id])
     elif how == "prune":
         assert prune(engine) == 1
     else:  # of the application's own
         execute(engine, "DELETE FROM {jobs} WHERE id = :id", id=job.id)
-    assert verbs.logs(engine, job.id) == []
+    assert engine_commands.logs(engine, job.id) == []
     assert kept(engine) == 1
 
 
@@ -95,8 +97,8 @@ def test_a_retry_keeps_them(engine: Engine):
     job = running(engine)
     engine.log([line(job)])
     engine.finish([outcome.failed(job, "E: no", keep=60.0)])
-    assert verbs.retry(engine, [job.id]) == [job.id]
-    assert places(verbs.logs(engine, job.id)) == ["1.1"]
+    assert engine_commands.retry(engine, [job.id]) == [job.id]
+    assert places(engine_commands.logs(engine, job.id)) == ["1.1"]
 
 
 def test_the_last_runs_of_a_job_keep_their_lines(engine: Engine):
@@ -104,9 +106,9 @@ def test_the_last_runs_of_a_job_keep_their_lines(engine: Engine):
     engine.log([line(other)])
     for number in range(1, RUNS + 4):
         engine.log([line(job, 1, claim_no=number), line(job, 2, claim_no=number)])
-    found = verbs.logs(engine, job.id)
+    found = engine_commands.logs(engine, job.id)
     assert [one.claim_no for one in found[::2]] == list(range(4, RUNS + 4))
-    assert places(verbs.logs(engine, other.id)) == ["1.1"]
+    assert places(engine_commands.logs(engine, other.id)) == ["1.1"]
 
 
 def test_the_application_reads_them(app: Holdfast):

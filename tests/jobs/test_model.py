@@ -35,8 +35,8 @@ from holdfast.jobs.job import FINISHED, Edge, Job
 from holdfast.jobs.outcome import Finish
 from holdfast.jobs.read import LAST_ID
 from holdfast.workflows import scripts as workflow_scripts
-from tests.support import commands as verbs
-from tests.support.commands import claim_as
+from tests.support import engine_commands
+from tests.support.engine_commands import claim_as
 from tests.support.jobs import execute, new, prune
 from tests.support.model import Model
 
@@ -274,23 +274,25 @@ class Lockstep(RuleBasedStateMachine):
 
     def cancel(self, number: int, pick: Random) -> None:
         if (id := self.pick(number, pick)) is not None:
-            done = [bool(verbs.cancel(engine, [id], keep=30.0)) for engine in self.engines]
+            done = [
+                bool(engine_commands.cancel(engine, [id], keep=30.0)) for engine in self.engines
+            ]
             self.all_agree(done, self.model.cancel(id, 30.0))
 
     def retry(self, number: int, pick: Random) -> None:
         if (id := self.pick(number, pick)) is not None:
-            done = [bool(verbs.retry(engine, [id])) for engine in self.engines]
+            done = [bool(engine_commands.retry(engine, [id])) for engine in self.engines]
             self.all_agree(done, self.model.retry(id))
 
     def delete(self, number: int, pick: Random) -> None:
         if (id := self.pick(number, pick)) is not None:
-            done = [bool(verbs.delete(engine, [id])) for engine in self.engines]
+            done = [bool(engine_commands.delete(engine, [id])) for engine in self.engines]
             self.all_agree(done, self.model.delete(id))
 
     def pause(self, number: int, pick: Random) -> None:
         queue, paused = pick.choice(QUEUES), number % 5 == 0
         for engine in self.engines:
-            verbs.pause(engine, queue, paused)
+            engine_commands.pause(engine, queue, paused)
         (self.model.paused.add if paused else self.model.paused.discard)(queue)
 
     def time_passes(self, number: int, pick: Random) -> None:
@@ -358,7 +360,7 @@ class Lockstep(RuleBasedStateMachine):
         for engine in self.engines:
             assert [job.id for job in engine.search(Filter(), limit=500).jobs] == newest_first
             for id, errors in failures.items():
-                assert [attempt.error for attempt in verbs.attempts(engine, id)] == errors
+                assert [attempt.error for attempt in engine_commands.attempts(engine, id)] == errors
 
 
 def _told(event: JobEvent) -> tuple[object, ...]:

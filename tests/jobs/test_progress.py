@@ -11,7 +11,7 @@ from holdfast.engine.records import Report
 from holdfast.jobs import outcome
 from holdfast.jobs.job import Job
 from tests.conftest import Database
-from tests.support import commands as verbs
+from tests.support import engine_commands
 from tests.support.jobs import WORKER, claim, insert, new, running
 from tests.support.threads import in_threads
 
@@ -52,7 +52,7 @@ def test_no_reports_are_none_to_write(engine: Engine) -> None:
 
 def test_a_report_of_a_claim_that_holds_no_more_changes_nothing(engine: Engine) -> None:
     stale, gone = running(engine), running(engine)
-    verbs.delete(engine, [gone.id])
+    engine_commands.delete(engine, [gone.id])
     engine.finish([outcome.released(stale)])
     reports = [Report(*job.claim, 50.0, "stale") for job in (stale, gone)]
     engine.report(reports)
@@ -119,7 +119,7 @@ def test_what_a_worker_holds(engine: Engine) -> None:
     engine.insert([new() for _ in range(4)])
     mine = claim(engine, 3)
     claim(engine, 1, worker="other")
-    verbs.cancel(engine, [mine[1].id], keep=60.0)
+    engine_commands.cancel(engine, [mine[1].id], keep=60.0)
     engine.finish([outcome.completed(mine[2], keep=60.0)])
     held = [(mine[0].id, 1, False), (mine[1].id, 1, True)]
     assert sorted(engine.held(WORKER)) == sorted(held)
@@ -150,5 +150,5 @@ def test_the_next_due_job_may_be_a_snoozed_or_crashed_one(engine: Engine) -> Non
     one, two = running(engine), running(engine)
     engine.finish([outcome.snoozed(one, delay=7.0), outcome.crashed(two, "E: gone", delay=3.0)])
     assert engine.next_due() == 3.0
-    verbs.cancel(engine, [two.id], keep=60.0)
+    engine_commands.cancel(engine, [two.id], keep=60.0)
     assert engine.next_due() == 7.0

@@ -4,7 +4,7 @@ from holdfast.core.clock import FakeClock
 from holdfast.engine.engine import Engine
 from holdfast.engine.records import Seen
 from holdfast.jobs import outcome
-from tests.support import commands as verbs
+from tests.support import engine_commands
 from tests.support.jobs import WORKER, claim, claim_suspect, execute, insert, new, prune, running
 
 
@@ -66,7 +66,7 @@ def test_a_run_whose_worker_was_lost_is_kept_with_its_job(engine: Engine, clock:
     began = clock.now()
     clock.advance(7)
     engine.sweep([Seen(WORKER, None)], limit=10)
-    [lost] = verbs.attempts(engine, job.id)
+    [lost] = engine_commands.attempts(engine, job.id)
     assert (lost.claim_no, lost.attempt, lost.worker_id) == (1, 1, WORKER)
     assert (lost.started_at, lost.finished_at) == (began, clock.now())
     assert (lost.status, lost.error) == ("pending", "the worker was lost while it ran this")
@@ -75,10 +75,10 @@ def test_a_run_whose_worker_was_lost_is_kept_with_its_job(engine: Engine, clock:
     [again] = claim_suspect(engine, worker="host-2-b")
     engine.leave("host-2-b")
     engine.sweep([Seen("host-2-b", None)], limit=10)
-    newest = max(verbs.attempts(engine, job.id), key=lambda run: run.claim_no)
+    newest = max(engine_commands.attempts(engine, job.id), key=lambda run: run.claim_no)
     assert (newest.claim_no, newest.attempt) == (again.claim_no, 1)
     assert newest.error == "the worker left before this had ended"
-    assert len(verbs.attempts(engine, job.id)) == 2
+    assert len(engine_commands.attempts(engine, job.id)) == 2
 
 
 def test_a_run_with_a_verdict_is_told_of_once(engine: Engine) -> None:
@@ -86,7 +86,7 @@ def test_a_run_with_a_verdict_is_told_of_once(engine: Engine) -> None:
     job = running(engine)
     engine.record_verdict(job.claim, "TimeoutError: 5 s")
     engine.sweep([Seen(WORKER, None)], limit=10)
-    assert verbs.attempts(engine, job.id) == []
+    assert engine_commands.attempts(engine, job.id) == []
 
 
 def test_a_worker_that_beat_since_it_was_seen_lives(engine: Engine) -> None:
@@ -120,7 +120,7 @@ def test_sweeps_are_bounded_and_go_on(engine: Engine) -> None:
 
 def test_a_job_asked_to_stop_is_not_run_again_after_a_rescue(engine: Engine) -> None:
     job = running(engine)
-    verbs.cancel(engine, [job.id], keep=60.0)
+    engine_commands.cancel(engine, [job.id], keep=60.0)
     engine.sweep([Seen(WORKER, None)], limit=10)
     after = engine.get([job.id])[0]
     assert after.status == "cancelled"

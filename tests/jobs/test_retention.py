@@ -31,7 +31,7 @@ from holdfast.worker.running.runners import LoopThread
 from holdfast.worker.running.thread_pool import Threads
 from tests.conftest import Database
 from tests.support.jobs import execute
-from tests.worker.moments import until
+from tests.support.waiting import until
 
 MINUTE, HOUR, DAY = 60.0, 3600.0, 86400.0
 Make = Callable[..., Holdfast]

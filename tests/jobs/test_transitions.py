@@ -15,7 +15,7 @@ from holdfast.jobs import commands, outcome
 from holdfast.jobs.job import TRANSITIONS, Job, Status
 from holdfast.jobs.outcome import Outcome, Policy
 from holdfast.limits import scripts as limit_scripts
-from tests.support import commands as verbs
+from tests.support import engine_commands
 from tests.support.jobs import WORKER, claim, execute, in_status, new, prune
 
 HOUR = 3600.0
@@ -51,11 +51,11 @@ def apply(engine: Engine, clock: FakeClock, verb: str, job: Job) -> None:
             clock.advance(2 * HOUR)
             prune(engine)
         case "cancel" | "request_cancel":
-            verbs.cancel(engine, [job.id], keep=60.0)
+            engine_commands.cancel(engine, [job.id], keep=60.0)
         case "retry":
-            verbs.retry(engine, [job.id])
+            engine_commands.retry(engine, [job.id])
         case "delete":
-            verbs.delete(engine, [job.id])
+            engine_commands.delete(engine, [job.id])
         case "postpone":
             edit = Edit(delay=60.0)
             engine.run(lambda: commands.edit(engine.dialect, job.id, edit), write=True)

@@ -20,7 +20,7 @@ from holdfast.jobs import outcome
 from holdfast.jobs.job import Job
 from holdfast.limits.limit import Rule, make_rule, parse_rate, tokens
 from tests.conftest import Database
-from tests.support import commands as verbs
+from tests.support import engine_commands
 from tests.support.jobs import WORKER, execute, new
 
 TENANTS = "abcd"
@@ -97,7 +97,7 @@ class Program:
 
     def cancel(self, pick: Random) -> None:
         if ids := self.ids("pending", "blocked"):
-            verbs.cancel(self.engine, [pick.choice(ids)], keep=60.0)
+            engine_commands.cancel(self.engine, [pick.choice(ids)], keep=60.0)
             self.engine.maintenance.repair_limits(
                 100
             )  # the job may have had the turn: within seconds, a worker does this

@@ -14,8 +14,8 @@ from holdfast.jobs import outcome
 from holdfast.jobs.job import Job, Status
 from holdfast.limits.admission import Candidate, admit
 from holdfast.limits.limit import Rule
-from tests.support import commands as verbs
-from tests.support.commands import claim_as
+from tests.support import engine_commands
+from tests.support.engine_commands import claim_as
 from tests.support.jobs import WORKER, new
 
 
@@ -105,11 +105,11 @@ def test_a_limit_shared_by_two_queues_of_which_one_is_paused(engine: Engine):
     rules = {"send": rule("send", shared), "load": rule("load", shared)}
     engine.insert([new("send", queue="a") for _ in range(3)])
     engine.insert([new("load", queue="b") for _ in range(3)])
-    verbs.pause(engine, "a", True)
+    engine_commands.pause(engine, "a", True)
     assert fetch(engine, rules=rules, queue="a") == []
     held = fetch(engine, rules=rules, queue="b")
     assert len(held) == 2
-    verbs.pause(engine, "a", False)
+    engine_commands.pause(engine, "a", False)
     assert fetch(engine, rules=rules, queue="a") == []
     complete(engine, held[0])
     assert len(fetch(engine, rules=rules, queue="a")) == 1
@@ -210,7 +210,7 @@ def test_a_deleted_job_makes_room(engine: Engine):
     jobs = engine.insert(keyed("a", "a"))
     [held] = fetch(engine, rules=rules)
     assert fetch(engine, rules=rules) == []
-    verbs.delete(engine, [held.id])
+    engine_commands.delete(engine, [held.id])
     assert [job.id for job in fetch(engine, rules=rules)] == [jobs[1].id]
 
 

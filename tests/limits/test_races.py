@@ -19,8 +19,8 @@ from holdfast.jobs import outcome
 from holdfast.jobs.job import FINISHED, Job
 from holdfast.limits.limit import Rule, make_rule
 from tests.conftest import Database
+from tests.support.history import HistoryEntry, HistoryWriter, check_history, peak_concurrency, read
 from tests.support.jobs import claim_suspect, new
-from tests.support.witness import Fact, Witness, check, most_at_once, read
 
 ROOT = Path(__file__).resolve().parents[2]
 RACERS = 8
@@ -52,7 +52,7 @@ RULES = {
 TYPES = {"default": ["load", "one", "two", *FAIR, "free"], "crowd": ["free", "other"]}
 
 
-def under(job: Job) -> str:
+def tags(job: Job) -> str:
     """The limits that a job counts under."""
     if job.queue == "crowd":
         return "crowd"
@@ -63,7 +63,7 @@ def under(job: Job) -> str:
 
 
 def test_eight_processes_never_exceed_a_limit(database: Database, tmp_path: Path) -> None:
-    log = tmp_path / "witness.log"
+    log = tmp_path / "history.log"
     with database.app() as app:
         app.migrate()
         app.queues.limit("crowd", LIMITS["crowd"])
@@ -82,17 +82,17 @@ def test_eight_processes_never_exceed_a_limit(database: Database, tmp_path: Path
             pass
         found = {job.id: job.status.value for job in app.jobs.search()}
         infos = app.limits.list()
-    facts = read(log)
-    problems = vars(check(facts, ids, found, limits=LIMITS))
+    entries = read(log)
+    problems = vars(check_history(entries, ids, found, limits=LIMITS))
     assert {name: what[:3] for name, what in problems.items() if what} == {}
     assert [info for info in infos if info.running or info.waiting] == []
-    full = most_at_once(facts)
+    full = peak_concurrency(entries)
     full["two=a"] = max(full[f"two={tenant}"] for tenant in "abc")  # one of them, as "api" is small
     assert [full[name] for name in ("api", "one=a", "two=a")] == [3, 1, 2]
     assert (
         full["crowd"] > 2
     )  # and at most 5: that was checked above; a busy machine may not fill it
-    assert all_took_part(facts)
+    assert all_took_part(entries)
 
 
 @contextlib.contextmanager
@@ -125,11 +125,11 @@ def racers(database: Database, log: Path) -> Iterator[None]:
             one.communicate()
 
 
-def all_took_part(facts: list[Fact]) -> bool:
-    return len({fact.pid for fact in facts if fact.what == "start"}) == RACERS
+def all_took_part(entries: list[HistoryEntry]) -> bool:
+    return len({entry.pid for entry in entries if entry.kind == "start"}) == RACERS
 
 
-def race(engine: Engine, witness: Witness, number: int) -> None:
+def race(engine: Engine, history: HistoryWriter, number: int) -> None:
     """Take a few, hold some of them, end the others, until none are left."""
     chance = random.Random(number)
     worker = f"host-{os.getpid()}-{number}"
@@ -143,13 +143,13 @@ def race(engine: Engine, witness: Witness, number: int) -> None:
             free = chance.randrange(1, 5)
             found = engine.claimer.fetch(queue, free, worker=worker, types=types, rules=RULES)
             for job in found.jobs:
-                witness.note("start", job.id, job.claim_no, under=under(job))
+                history.note("start", job.id, job.claim_no, tags=tags(job))
             held += found.jobs
         time.sleep(chance.uniform(0.0, 0.004))
         chance.shuffle(held)
         ended, held = held[len(held) // 3 :], held[: len(held) // 3]
         for job in ended:
-            witness.note("end", job.id, job.claim_no)
+            history.note("end", job.id, job.claim_no)
         engine.finish([outcome.completed(job, keep=3600.0) for job in ended])
 
 
@@ -163,7 +163,7 @@ def main() -> None:
     engine.open()
     print("ready", flush=True)
     sys.stdin.readline()
-    race(engine, Witness(log), int(number))
+    race(engine, HistoryWriter(log), int(number))
     engine.close()
 
 

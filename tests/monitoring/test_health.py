@@ -11,7 +11,7 @@ from holdfast.core.clock import FakeClock
 from holdfast.monitoring.health_checks import Check
 from holdfast.monitoring.metrics import MINUTE, Rollup, minute_of
 from tests.conftest import Database
-from tests.support.commands import claim_as
+from tests.support.engine_commands import claim_as
 from tests.support.jobs import insert
 
 HOUR = 3600.0

@@ -6,11 +6,11 @@ from holdfast.access import Access, Entry
 from holdfast.engine import access as scripts
 from holdfast.engine.engine import Engine
 from tests.plans.cases import LIMIT, case
-from tests.plans.world import World
+from tests.plans.dataset import Dataset
 
 
 @case("hold_tokens any_token add_token find_token touch_token tokens revoke_token end_session")
-def _tokens(engine: Engine, world: World) -> None:
+def _tokens(engine: Engine, dataset: Dataset) -> None:
     access = Access(engine)
     assert access.first_token() is not None
     made, secret = access.create("ann", "admin")
@@ -23,12 +23,12 @@ def _tokens(engine: Engine, world: World) -> None:
 
 
 @case("keep_secret secret")
-def _secrets(engine: Engine, world: World) -> None:
+def _secrets(engine: Engine, dataset: Dataset) -> None:
     assert len(Access(engine).secret("new")) == 32
 
 
 @case("record entries")
-def _audit(engine: Engine, world: World) -> None:
+def _audit(engine: Engine, dataset: Dataset) -> None:
     access = Access(engine)
     access.record(Entry(actor="ann", role="admin", action="jobs.retry"))
     page = access.entries(limit=LIMIT)
@@ -36,7 +36,7 @@ def _audit(engine: Engine, world: World) -> None:
 
 
 @case("prune_audit prune_sessions")
-def _prune_audit(engine: Engine, world: World) -> None:
+def _prune_audit(engine: Engine, dataset: Dataset) -> None:
     """All but the newest few are too many, or none is."""
     for kept, gone in ((5, LIMIT), (scripts.KEPT, 0)):
         scripts.KEPT, known = kept, scripts.KEPT  # type: ignore[misc]

@@ -26,21 +26,21 @@ from holdfast.monitoring.metrics import Rollup, minute_of
 from holdfast.monitoring.pending_walk import RANKS
 from holdfast.schedules import clock_steps
 from holdfast.schedules import scripts as schedule_scripts
-from tests.plans.world import (
+from tests.plans.dataset import (
     DEAD,
     FORGOTTEN,
     KEYS,
     LIVE,
     MANY_ATTEMPTS,
+    OFTEN_FAILED,
     QUEUES,
     RUNNING,
     SILENT,
-    TIRED,
     TYPES,
-    World,
+    Dataset,
 )
-from tests.support import commands as verbs
-from tests.support.commands import claim_as
+from tests.support import engine_commands
+from tests.support.engine_commands import claim_as
 
 LIMIT = 20
 SCAN = 20 * LIMIT  # a search whose filter has no index looks at this many
@@ -223,7 +223,7 @@ def indexes(name: str, options: frozenset[str]) -> set[str]:
 @dataclass(frozen=True)
 class Case:
     name: str
-    act: Callable[[Engine, World], Any]
+    act: Callable[[Engine, Dataset], Any]
     runs: frozenset[str]  #: the statements; a case that stops running one no longer guards it
     rows: int = 10 * LIMIT  #: of jobs and attempts that one statement may read
     needs: tuple[str, ...] = ()  #: the indexes without any of which it must be found out
@@ -238,7 +238,7 @@ class Case:
 
 
 CASES: list[Case] = []
-_Act = Callable[[Engine, World], Any]
+_Act = Callable[[Engine, Dataset], Any]
 
 
 def case(
@@ -260,48 +260,48 @@ def _new(type: str = "t0", **fields: Any) -> NewJob:
 
 
 @case("insert")
-def _insert(engine: Engine, world: World) -> None:
+def _insert(engine: Engine, dataset: Dataset) -> None:
     jobs = [_new(queue="mail", delay=number % 2 * 60.0) for number in range(LIMIT)]
     engine.insert([*jobs, _new(key="new")], notify=False)
 
 
 @case("insert present get")
-def _insert_again(engine: Engine, world: World) -> None:
-    taken = [NewJob(id=id, type="t0", payload="{}") for id in world.ids("pending", LIMIT)]
+def _insert_again(engine: Engine, dataset: Dataset) -> None:
+    taken = [NewJob(id=id, type="t0", payload="{}") for id in dataset.ids("pending", LIMIT)]
     assert len(engine.insert(taken, notify=False)) == LIMIT
 
 
-def _keyed(world: World, status: str, **fields: Any) -> NewJob:
-    start = world.first(status)
+def _keyed(dataset: Dataset, status: str, **fields: Any) -> NewJob:
+    start = dataset.first(status)
     number = next(n for n in range(start, start + 20) if n % 4 == 0 and n % 5 == 0)
     return _new(type="t0", key=f"k{number}", **fields)
 
 
 @case("insert present holder get")
-def _key_existing(engine: Engine, world: World) -> None:
-    [job] = engine.insert([_keyed(world, "pending")], notify=False)
+def _key_existing(engine: Engine, dataset: Dataset) -> None:
+    [job] = engine.insert([_keyed(dataset, "pending")], notify=False)
     assert not job.created
 
 
 @case("insert present holder")
-def _key_raise(engine: Engine, world: World) -> None:
+def _key_raise(engine: Engine, dataset: Dataset) -> None:
     with suppress(KeyConflict):
-        engine.insert([_keyed(world, "scheduled", on_conflict="raise")], notify=False)
+        engine.insert([_keyed(dataset, "scheduled", on_conflict="raise")], notify=False)
         raise AssertionError("the key was not live")
 
 
 @case("insert present first_by_idempotency_key get")
-def _idempotency_key(engine: Engine, world: World) -> None:
-    number = -(-world.first("completed") // 20) * 20
+def _idempotency_key(engine: Engine, dataset: Dataset) -> None:
+    number = -(-dataset.first("completed") // 20) * 20
     again = [_new(idempotency_key=f"i{number + 20 * n}") for n in range(3)]
     assert not any(job.created for job in engine.insert(again, notify=False))
 
 
 @case("insert present holder replace get")
-def _key_replace(engine: Engine, world: World) -> None:
+def _key_replace(engine: Engine, dataset: Dataset) -> None:
     for status in ("running", "retrying"):
         for policy in ("replace", "debounce"):
-            job = _keyed(world, status, on_conflict=policy, delay=5.0)
+            job = _keyed(dataset, status, on_conflict=policy, delay=5.0)
             assert not engine.insert([job], notify=False)[0].created
 
 
@@ -317,27 +317,27 @@ _CLAIM_ROWS = 10 * LIMIT + 50 * len(TYPES)
 
 
 @case(_CLAIM, rows=_CLAIM_ROWS, needs="claim id")
-def _claim_best(engine: Engine, world: World) -> None:
+def _claim_best(engine: Engine, dataset: Dataset) -> None:
     assert len(_claim(engine, "default", TYPES)) == LIMIT
     assert len(_claim(engine, "default", TYPES)) == LIMIT  # goes on where the first one ended
     assert len(_claim(engine, "mail", TYPES[:1])) == LIMIT
 
 
 @case("sqlite:look postgres:claim postgres:claim_types", rows=10, needs="claim")
-def _claim_nothing(engine: Engine, world: World) -> None:
+def _claim_nothing(engine: Engine, dataset: Dataset) -> None:
     assert _claim(engine, "default", ("idle", "idler")) == []
     assert _claim(engine, "nowhere", TYPES) == []
     assert _claim(engine, "default", ("idle",)) == []
 
 
 @case("sqlite:look postgres:claim postgres:claim_types", rows=10, needs="claim")
-def _claim_when_not_allowed(engine: Engine, world: World) -> None:
+def _claim_when_not_allowed(engine: Engine, dataset: Dataset) -> None:
     for types in (TYPES, TYPES[:1]):
         assert claim_as(engine, "default", LIMIT, worker=DEAD[0], types=types) == []
 
 
 @case("look_suspects take_limited", rows=2 * len(QUEUES) * len(TYPES) + 400, needs="suspect id")
-def _claim_suspects(engine: Engine, world: World) -> None:
+def _claim_suspects(engine: Engine, dataset: Dataset) -> None:
     for types in (TYPES, TYPES[2:3]):  # of one type: past those of the others
         for level in (None, 1):
             options = {"level": level, "worker": LIVE[0], "types": types}
@@ -345,19 +345,19 @@ def _claim_suspects(engine: Engine, world: World) -> None:
 
 
 @case("look_suspects", rows=10, needs="suspect")
-def _claim_suspects_when_not_allowed(engine: Engine, world: World) -> None:
+def _claim_suspects_when_not_allowed(engine: Engine, dataset: Dataset) -> None:
     assert engine.claimer.claim_suspects(QUEUES, 5, worker=DEAD[0], types=TYPES) == []
 
 
 @case("suspects", rows=SUSPECTS_SEEN, needs="suspect")
-def _suspects(engine: Engine, world: World) -> None:
+def _suspects(engine: Engine, dataset: Dataset) -> None:
     expected = sorted((queue, type, 1) for queue in QUEUES for type in TYPES)
     found = engine.suspects()
     assert sorted(one[:3] for one in found) == expected
     assert sum(one.waiting for one in found) == SUSPECTS_SEEN
 
 
-def _held(world: World, worker: int, count: int) -> list[Finish]:
+def _held(dataset: Dataset, worker: int, count: int) -> list[Finish]:
     """Ends of what `w0`, `w1`... hold: of every three one completes, one is tried again, one fails."""
     endings = (Outcome.COMPLETED, Outcome.RETRY_LATER, Outcome.FAILED)
     return [
@@ -367,16 +367,16 @@ def _held(world: World, worker: int, count: int) -> list[Finish]:
             outcome=endings[number % 3],
             attempt=1,
             worker_id=f"w{worker}",
-            started_at=world.now,
+            started_at=dataset.now,
             result="1" if number % 3 == 0 else None,
             error="E: no" if number % 3 else None,
         )
-        for number, id in enumerate(world.ids("running", count * 8)[worker::8])
+        for number, id in enumerate(dataset.ids("running", count * 8)[worker::8])
     ]
 
 
 @case("finish finished record_attempts", needs="id attempts")
-def _finish(engine: Engine, world: World) -> None:
+def _finish(engine: Engine, dataset: Dataset) -> None:
     lost = [
         Finish(
             id=id,
@@ -386,17 +386,17 @@ def _finish(engine: Engine, world: World) -> None:
             worker_id=LIVE[0],
             started_at=None,
         )
-        for id in [*world.ids("retrying", 3), new_id()]
+        for id in [*dataset.ids("retrying", 3), new_id()]
     ]
-    done = _held(world, 1, LIMIT)
+    done = _held(dataset, 1, LIMIT)
     results = engine.finish([*done, *lost])
     assert [results[Claim(f.id, 1)] for f in done] == ["applied"] * LIMIT
 
 
 @case("finish record_attempts", rows=10 * MANY_ATTEMPTS, needs="id attempts")
-def _finish_tired(engine: Engine, world: World) -> None:
+def _finish_tired(engine: Engine, dataset: Dataset) -> None:
     tired = Finish(
-        id=world.id(TIRED),
+        id=dataset.id(OFTEN_FAILED),
         claim_no=1,
         outcome=Outcome.RETRY_LATER,
         attempt=1,
@@ -408,14 +408,14 @@ def _finish_tired(engine: Engine, world: World) -> None:
 
 
 @case("promote due_keys next_due", needs="due id")
-def _promote(engine: Engine, world: World) -> None:
+def _promote(engine: Engine, dataset: Dataset) -> None:
     assert engine.promote(LIMIT).moved == LIMIT
     assert engine.next_due() == 0.0
 
 
 @case("promote due_keys next_due", rows=10, needs="due")
-def _promote_nothing(engine: Engine, world: World) -> None:
-    long_ago = FakeClock(world.now - timedelta(days=400))
+def _promote_nothing(engine: Engine, dataset: Dataset) -> None:
+    long_ago = FakeClock(dataset.now - timedelta(days=400))
     engine.dialect._clock, kept = long_ago, engine.dialect._clock  # type: ignore[attr-defined]
     try:
         assert engine.promote(LIMIT).moved == 0
@@ -426,7 +426,7 @@ def _promote_nothing(engine: Engine, world: World) -> None:
 @case(
     "mark_dead held suspect held_by_dead rescue record_attempts", rows=4 * RUNNING, needs="held id"
 )
-def _sweep(engine: Engine, world: World) -> None:
+def _sweep(engine: Engine, dataset: Dataset) -> None:
     crash = "its process died: SIGSEGV"
     seen = [Seen(SILENT[0], 1, None, crash), Seen(LIVE[0], 99)]
     swept = engine.sweep(seen, limit=LIMIT)
@@ -435,13 +435,13 @@ def _sweep(engine: Engine, world: World) -> None:
 
 
 @case("beat held", rows=4 * RUNNING, needs="held")
-def _beat(engine: Engine, world: World) -> None:
+def _beat(engine: Engine, dataset: Dataset) -> None:
     assert len(engine.beat(LIVE[1], "{}").held) == RUNNING // 8
     assert len(engine.held(LIVE[2])) == RUNNING // 8
 
 
 @case("ask_stacks tell_stacks stacks")
-def _stacks(engine: Engine, world: World) -> None:
+def _stacks(engine: Engine, dataset: Dataset) -> None:
     assert engine.ask_stacks(LIVE[1])
     engine.tell_stacks(LIVE[1], "here")
     found = engine.stacks(LIVE[1])
@@ -450,18 +450,18 @@ def _stacks(engine: Engine, world: World) -> None:
 
 
 @case("leave")
-def _leave(engine: Engine, world: World) -> None:
+def _leave(engine: Engine, dataset: Dataset) -> None:
     engine.leave(LIVE[0])
 
 
 @case("record_verdict", rows=10, needs="id")
-def _sentence(engine: Engine, world: World) -> None:
-    engine.record_verdict(Claim(world.ids("running", 1)[0], 1), "E: no")
+def _sentence(engine: Engine, dataset: Dataset) -> None:
+    engine.record_verdict(Claim(dataset.ids("running", 1)[0], 1), "E: no")
 
 
 @case("report", needs="id")
-def _report(engine: Engine, world: World) -> None:
-    ids = [*world.ids("running", LIMIT), *world.ids("completed", LIMIT)]
+def _report(engine: Engine, dataset: Dataset) -> None:
+    ids = [*dataset.ids("running", LIMIT), *dataset.ids("completed", LIMIT)]
     engine.report([Report(id, 1, 50.0, "half") for id in ids])
     engine.report([Report(ids[0], 1, None, None)])
 
@@ -471,24 +471,24 @@ def _retention(keep: float = 0.0, **wanted: Any) -> Retention:
 
 
 @case("prune_edge prune", rows=24 * LIMIT, needs="listed id attempts")
-def _prune(engine: Engine, world: World) -> None:
+def _prune(engine: Engine, dataset: Dataset) -> None:
     """Of `cancelled` nothing is over, of `completed` the first look finds enough."""
     assert engine.maintenance.prune(_retention(), limit=LIMIT).gone == LIMIT
 
 
 @case("prune_edge prune", rows=24 * LIMIT, needs="listed id attempts")
-def _prune_older(engine: Engine, world: World) -> None:
+def _prune_older(engine: Engine, dataset: Dataset) -> None:
     assert engine.maintenance.prune(_retention(older_than=3600.0), limit=LIMIT).gone == LIMIT
 
 
 @case("prune_edge prune prune_workers", rows=24 * LIMIT, needs="listed held")
-def _prune_nothing(engine: Engine, world: World) -> None:
+def _prune_nothing(engine: Engine, dataset: Dataset) -> None:
     engine.maintenance.prune_from_the_start()
     assert engine.maintenance.prune(_retention(1000 * 86400.0), limit=LIMIT) == (0, [], False)
 
 
 @case("prune_edge", rows=5 * LIMIT, needs="listed")
-def _prune_count(engine: Engine, world: World) -> None:
+def _prune_count(engine: Engine, dataset: Dataset) -> None:
     for wanted in (_retention(hooks=frozenset({"t0"})), _retention(older_than=3600.0)):
         look = partial(
             retention.count,
@@ -501,14 +501,14 @@ def _prune_count(engine: Engine, world: World) -> None:
 
 
 @case("declare_hooks forget_hooks hooks")
-def _hooks(engine: Engine, world: World) -> None:
+def _hooks(engine: Engine, dataset: Dataset) -> None:
     engine.maintenance.declare_hooks(["t0", "t1"], ["t1", "t2"])
     assert engine.hooks() == ["t0"]
     engine.maintenance.declare_hooks([], ["t0"])
 
 
 @case("prune_edge prune lease prune_leased put_off", rows=24 * LIMIT, needs="listed id")
-def _prune_leased(engine: Engine, world: World) -> None:
+def _prune_leased(engine: Engine, dataset: Dataset) -> None:
     for archived in (False, True):
         engine.maintenance._pruned_to = {Status.COMPLETED: FIRST_ID}
         wanted = _retention(hooks=frozenset({"t0"}), archived=archived)
@@ -541,20 +541,20 @@ _RULES = {type: _rule(type, limit) for type, limit in _LIMITS.items()}
     rows=20 * LIMIT + 50 * len(TYPES) + 1000,
     needs="claim",
 )
-def _fetch_limited(engine: Engine, world: World) -> None:
+def _fetch_limited(engine: Engine, dataset: Dataset) -> None:
     for types in (TYPES, TYPES, TYPES, TYPES[:1]):
         found = engine.claimer.fetch("default", LIMIT, worker=LIVE[0], types=types, rules=_RULES)
         assert len(found.jobs) == LIMIT or len(types) == 1
 
 
 @case("claimable_types", rows=4 * RUNNING, needs="claim slots")
-def _foresee(engine: Engine, world: World) -> None:
+def _foresee(engine: Engine, dataset: Dataset) -> None:
     rules = {type: _rule(type, Limit(1, name="whole")) for type in TYPES}
     engine.run(lambda: claim_scripts.look_ahead(engine.dialect, "default", rules), write=False)
 
 
 @case("sqlite:capacities sqlite:look postgres:claimable_types", rows=4 * RUNNING, needs="claim")
-def _fetch_nothing(engine: Engine, world: World) -> None:
+def _fetch_nothing(engine: Engine, dataset: Dataset) -> None:
     rules = {"idle": _rule("idle", Limit(1, name="whole"))}
     assert (
         engine.claimer.fetch("nowhere", LIMIT, worker=LIVE[0], types=["idle"], rules=rules).jobs
@@ -563,21 +563,21 @@ def _fetch_nothing(engine: Engine, world: World) -> None:
 
 
 @case("complete awaited unpark postgres:lock_keys", needs="parked")
-def _make_room(engine: Engine, world: World) -> None:
-    for number, finish in enumerate(_held(world, 2, 9)):
+def _make_room(engine: Engine, dataset: Dataset) -> None:
+    for number, finish in enumerate(_held(dataset, 2, 9)):
         if finish.outcome is Outcome.COMPLETED:
             finish.limit_key = f"lim={number}"  # type: ignore[misc]
             engine.finish([finish])
 
 
 @case("waiting_keys capacities idle_turns unpark", rows=40 * LIMIT, needs="parked keyed")
-def _repair(engine: Engine, world: World) -> None:
+def _repair(engine: Engine, dataset: Dataset) -> None:
     assert engine.maintenance.repair_limits(LIMIT) > 0
     assert engine.maintenance.repair_limits(LIMIT) > 0
 
 
 @case("busy", needs="claim parked held")
-def _is_busy(engine: Engine, world: World) -> None:
+def _is_busy(engine: Engine, dataset: Dataset) -> None:
     served = {
         f"nowhere-{number}" for number in range(LIMIT)
     }  # so that it looks at everything it may
@@ -586,36 +586,36 @@ def _is_busy(engine: Engine, world: World) -> None:
 
 
 @case("set_limit wake_keys due_keys unpark", rows=KEYS, needs="parked")
-def _change_limit(engine: Engine, world: World) -> None:
+def _change_limit(engine: Engine, dataset: Dataset) -> None:
     assert engine.run(lambda: limit_scripts.change(engine.dialect, "lim", 2, None), write=True)
     assert engine.promote(LIMIT).moved
 
 
 @case("declare_limit add_keys set_limit wake_keys mark_queue_limit", rows=4 * RUNNING, needs="held")
-def _limit_queue(engine: Engine, world: World) -> None:
+def _limit_queue(engine: Engine, dataset: Dataset) -> None:
     engine.run(lambda: limit_scripts.limit_queue(engine.dialect, "mail", 7, None), write=True)
 
 
 @case("drop_limit")
-def _drop_limit(engine: Engine, world: World) -> None:
+def _drop_limit(engine: Engine, dataset: Dataset) -> None:
     engine.run(lambda: limit_scripts.limit_queue(engine.dialect, "mail", None, None), write=True)
 
 
 @case("limits", rows=8 * CAP + 4 * RUNNING, needs="parked keyed slots")
-def _list_limits(engine: Engine, world: World) -> None:
+def _list_limits(engine: Engine, dataset: Dataset) -> None:
     found = {limit.name: limit for limit in engine.limits(cap=CAP)}
     assert (found["lim"].running, found["lim"].waiting) == (CAP, CAP)
 
 
 @case("keys_edge prune_keys", rows=40 * LIMIT, needs="parked keyed")
-def _prune_keys(engine: Engine, world: World) -> None:
+def _prune_keys(engine: Engine, dataset: Dataset) -> None:
     for _ in range(3):
         engine.maintenance.prune_keys(LIMIT)
 
 
 @case("place", rows=4 * CAP, needs="parked claim")
-def _place(engine: Engine, world: World) -> None:
-    for id in (world.ids("blocked", 3)[2], world.ids("pending", 9)[8]):
+def _place(engine: Engine, dataset: Dataset) -> None:
+    for id in (dataset.ids("blocked", 3)[2], dataset.ids("pending", 9)[8]):
         [job] = engine.get([id])
         engine.run(lambda job=job: wait_reason.place(engine.dialect, job, CAP), write=False)  # type: ignore[misc]
 
@@ -623,14 +623,14 @@ def _place(engine: Engine, world: World) -> None:
 # recurring jobs
 
 
-def _recurring(world: World) -> tuple[str, str]:
-    start = next(section.start for section in world.sections if section.schedule != "NULL")
+def _recurring(dataset: Dataset) -> tuple[str, str]:
+    start = next(section.start for section in dataset.sections if section.schedule != "NULL")
     return f"t{start % 5}", f"r{start}"
 
 
 @case("find_schedule renew_schedule enable_schedule move_schedule get delete", needs="key id")
-def _schedule(engine: Engine, world: World) -> None:
-    dialect, (type, key) = engine.dialect, _recurring(world)
+def _schedule(engine: Engine, dataset: Dataset) -> None:
+    dialect, (type, key) = engine.dialect, _recurring(dataset)
     new = _new(type, key=key, schedule='{"every":60.0}')
     for verb in (
         lambda: schedule_scripts.schedule(dialect, new),
@@ -642,7 +642,7 @@ def _schedule(engine: Engine, world: World) -> None:
 
 
 @case("schedules", needs="recurring")
-def _schedules(engine: Engine, world: World) -> None:
+def _schedules(engine: Engine, dataset: Dataset) -> None:
     page = engine.run(
         lambda: schedule_scripts.listing(engine.dialect, ("", ""), LIMIT), write=False
     )
@@ -652,19 +652,19 @@ def _schedules(engine: Engine, world: World) -> None:
 
 
 @case("disabled_schedules", rows=10, needs="disabled")
-def _disabled_schedules(engine: Engine, world: World) -> None:
+def _disabled_schedules(engine: Engine, dataset: Dataset) -> None:
     assert engine.disabled_schedules() == []
 
 
 @case("recurring_types", rows=10 * len(TYPES), needs="recurring")
-def _recurring_types(engine: Engine, world: World) -> None:
+def _recurring_types(engine: Engine, dataset: Dataset) -> None:
     assert engine.run(schedule_scripts.types, write=False) == sorted(TYPES)
 
 
 @case("recur finished", needs="id")
-def _recur(engine: Engine, world: World) -> None:
-    finish = _held(world, 3, 1)[0]
-    finish.recur = Recur(world.now, world.now)  # type: ignore[misc]
+def _recur(engine: Engine, dataset: Dataset) -> None:
+    finish = _held(dataset, 3, 1)[0]
+    finish.recur = Recur(dataset.now, dataset.now)  # type: ignore[misc]
     finish.outcome = Outcome.RECURRED  # type: ignore[misc]
     engine.finish([finish])
 
@@ -673,7 +673,7 @@ def _recur(engine: Engine, world: World) -> None:
 
 
 @case("clock ahead ahead_edge", needs="due")
-def _look_ahead(engine: Engine, world: World) -> None:
+def _look_ahead(engine: Engine, dataset: Dataset) -> None:
     after: clock_steps.Cursor | None = None
     for _ in range(2):
         found = engine.run(
@@ -685,14 +685,14 @@ def _look_ahead(engine: Engine, world: World) -> None:
 
 
 @case("pull_in", needs="id")
-def _pull_in(engine: Engine, world: World) -> None:
+def _pull_in(engine: Engine, dataset: Dataset) -> None:
     dialect = engine.dialect
-    jobs = engine.get(world.ids("retrying", LIMIT))
+    jobs = engine.get(dataset.ids("retrying", LIMIT))
     rows = [
         {
             "now": dialect.now(),
             "id": job.id,
-            "run_at": dialect.time(world.now),
+            "run_at": dialect.time(dataset.now),
             "due_at": None,
             "written": dialect.time(job.updated_at),
         }
@@ -706,7 +706,7 @@ def _pull_in(engine: Engine, world: World) -> None:
 
 
 @case("keys_edge wake_early", rows=40 * LIMIT)
-def _wake_early(engine: Engine, world: World) -> None:
+def _wake_early(engine: Engine, dataset: Dataset) -> None:
     engine.run(lambda: clock_steps.wake_early(engine.dialect, "", LIMIT), write=True)
 
 
@@ -714,74 +714,74 @@ def _wake_early(engine: Engine, world: World) -> None:
 
 
 @case("roll_up")
-def _roll_up(engine: Engine, world: World) -> None:
-    minute = minute_of(world.now)
+def _roll_up(engine: Engine, dataset: Dataset) -> None:
+    minute = minute_of(dataset.now)
     engine.roll_up([Rollup(minute, type, "default", LIVE[0], completed=1) for type in TYPES])
     engine.roll_up([Rollup(minute, TYPES[0], "default", LIVE[0], completed=2)])
 
 
 @case("prune_rollups", rows=10 * len(TYPES) * len(LIVE))
-def _prune_rollups(engine: Engine, world: World) -> None:
+def _prune_rollups(engine: Engine, dataset: Dataset) -> None:
     assert engine.maintenance.prune_rollups() == len(TYPES) * len(LIVE)
 
 
 @case("series totals shares", rows=80 * len(TYPES) * len(LIVE))
-def _figures(engine: Engine, world: World) -> None:
-    hour = minute_of(world.hours_ago(1))
+def _figures(engine: Engine, dataset: Dataset) -> None:
+    hour = minute_of(dataset.hours_ago(1))
     assert len(engine.series(hour)) == len(engine.series(hour, type="t0", queue="default")) == 60
     assert len(engine.totals(hour)) == len(TYPES)
     assert len(engine.shares(hour)) == len(LIVE)
 
 
 @case("overdue", rows=10, needs="due")
-def _overdue(engine: Engine, world: World) -> None:
+def _overdue(engine: Engine, dataset: Dataset) -> None:
     assert engine.overdue() is not None
 
 
 @case("next_pending", rows=20, needs="claim")
-def _backlog(engine: Engine, world: World) -> None:
+def _backlog(engine: Engine, dataset: Dataset) -> None:
     assert len(engine.backlog(limit=4)) == 4
 
 
 @case("next_pending", rows=60 * RANKS, needs="claim")
-def _backlog_of_many_kinds(engine: Engine, world: World) -> None:
+def _backlog_of_many_kinds(engine: Engine, dataset: Dataset) -> None:
     assert {queue for queue, _, _ in engine.backlog()} == set(QUEUES)
 
 
 @case("probe", rows=1)
-def _probe(engine: Engine, world: World) -> None:
+def _probe(engine: Engine, dataset: Dataset) -> None:
     engine.probe()
 
 
 # applications and operators
 
 
-def _some_of_each(world: World) -> list[str]:
+def _some_of_each(dataset: Dataset) -> list[str]:
     statuses = ("running", "pending", "scheduled", "retrying", "cancelled", "failed", "completed")
-    return [id for status in statuses for id in world.ids(status, 5)]
+    return [id for status in statuses for id in dataset.ids(status, 5)]
 
 
 @case("cancel", needs="id")
-def _cancel(engine: Engine, world: World) -> None:
-    assert len(verbs.cancel(engine, _some_of_each(world), keep=60.0)) == 20
+def _cancel(engine: Engine, dataset: Dataset) -> None:
+    assert len(engine_commands.cancel(engine, _some_of_each(dataset), keep=60.0)) == 20
 
 
 @case("retry", needs="id key")
-def _retry(engine: Engine, world: World) -> None:
-    ids = world.ids("completed", LIMIT // 2) + world.ids("failed", LIMIT // 2)
-    assert verbs.retry(engine, ids)  # of those whose key is not live by now
+def _retry(engine: Engine, dataset: Dataset) -> None:
+    ids = dataset.ids("completed", LIMIT // 2) + dataset.ids("failed", LIMIT // 2)
+    assert engine_commands.retry(engine, ids)  # of those whose key is not live by now
 
 
 @case("delete", needs="id attempts")
-def _delete(engine: Engine, world: World) -> None:
-    ids = world.ids("failed", LIMIT)
-    assert len(verbs.delete(engine, ids)) == LIMIT
+def _delete(engine: Engine, dataset: Dataset) -> None:
+    ids = dataset.ids("failed", LIMIT)
+    assert len(engine_commands.delete(engine, ids)) == LIMIT
 
 
 @case("cancel retry delete", needs="id key")
-def _change_only_some(engine: Engine, world: World) -> None:
+def _change_only_some(engine: Engine, dataset: Dataset) -> None:
     """Only what still has the status that it was seen with."""
-    ids, dialect = _some_of_each(world), engine.dialect
+    ids, dialect = _some_of_each(dataset), engine.dialect
     for verb, status, changed in (
         (partial(commands.cancel, dialect, ids, 60.0), Status.PENDING, 5),
         (partial(commands.retry, dialect, ids), Status.RETRYING, 5),
@@ -791,51 +791,53 @@ def _change_only_some(engine: Engine, world: World) -> None:
 
 
 @case("edit", rows=10, needs="id")
-def _edit(engine: Engine, world: World) -> None:
+def _edit(engine: Engine, dataset: Dataset) -> None:
     change = Edit(priority=7, delay=60.0, queue="mail")
-    for id in (world.ids("pending", 1)[0], world.ids("running", 1)[0]):
+    for id in (dataset.ids("pending", 1)[0], dataset.ids("running", 1)[0]):
         engine.run(partial(commands.edit, engine.dialect, id, change), write=True)
 
 
 @case("pause")
-def _pause(engine: Engine, world: World) -> None:
-    verbs.pause(engine, "default", True)
+def _pause(engine: Engine, dataset: Dataset) -> None:
+    engine_commands.pause(engine, "default", True)
 
 
 @case("get", needs="id")
-def _get(engine: Engine, world: World) -> None:
-    assert len(engine.get(_some_of_each(world))) == 35
+def _get(engine: Engine, dataset: Dataset) -> None:
+    assert len(engine.get(_some_of_each(dataset))) == 35
 
 
 @case("attempts", rows=3 * MANY_ATTEMPTS, needs="attempts")
-def _attempts(engine: Engine, world: World) -> None:
-    assert len(verbs.attempts(engine, world.id(TIRED))) == MANY_ATTEMPTS
+def _attempts(engine: Engine, dataset: Dataset) -> None:
+    assert len(engine_commands.attempts(engine, dataset.id(OFTEN_FAILED))) == MANY_ATTEMPTS
 
 
 @case("search last_runs", rows=4 * SCAN, needs="listed")
-def _errors(engine: Engine, world: World) -> None:
+def _errors(engine: Engine, dataset: Dataset) -> None:
     """Of those that failed most have run twice; one has often."""
     found = read_errors(engine, look=LIMIT)
     assert (found.looked_at, found.complete) == (LIMIT, False)
     runs = partial(
-        read_scripts.last_runs, engine.dialect, [world.id(TIRED), *world.ids("failed", 5)]
+        read_scripts.last_runs,
+        engine.dialect,
+        [dataset.id(OFTEN_FAILED), *dataset.ids("failed", 5)],
     )
     assert len(engine.run(runs, write=False)) == 6
 
 
 @case("workers")
-def _workers(engine: Engine, world: World) -> None:
+def _workers(engine: Engine, dataset: Dataset) -> None:
     assert len(engine.workers()) == FORGOTTEN + 8
 
 
 @case("counts", rows=4 * RUNNING, needs="listed held")
-def _counts(engine: Engine, world: World) -> None:
+def _counts(engine: Engine, dataset: Dataset) -> None:
     counted = engine.counts(cap=CAP)
     assert (counted[Status.BLOCKED], counted[Status.PENDING]) == (CAP, CAP)
 
 
 @case("queues", rows=8 * CAP, needs="claim")
-def _queues(engine: Engine, world: World) -> None:
+def _queues(engine: Engine, dataset: Dataset) -> None:
     assert [(q.name, q.depth) for q in engine.queues(cap=CAP)] == [("default", CAP), ("mail", CAP)]
 
 
@@ -851,15 +853,15 @@ def _pages(engine: Engine, count: int | None, **fields: Any) -> None:
 
 
 @case("search")
-def _search(engine: Engine, world: World) -> None:
+def _search(engine: Engine, dataset: Dataset) -> None:
     _pages(engine, LIMIT)
-    middle = world.id(world.total // 2)
+    middle = dataset.id(dataset.total // 2)
     assert len(engine.search(Filter(), after=middle, limit=LIMIT).jobs) == LIMIT
 
 
-def _search_status(engine: Engine, world: World, *, status: Status) -> None:
+def _search_status(engine: Engine, dataset: Dataset, *, status: Status) -> None:
     _pages(engine, LIMIT, status=frozenset({status}))
-    _pages(engine, None, status=frozenset({status}), since=world.hours_ago(48))
+    _pages(engine, None, status=frozenset({status}), since=dataset.hours_ago(48))
 
 
 for _status in Status:
@@ -871,27 +873,27 @@ for _status in Status:
 
 
 @case("search", rows=4 * RUNNING, needs="listed held")
-def _search_statuses(engine: Engine, world: World) -> None:
+def _search_statuses(engine: Engine, dataset: Dataset) -> None:
     _pages(engine, LIMIT, status=frozenset(Status))
     _pages(engine, LIMIT, status=frozenset({Status.PENDING, Status.FAILED}))
 
 
 @case("search", needs="entity")
-def _search_entity(engine: Engine, world: World) -> None:
+def _search_entity(engine: Engine, dataset: Dataset) -> None:
     _pages(engine, LIMIT, entity=("tenant", "1"))
     _pages(engine, None, entity=("order", "3"))
     _pages(engine, 0, entity=("order", '"none"'))
-    _pages(engine, None, entity=("tenant", "1"), since=world.hours_ago(48))
+    _pages(engine, None, entity=("tenant", "1"), since=dataset.hours_ago(48))
 
 
 @case("search search_edge", rows=4 * SCAN, needs="entity")
-def _search_entity_filtered(engine: Engine, world: World) -> None:
+def _search_entity_filtered(engine: Engine, dataset: Dataset) -> None:
     _pages(engine, None, entity=("tenant", "1"), status=frozenset({Status.FAILED}))
     _pages(engine, None, entity=("tenant", "1"), type="none")
 
 
 @case("search search_edge", rows=4 * SCAN)
-def _search_filtered(engine: Engine, world: World) -> None:
+def _search_filtered(engine: Engine, dataset: Dataset) -> None:
     """Filters without an index: the look is bounded, whatever it finds."""
     residues: list[dict[str, Any]] = [
         {"type": "unknown"},
@@ -905,14 +907,14 @@ def _search_filtered(engine: Engine, world: World) -> None:
         {"error": ("a", "b")},
         {"payload": (Wanted(("n", "0"), ("7", '"7"')), Wanted(("m",), ("null",)))},
         {"id": (FIRST_ID, LAST_ID), "text": ("none",)},
-        {"type": "unknown", "since": world.hours_ago(48), "until": world.hours_ago(1)},
+        {"type": "unknown", "since": dataset.hours_ago(48), "until": dataset.hours_ago(1)},
     ]
     for residue in residues:
         _pages(engine, None, **residue)
 
 
 @case("search search_edge", rows=4 * SCAN, needs="listed held")
-def _search_status_filtered(engine: Engine, world: World) -> None:
-    words: tuple[dict[str, Any], ...] = ({"error": ("none",)}, {"text": ("e: no",)})
-    for residue in ({"type": "none"}, {"queue": "nowhere"}, {"worker_id": LIVE[0]}, *words):
+def _search_status_filtered(engine: Engine, dataset: Dataset) -> None:
+    dialect_sql: tuple[dict[str, Any], ...] = ({"error": ("none",)}, {"text": ("e: no",)})
+    for residue in ({"type": "none"}, {"queue": "nowhere"}, {"worker_id": LIVE[0]}, *dialect_sql):
         _pages(engine, None, status=frozenset(Status), **residue)

@@ -1,4 +1,4 @@
-"""The filled tables, made once for the session: a large world, and a small one to compare with."""
+"""The filled tables, made once for the session: a large dataset, and a small one to compare with."""
 
 import contextlib
 import re
@@ -14,9 +14,9 @@ import pytest
 from holdfast.engine.open import open_engine
 from tests.plans import access_cases, event_cases, log_cases, workflow_cases  # noqa: F401
 from tests.plans.cases import CASES, Case
+from tests.plans.dataset import Dataset, fill_postgres, fill_sqlite
 from tests.plans.explained import Explained
 from tests.plans.postgres_probe import Explain, Kept, Params, PostgresProbe, ProbeConnection
-from tests.plans.world import World, fill_postgres, fill_sqlite
 from tests.support.server import PostgresServer
 
 VACUUMED = ("jobs", "attempts", "logs", "workers", "edges", "workflows", "events", "audit")
@@ -24,63 +24,63 @@ LARGE, SMALL, TINY = 500_000, 50_000, 10
 
 
 @dataclass(frozen=True)
-class SqliteWorld:
+class SqliteDataset:
     path: Path
-    world: World
-    statistics: list[tuple[str, str, str]]  #: what ANALYZE found, and was made to forget
+    dataset: Dataset
+    statistics: list[tuple[str, str, str]]  #: what ANALYZE found; deleted from the database
 
 
-class SqliteWorlds(dict[int, SqliteWorld]):
-    """By their size, each made when it is asked for."""
+class SqliteDatasets(dict[int, SqliteDataset]):
+    """Datasets by size, made on first use."""
 
     def __init__(self, folders: pytest.TempPathFactory) -> None:
         super().__init__()
         self._folders = folders
 
-    def __missing__(self, size: int) -> SqliteWorld:
-        world, path = World(size), self._folders.mktemp("plans") / "jobs.db"
-        fill_sqlite(path, world)
+    def __missing__(self, size: int) -> SqliteDataset:
+        dataset, path = Dataset(size), self._folders.mktemp("plans") / "jobs.db"
+        fill_sqlite(path, dataset)
         with contextlib.closing(sqlite3.connect(path, isolation_level=None)) as connection:
             connection.execute("ANALYZE")
             found = connection.execute("SELECT tbl, idx, stat FROM sqlite_stat1").fetchall()
             connection.execute("DELETE FROM sqlite_stat1")
-        made = self[size] = SqliteWorld(path, world, found)
+        made = self[size] = SqliteDataset(path, dataset, found)
         return made
 
 
 @pytest.fixture(scope="session")
-def sqlite_worlds(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SqliteWorlds]:
-    worlds = SqliteWorlds(tmp_path_factory)
-    yield worlds
-    for filled in worlds.values():
+def sqlite_datasets(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SqliteDatasets]:
+    datasets = SqliteDatasets(tmp_path_factory)
+    yield datasets
+    for filled in datasets.values():
         for file in filled.path.parent.iterdir():
             file.unlink()  # half a gigabyte, which pytest would keep for three runs
 
 
 @dataclass(frozen=True)
-class PostgresWorlds:
+class PostgresDatasets:
     url: str
-    large: World
-    small: World
+    large: Dataset
+    small: Dataset
 
 
 @pytest.fixture(scope="session")
-def postgres_worlds(server: PostgresServer) -> Iterator[PostgresWorlds]:
+def postgres_datasets(server: PostgresServer) -> Iterator[PostgresDatasets]:
     """Schemas `large` and `small`, with the statistics that autovacuum would have gathered."""
     url = server.create_database()
-    worlds = PostgresWorlds(url, World(LARGE), World(SMALL))
-    for schema, world in (("large", worlds.large), ("small", worlds.small)):
+    datasets = PostgresDatasets(url, Dataset(LARGE), Dataset(SMALL))
+    for schema, dataset in (("large", datasets.large), ("small", datasets.small)):
         make_tables(url, schema)
         with psycopg.connect(url, autocommit=True) as connection:
-            fill_postgres(connection, schema, world)
+            fill_postgres(connection, schema, dataset)
             for table in VACUUMED:
                 connection.execute(f"VACUUM (ANALYZE) {schema}.{table}")
-    yield worlds
+    yield datasets
     server.drop_database(url.rpartition("/")[2])
 
 
 def make_tables(url: str, schema: str) -> None:
-    """By the library's migrations; without autovacuum, which would come when it likes."""
+    """Run the library's migrations, and disable autovacuum, which would run at random times."""
     with contextlib.closing(open_engine(url, schema=schema, auto_migrate=True)) as engine:
         engine.migrate()
     with psycopg.connect(url, autocommit=True) as connection:
@@ -102,12 +102,12 @@ def make_tables(url: str, schema: str) -> None:
             connection.execute(f"ALTER TABLE {schema}.{table} SET (autovacuum_enabled = false)")
 
 
-class Grown:
-    """Tables that were empty when every statement was prepared on them, and are full now."""
+class FilledAfterPrepare:
+    """Tables that were empty when every statement was prepared, and were filled afterwards."""
 
-    def __init__(self, connection: ProbeConnection, world: World) -> None:
+    def __init__(self, connection: ProbeConnection, dataset: Dataset) -> None:
         self._connection = connection
-        self._world = world
+        self._world = dataset
         self._plans = Kept()
         self.when_empty: list[Explained] = []
 
@@ -120,7 +120,7 @@ class Grown:
         return self._run(case, self._plans.explain)
 
     def without_statistics(self, case: Case, plan: Explain) -> list[Explained]:
-        """Planned now; but nothing has been counted since the tables were empty."""
+        """Plan now, with the statistics of the empty tables."""
         return self._run(case, plan)
 
     def _run(self, case: Case, plan: Explain) -> list[Explained]:
@@ -128,20 +128,20 @@ class Grown:
 
 
 @pytest.fixture(scope="session")
-def grown(postgres_worlds: PostgresWorlds) -> Iterator[Grown]:
-    url, world = postgres_worlds.url, postgres_worlds.small
+def filled_after_prepare(postgres_datasets: PostgresDatasets) -> Iterator[FilledAfterPrepare]:
+    url, dataset = postgres_datasets.url, postgres_datasets.small
     make_tables(url, "grown")
     with contextlib.closing(ProbeConnection.open(url, library=True)) as connection:
         connection.plainly("SET plan_cache_mode = force_generic_plan")
-        grown = Grown(connection, world)
-        grown.prepare(everything_sent(connection, world))
+        filled_after_prepare = FilledAfterPrepare(connection, dataset)
+        filled_after_prepare.prepare(everything_sent(connection, dataset))
         with psycopg.connect(url, autocommit=True) as filling:
-            fill_postgres(filling, "grown", world)
-        yield grown
+            fill_postgres(filling, "grown", dataset)
+        yield filled_after_prepare
 
 
-def everything_sent(connection: ProbeConnection, world: World) -> dict[str, Params]:
-    """Every command that the cases send, with the parameters of one time."""
+def everything_sent(connection: ProbeConnection, dataset: Dataset) -> dict[str, Params]:
+    """Return every command that the cases send, with sample parameters."""
     sent: dict[str, Params] = {}
 
     def note(connection: object, sql: str, params: Params) -> dict[str, Any]:
@@ -149,5 +149,5 @@ def everything_sent(connection: ProbeConnection, world: World) -> dict[str, Para
         return {"Plan": {"Node Type": "", "Total Cost": 0.0}}
 
     for case in CASES:
-        PostgresProbe(connection, "small", note).run_case(case, world)
+        PostgresProbe(connection, "small", note).run_case(case, dataset)
     return sent

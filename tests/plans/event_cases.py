@@ -5,21 +5,21 @@ from functools import partial
 from holdfast.engine.engine import Engine
 from holdfast.events import outbox
 from tests.plans.cases import LIMIT, case
-from tests.plans.world import World
-from tests.support import commands as verbs
+from tests.plans.dataset import Dataset
+from tests.support import engine_commands
 
 
 @case(
     "audience hold_outbox horizon covered begin_topics subscribe emit postgres:ring",
     needs="id",
 )
-def _tell_events(engine: Engine, world: World) -> None:
+def _tell_events(engine: Engine, dataset: Dataset) -> None:
     engine.run(lambda: outbox.subscribe(engine.dialect, "me", [""], 60.0), write=True)
-    assert len(verbs.cancel(engine, world.ids("pending", LIMIT), keep=60.0)) == LIMIT
+    assert len(engine_commands.cancel(engine, dataset.ids("pending", LIMIT), keep=60.0)) == LIMIT
 
 
 @case("horizon mark ended events is_held")
-def _follow_events(engine: Engine, world: World) -> None:
+def _follow_events(engine: Engine, dataset: Dataset) -> None:
     engine.run(lambda: outbox.is_held(engine.dialect, "me"), write=False)
     script = partial(outbox.read, 5 * LIMIT, LIMIT, mark=True)
     reading = engine.run(script, write=False)
@@ -27,5 +27,5 @@ def _follow_events(engine: Engine, world: World) -> None:
 
 
 @case("events prune_events prune_followers raise_floor", rows=4 * outbox.PRUNED)
-def _prune_events(engine: Engine, world: World) -> None:
+def _prune_events(engine: Engine, dataset: Dataset) -> None:
     assert engine.maintenance.prune_events() == outbox.PRUNED

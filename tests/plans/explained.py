@@ -1,4 +1,4 @@
-"""What a statement's plan walks and how much work it was, and what is wrong with that."""
+"""The plan and the work of a statement, and the problems in them."""
 
 from collections import Counter
 from dataclasses import dataclass, field
@@ -7,8 +7,8 @@ from holdfast.engine.statements import Command, Statements
 from tests.plans.cases import Case, indexes
 
 
-class Spied(Statements):
-    """The library's statements; remembers which was asked for last."""
+class RecordingStatements(Statements):
+    """The library's statements, recording which was requested last."""
 
     asked: tuple[str, frozenset[str]] = ("", frozenset())
 
@@ -19,21 +19,22 @@ class Spied(Statements):
 
 @dataclass
 class Explained:
-    """One command that ran. `jobs` and `attempts` are what grows: the other tables stay small."""
+    """One executed command. The tables `jobs` and `attempts` grow; the others stay small."""
 
     name: str
     options: frozenset[str]
     sql: str
     plan: str
-    cost: float = 0.0  #: as the planner saw it
+    cost: float = 0.0  #: the planner's estimate
     indexes: set[str] = field(default_factory=set)
     scans: list[str] = field(default_factory=list)  #: reads of a whole table
-    rows: float = 0  #: of jobs and attempts, looked at
+    rows: float = 0  #: read of jobs and attempts
     work: int = 0  #: pages touched, or steps of SQLite's machine
     most_work: int | None = None
 
     def add(self, touched: Counter[str]) -> None:
-        """What the server counted. An index read alone is only in the plan: the larger one holds."""
+        """Add the server's counters. An index-only scan shows only in the plan, so the larger number
+        counts."""
         self.rows = max(self.rows, touched.pop("rows", 0))
         self.scans += [what for what, count in touched.items() if count]
 
@@ -59,8 +60,8 @@ def problems(case: Case, ran: list[Explained], *, by_name: bool = True) -> list[
 def growth(
     small: list[Explained], large: list[Explained], *, factor: float, free: int
 ) -> list[str]:
-    """Statements that do more where there is more. This also sees what no plan tells: entries of
-    an index that are passed over without being counted."""
+    """Return the statements whose work grows with the table. This also finds index entries that are
+    skipped without being counted in a plan."""
     before, after = _total(small), _total(large)
     return [
         f"{name} {sorted(options)}: from {before[name, options]} to {work}"

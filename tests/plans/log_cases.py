@@ -5,8 +5,8 @@ from holdfast.engine.engine import Engine
 from holdfast.jobs.job import LogLine
 from holdfast.jobs.log_lines import RUNS
 from tests.plans.cases import LIMIT, case
-from tests.plans.world import MANY_LINES, TIRED, World
-from tests.support import commands as verbs
+from tests.plans.dataset import MANY_LINES, OFTEN_FAILED, Dataset
+from tests.support import engine_commands
 
 
 def _line(id: str, line_no: int, claim_no: int = 1) -> LogLine:
@@ -22,23 +22,23 @@ def _line(id: str, line_no: int, claim_no: int = 1) -> LogLine:
 
 
 @case("insert_logs", needs="id")
-def _insert_logs(engine: Engine, world: World) -> None:
-    ids = [*world.ids("running", LIMIT // 2), *world.ids("failed", LIMIT // 2)]
+def _insert_logs(engine: Engine, dataset: Dataset) -> None:
+    ids = [*dataset.ids("running", LIMIT // 2), *dataset.ids("failed", LIMIT // 2)]
     engine.log([_line(id, number) for id in ids for number in (1, 2)])
 
 
 @case("insert_logs prune_logs", needs="logs")
-def _prune_logs(engine: Engine, world: World) -> None:
+def _prune_logs(engine: Engine, dataset: Dataset) -> None:
     """Those of a few runs go, of many."""
-    engine.log([_line(world.id(TIRED), 1, 100 + RUNS + 1)])
-    assert len(verbs.logs(engine, world.id(TIRED), limit=LIMIT)) == LIMIT
+    engine.log([_line(dataset.id(OFTEN_FAILED), 1, 100 + RUNS + 1)])
+    assert len(engine_commands.logs(engine, dataset.id(OFTEN_FAILED), limit=LIMIT)) == LIMIT
 
 
 @case("logs", needs="logs")
-def _logs(engine: Engine, world: World) -> None:
-    id = world.id(TIRED)
-    assert len(verbs.logs(engine, id, limit=LIMIT)) == LIMIT
+def _logs(engine: Engine, dataset: Dataset) -> None:
+    id = dataset.id(OFTEN_FAILED)
+    assert len(engine_commands.logs(engine, id, limit=LIMIT)) == LIMIT
     last = (MANY_LINES // 50 + 99, 29)
-    assert len(verbs.logs(engine, id, after=last, limit=LIMIT)) == LIMIT
-    assert len(verbs.logs(engine, id, limit=LIMIT, newest=True)) == LIMIT
-    assert len(verbs.logs(engine, world.ids("failed", 1)[0])) == 2
+    assert len(engine_commands.logs(engine, id, after=last, limit=LIMIT)) == LIMIT
+    assert len(engine_commands.logs(engine, id, limit=LIMIT, newest=True)) == LIMIT
+    assert len(engine_commands.logs(engine, dataset.ids("failed", 1)[0])) == 2

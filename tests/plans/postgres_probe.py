@@ -16,8 +16,8 @@ from holdfast.engine.postgres.connection import connection_settings
 from holdfast.engine.postgres.engine import PostgresEngine
 from holdfast.engine.script import Script, T
 from tests.plans.cases import Case
-from tests.plans.explained import Explained, Spied
-from tests.plans.world import World
+from tests.plans.dataset import Dataset
+from tests.plans.explained import Explained, RecordingStatements
 
 GROWING = ("jobs", "attempts", "logs", "edges", "events", "audit")
 EXPLAIN = "EXPLAIN (FORMAT JSON) "
@@ -45,7 +45,7 @@ class PostgresProbe(PostgresEngine):
     def __init__(self, connection: "ProbeConnection", schema: str, explain: Explain) -> None:
         url = connection.info.dsn
         super().__init__(url, schema=schema, pooler=False, clock=SystemClock(), auto_migrate=False)
-        self._statements = self.statements = Spied("postgres", self._words)
+        self._statements = self.statements = RecordingStatements("postgres", self._words)
         self._explain = explain
         self.explained: list[Explained] = []
         self.connection = connection
@@ -80,12 +80,12 @@ class PostgresProbe(PostgresEngine):
             seen.update({table: scans, "rows": rows})
         return seen
 
-    def run_case(self, case: Case, world: World, *before: str) -> list[Explained]:
+    def run_case(self, case: Case, dataset: Dataset, *before: str) -> list[Explained]:
         self.connection.probe = self
         with self.connection.transaction(force_rollback=True):
             for command in before:
                 self.connection.plainly(command)
-            case.act(self, world)
+            case.act(self, dataset)
         assert case.runs_on("postgres") <= {explained.name for explained in self.explained}
         return self.explained
 
@@ -206,8 +206,10 @@ def _nodes(node: dict[str, Any]) -> Iterator[dict[str, Any]]:
 
 def _outline(node: dict[str, Any], depth: int = 0) -> Iterator[str]:
     told = ("Index Cond", "Filter", "Sort Key", "Actual Rows", "Actual Loops")
-    words = [node["Node Type"], node.get("Index Name") or node.get("Relation Name") or ""]
-    words += [f"{key}={node[key]}" for key in (*told, "Rows Removed by Filter") if key in node]
-    yield "  " * depth + " ".join(words)
+    dialect_sql = [node["Node Type"], node.get("Index Name") or node.get("Relation Name") or ""]
+    dialect_sql += [
+        f"{key}={node[key]}" for key in (*told, "Rows Removed by Filter") if key in node
+    ]
+    yield "  " * depth + " ".join(dialect_sql)
     for child in node.get("Plans", []):
         yield from _outline(child, depth + 1)

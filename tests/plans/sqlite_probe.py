@@ -9,8 +9,8 @@ from holdfast.core.clock import SystemClock
 from holdfast.engine.sqlite.engine import WORDS, SqliteEngine
 from holdfast.engine.sqlite.writer import BEGIN
 from tests.plans.cases import Case
-from tests.plans.explained import Explained, Spied
-from tests.plans.world import World
+from tests.plans.dataset import Dataset
+from tests.plans.explained import Explained, RecordingStatements
 
 STRIDE = 10  # steps of SQLite's machine between two looks at the counter
 STEPS_PER_ROW = (
@@ -62,7 +62,7 @@ class SqliteProbe(SqliteEngine):
 
     def __init__(self, path: Path) -> None:
         super().__init__(path, clock=SystemClock(), auto_migrate=False)
-        self._statements = self.statements = Spied("sqlite", WORDS)
+        self._statements = self.statements = RecordingStatements("sqlite", WORDS)
         self.explained: list[Explained] = []
         self.connection = sqlite3.connect(path, isolation_level=None, factory=_Connection)
         self.connection.probe = self
@@ -70,12 +70,12 @@ class SqliteProbe(SqliteEngine):
     def _connect(self, *, convert: bool = True) -> sqlite3.Connection:
         return self.connection
 
-    def run_case(self, case: Case, world: World, *before: str) -> list[Explained]:
+    def run_case(self, case: Case, dataset: Dataset, *before: str) -> list[Explained]:
         self.connection.plainly("BEGIN IMMEDIATE")
         try:
             for command in before:
                 self.connection.plainly(command)
-            case.act(self, world)
+            case.act(self, dataset)
         finally:
             self.connection.set_progress_handler(None, 0)
             self.connection.plainly("ROLLBACK")

@@ -13,11 +13,17 @@ from holdfast.engine.statements import Statements
 from holdfast.jobs.job import Status
 from tests.plans import access_cases, event_cases, workflow_cases  # noqa: F401 - their cases
 from tests.plans.cases import CASES, LIMIT, Case
-from tests.plans.conftest import SMALL, Grown, PostgresWorlds, SqliteWorlds, make_tables
+from tests.plans.conftest import (
+    SMALL,
+    FilledAfterPrepare,
+    PostgresDatasets,
+    SqliteDatasets,
+    make_tables,
+)
+from tests.plans.dataset import OnlyCompleted, fill_postgres
 from tests.plans.explained import growth, problems
 from tests.plans.postgres_probe import Explain, PostgresProbe, ProbeConnection, custom, generic
 from tests.plans.sqlite_probe import SqliteProbe
-from tests.plans.world import Alike, fill_postgres
 
 EVERY_CASE = pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
 # Sessions of ours always plan for any parameters.
@@ -29,50 +35,54 @@ MODES = [
 
 @pytest.fixture(scope="module", params=MODES)
 def mode(
-    request: pytest.FixtureRequest, postgres_worlds: PostgresWorlds
+    request: pytest.FixtureRequest, postgres_datasets: PostgresDatasets
 ) -> Iterator[tuple[ProbeConnection, Explain]]:
     """With the library's session settings or the server's own (a pooler, the caller's connection);
     with plans for the parameters or for any."""
     library, plan = request.param
-    with contextlib.closing(ProbeConnection.open(postgres_worlds.url, library=library)) as opened:
+    with contextlib.closing(ProbeConnection.open(postgres_datasets.url, library=library)) as opened:
         yield opened, plan
 
 
 @EVERY_CASE
-def test_work_follows_the_batch(mode: Any, postgres_worlds: PostgresWorlds, case: Case):
+def test_work_follows_the_batch(mode: Any, postgres_datasets: PostgresDatasets, case: Case):
     connection, plan = mode
-    less = PostgresProbe(connection, "small", plan).run_case(case, postgres_worlds.small)
-    more = PostgresProbe(connection, "large", plan).run_case(case, postgres_worlds.large)
+    less = PostgresProbe(connection, "small", plan).run_case(case, postgres_datasets.small)
+    more = PostgresProbe(connection, "large", plan).run_case(case, postgres_datasets.large)
     assert problems(case, more) == []
     assert growth(less, more, factor=2.0, free=400) == []
 
 
 @EVERY_CASE
 @pytest.mark.parametrize("plan", [custom, generic], ids=["custom", "generic"])
-def test_plans_without_statistics(grown: Grown, case: Case, plan: Explain):
+def test_plans_without_statistics(
+    filled_after_prepare: FilledAfterPrepare, case: Case, plan: Explain
+):
     """Much was enqueued, and autovacuum has not come yet."""
-    assert problems(case, grown.without_statistics(case, plan), by_name=False) == []
+    assert problems(case, filled_after_prepare.without_statistics(case, plan), by_name=False) == []
 
 
-def test_plans_made_on_empty_tables_walk_indexes(grown: Grown):
-    assert [found.says("scans") for found in grown.when_empty if found.scans] == []
+def test_plans_made_on_empty_tables_walk_indexes(filled_after_prepare: FilledAfterPrepare):
+    assert [found.says("scans") for found in filled_after_prepare.when_empty if found.scans] == []
 
 
 @EVERY_CASE
-def test_plans_made_on_empty_tables_stay_good(grown: Grown, case: Case):
+def test_plans_made_on_empty_tables_stay_good(filled_after_prepare: FilledAfterPrepare, case: Case):
     """A prepared statement keeps the plan that was made before the first job came."""
-    assert problems(case, grown.with_kept_plans(case), by_name=False) == []
+    assert problems(case, filled_after_prepare.with_kept_plans(case), by_name=False) == []
 
 
-def test_finish_goes_by_primary_key(mode: Any, grown: Grown, postgres_worlds: PostgresWorlds):
+def test_finish_goes_by_primary_key(
+    mode: Any, filled_after_prepare: FilledAfterPrepare, postgres_datasets: PostgresDatasets
+):
     """The index of running rows would be walked past every row that left it since the vacuum."""
     [case] = [case for case in CASES if case.name == "finish"]
     connection, plan = mode
     ran = [
-        *PostgresProbe(connection, "large", plan).run_case(case, postgres_worlds.large),
-        *PostgresProbe(connection, "small", plan).run_case(case, postgres_worlds.small),
-        *grown.without_statistics(case, plan),
-        *grown.with_kept_plans(case),
+        *PostgresProbe(connection, "large", plan).run_case(case, postgres_datasets.large),
+        *PostgresProbe(connection, "small", plan).run_case(case, postgres_datasets.small),
+        *filled_after_prepare.without_statistics(case, plan),
+        *filled_after_prepare.with_kept_plans(case),
     ]
     finishes = [one for one in ran if one.name in ("complete", "finish")]
     assert {one.name for one in finishes} == {"complete", "finish"}
@@ -81,12 +91,12 @@ def test_finish_goes_by_primary_key(mode: Any, grown: Grown, postgres_worlds: Po
 
 
 @pytest.mark.parametrize("library", [True, False], ids=["library", "default"])
-def test_pages_where_all_jobs_are_alike(postgres_worlds: PostgresWorlds, library: bool):
+def test_pages_where_all_jobs_are_alike(postgres_datasets: PostgresDatasets, library: bool):
     """Statistics that know one status only promise that any index finds it at once."""
-    url, schema = postgres_worlds.url, f"alike_{library}".lower()
+    url, schema = postgres_datasets.url, f"alike_{library}".lower()
     make_tables(url, schema)
     with psycopg.connect(url, autocommit=True) as filling:
-        fill_postgres(filling, schema, Alike(SMALL))
+        fill_postgres(filling, schema, OnlyCompleted(SMALL))
         filling.execute(f"VACUUM (ANALYZE) {schema}.jobs")
     plan = generic if library else custom  # as sessions of a pooler do
     with contextlib.closing(ProbeConnection.open(url, library=library)) as connection:
@@ -108,8 +118,8 @@ WITHOUT = [(case, index) for case in CASES for index in case.needs]
 
 
 @pytest.fixture(scope="module")
-def connection(postgres_worlds: PostgresWorlds) -> Iterator[ProbeConnection]:
-    with contextlib.closing(ProbeConnection.open(postgres_worlds.url, library=True)) as opened:
+def connection(postgres_datasets: PostgresDatasets) -> Iterator[ProbeConnection]:
+    with contextlib.closing(ProbeConnection.open(postgres_datasets.url, library=True)) as opened:
         yield opened
 
 
@@ -117,19 +127,23 @@ def connection(postgres_worlds: PostgresWorlds) -> Iterator[ProbeConnection]:
     ("case", "index"), WITHOUT, ids=[f"{case.name} without {index}" for case, index in WITHOUT]
 )
 def test_a_lost_index_is_noticed(
-    connection: ProbeConnection, postgres_worlds: PostgresWorlds, case: Case, index: str
+    connection: ProbeConnection, postgres_datasets: PostgresDatasets, case: Case, index: str
 ):
     """The check of the check: without the index that it needs, a case must be found out."""
     probe = PostgresProbe(connection, "small", custom)
     lose = LOSE.get(index, f"DROP INDEX small.jobs_{index}")
-    assert problems(case, probe.run_case(case, postgres_worlds.small, lose)) != []
+    assert problems(case, probe.run_case(case, postgres_datasets.small, lose)) != []
 
 
-def test_every_statement_has_a_case(grown: Grown, sqlite_worlds: SqliteWorlds):
+def test_every_statement_has_a_case(
+    filled_after_prepare: FilledAfterPrepare, sqlite_datasets: SqliteDatasets
+):
     """A new statement cannot come without a look at its plan: on some engine a case must run it."""
-    ran = {one.name for case in CASES for one in grown.without_statistics(case, custom)}
+    ran = {
+        one.name for case in CASES for one in filled_after_prepare.without_statistics(case, custom)
+    }
     for case in CASES:
-        with contextlib.closing(SqliteProbe(sqlite_worlds[SMALL].path)) as probe:
-            ran |= {one.name for one in probe.run_case(case, sqlite_worlds[SMALL].world)}
+        with contextlib.closing(SqliteProbe(sqlite_datasets[SMALL].path)) as probe:
+            ran |= {one.name for one in probe.run_case(case, sqlite_datasets[SMALL].dataset)}
     assert ran == set(Statements("sqlite", WORDS)) | set(Statements("postgres", WORDS))
     assert {f"search-{status}" for status in Status} <= {case.name for case in CASES}

@@ -11,7 +11,7 @@ from zoneinfo import ZoneInfo, available_timezones
 from tests.schedules.comparison import (
     EXPRESSIONS,
     QUIET,
-    RollupWriter,
+    Comparison,
     compare,
     fingerprint,
     transitions,
@@ -25,28 +25,28 @@ def main(names: list[str]) -> int:
     for name in names:
         seen.setdefault(fingerprint(ZoneInfo(name)), []).append(name)
     print(f"{len(names)} zones, {len(seen)} of them different; {len(EXPRESSIONS)} expressions")
-    tally, compared = RollupWriter(), 0
+    comparison, compared = Comparison(), 0
     for number, same in enumerate(seen.values(), start=1):
         changes = transitions(ZoneInfo(same[0]))
-        compare(same[0], [*changes, QUIET], EXPRESSIONS, tally)
+        compare(same[0], [*changes, QUIET], EXPRESSIONS, comparison)
         compared += len(changes)
-        tally.zones += len(same)
-        tally.transitions += len(changes) * len(same)
+        comparison.zones += len(same)
+        comparison.transitions += len(changes) * len(same)
         passed = time.monotonic() - begin
         print(
-            f"{number}/{len(seen)} {same[0]}: {len(changes)} changes; {tally.moments} moments, "
-            f"{len(tally.differences)} differences, {passed:.0f} s",
+            f"{number}/{len(seen)} {same[0]}: {len(changes)} changes; {comparison.moments} moments, "
+            f"{len(comparison.differences)} differences, {passed:.0f} s",
             flush=True,
         )
-    for difference in tally.differences[:50]:
+    for difference in comparison.differences[:50]:
         print(difference)
     print(
-        f"{tally.zones} zones ({len(seen)} different), {tally.transitions} transitions "
-        f"({compared} different), {len(EXPRESSIONS)} expressions: {tally.moments} moments and "
-        f"{tally.starts} other starts compared, {len(tally.differences)} differences, "
+        f"{comparison.zones} zones ({len(seen)} different), {comparison.transitions} transitions "
+        f"({compared} different), {len(EXPRESSIONS)} expressions: {comparison.moments} moments and "
+        f"{comparison.starts} other starts compared, {len(comparison.differences)} differences, "
         f"{time.monotonic() - begin:.0f} s"
     )
-    return 1 if tally.differences else 0
+    return 1 if comparison.differences else 0
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""The windows that are looked at, and the comparison of `holdfast.recurrence` with the oracle."""
+"""The compared windows of time, and the comparison of `schedules.next_run` with the oracle."""
 
 from bisect import bisect_right
 from collections.abc import Iterator
@@ -49,7 +49,7 @@ EXPRESSIONS = """\
 
 
 @dataclass
-class RollupWriter:
+class Comparison:
     zones: int = 0
     transitions: int = 0
     moments: int = 0
@@ -86,7 +86,7 @@ def fingerprint(zone: ZoneInfo) -> tuple:
 
 
 def compare(
-    name: str, centres: list[datetime], expressions: list[str], tally: RollupWriter
+    name: str, centres: list[datetime], expressions: list[str], comparison: Comparison
 ) -> None:
     """Compare the days around each centre, in one zone, by every expression."""
     for centre in centres:
@@ -96,8 +96,8 @@ def compare(
             # Stored with the name of the zone as is, so that "UTC" takes the way of the zones too.
             checked = make_schedule(cron=expression, timezone=name, missed="all")
             schedule = Schedule(cron=checked.cron, timezone=name, missed="all")
-            for found in differences(schedule, expected, minutes, centre, tally):
-                tally.differences.append(f"{name} {centre:%Y-%m-%d} {expression!r}: {found}")
+            for found in differences(schedule, expected, minutes, centre, comparison):
+                comparison.differences.append(f"{name} {centre:%Y-%m-%d} {expression!r}: {found}")
 
 
 def differences(
@@ -105,9 +105,9 @@ def differences(
     expected: list[datetime],
     minutes: list[Minute],
     centre: datetime,
-    tally: RollupWriter,
+    comparison: Comparison,
 ) -> Iterator[str]:
-    """One after the other through the window; then from odd moments around the change."""
+    """Compare run after run through the window, and then from odd times around the change."""
     start, end = minutes[0].real, minutes[-1].real + timedelta(minutes=1)
     chain = []
     latest = following(schedule, start - timedelta(microseconds=1))
@@ -117,11 +117,11 @@ def differences(
         if latest <= previous:
             yield f"{latest} is given as the moment after {previous}"
             break
-    tally.moments += len(expected)
+    comparison.moments += len(expected)
     for wrong in sorted(set(chain) ^ set(expected)):
         yield f"{wrong} is {'missing' if wrong in expected else 'too many'}"
     for minute in range(-300, 300, 13):
-        tally.starts += 1
+        comparison.starts += 1
         asked = centre + timedelta(minutes=minute, seconds=minute % 60)
         index = bisect_right(expected, asked)
         given = following(schedule, asked)

@@ -16,7 +16,7 @@ from holdfast.limits.limit import Rule, make_rule
 from holdfast.schedules import clock_steps
 from holdfast.schedules import scripts as schedule_scripts
 from tests.conftest import Database
-from tests.support.commands import claim_as
+from tests.support.engine_commands import claim_as
 from tests.support.jobs import WORKER, new, running
 
 HOUR = 3600.0

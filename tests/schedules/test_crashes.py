@@ -12,7 +12,7 @@ from holdfast.jobs import outcome
 from holdfast.jobs.outcome import Died, Policy
 from holdfast.testing import drain
 from tests.conftest import Database
-from tests.support.commands import claim_as
+from tests.support.engine_commands import claim_as
 
 CRASH = "its process died: SIGSEGV"
 BECAUSE = "its process died three times in a row: SIGSEGV"

@@ -5,7 +5,7 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
-from tests.schedules.comparison import EXPRESSIONS, QUIET, RollupWriter, compare, transitions
+from tests.schedules.comparison import EXPRESSIONS, QUIET, Comparison, compare, transitions
 from tests.schedules.oracle import moments
 
 ZONES = {  # and how many changes they have in 2026
@@ -27,10 +27,10 @@ ZONES = {  # and how many changes they have in 2026
 def test_cron_agrees_with_the_oracle(name: str) -> None:
     changes = transitions(ZoneInfo(name), 2026, 2026)
     assert len(changes) == ZONES[name]
-    tally = RollupWriter()
-    compare(name, changes or [QUIET], EXPRESSIONS, tally)
-    assert tally.moments > 5760  # every minute of four days, for a beginning
-    assert not tally.differences, "\n".join(tally.differences[:20])
+    comparison = Comparison()
+    compare(name, changes or [QUIET], EXPRESSIONS, comparison)
+    assert comparison.moments > 5760  # every minute of four days, for a beginning
+    assert not comparison.differences, "\n".join(comparison.differences[:20])
 
 
 def utc(text: str) -> datetime:

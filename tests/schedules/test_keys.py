@@ -18,7 +18,7 @@ from holdfast.jobs.job import Job, NewJob
 from holdfast.jobs.outcome import completed
 from tests.cli.command import Command
 from tests.conftest import Database
-from tests.support.commands import claim_as
+from tests.support.engine_commands import claim_as
 from tests.support.jobs import insert, new, running
 
 POLICIES = ["existing", "replace", "debounce", "raise"]

@@ -23,7 +23,7 @@ from holdfast.core.clock import FakeClock
 from holdfast.engine.records import Seen
 from holdfast.testing import drain
 from tests.conftest import Database
-from tests.support.commands import claim_as
+from tests.support.engine_commands import claim_as
 from tests.support.jobs import prune
 
 START = datetime(2030, 1, 1, tzinfo=UTC)
@@ -349,7 +349,7 @@ def test_the_verbs_need_a_key_and_enqueue_takes_no_schedule(app: Holdfast):
 def test_the_async_twins(app: Holdfast):
     feed = make(app).using(key="k", every=60)
 
-    async def verbs() -> list[Job]:
+    async def engine_commands() -> list[Job]:
         return [
             await feed.aschedule(feed=3),
             await feed.adisable(),
@@ -360,7 +360,7 @@ def test_the_async_twins(app: Holdfast):
             await feed.adelete(),
         ]
 
-    rows = asyncio.run(verbs())
+    rows = asyncio.run(engine_commands())
     assert {row.id for row in rows} == {rows[0].id}
     assert [row.enabled for row in rows] == [True, False, True, True, True, False, False]
     assert [row.status for row in rows[3:5]] == ["pending", "scheduled"]

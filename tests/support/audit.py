@@ -1,4 +1,4 @@
-"""Watches the whole suite for code that opens a SQLite file behind SQLite's back.
+"""Watches the whole suite for code that opens a SQLite file without SQLite.
 
 One `open()` and `close()` of the database drops every POSIX lock that SQLite holds on it in this
 process, and with them the protection from corruption. `sqlite3` itself raises no such event.

@@ -1,8 +1,8 @@
 """Applications with a transaction of their own: one small class for each kind of `tx=`.
 
-Every method is `async def`, so that one test serves them all. The synchronous kinds never really
-wait, and `drive` runs them without an event loop, which is how their applications live too (Django
-refuses to work inside one). `awaited` kinds use a verb's async twin.
+Every method is `async def`, so that one test serves all kinds. The synchronous kinds never really
+wait, and `drive` runs them without an event loop, as their applications do (Django refuses to work
+inside one). `awaited` kinds call the async twin of a method.
 """
 
 import asyncio
@@ -34,7 +34,7 @@ WAIT = 30.0  # seconds that a SQLite connection waits for another's write lock
 
 
 class Place(Protocol):
-    """The database that jobs and the application's rows live in."""
+    """The database that holds the jobs and the application's rows."""
 
     @property
     def kind(self) -> str: ...
@@ -72,7 +72,7 @@ class Caller:
         raise NotImplementedError
 
     async def begin(self) -> None:
-        """Nothing, where the first statement begins a transaction by itself."""
+        """Do nothing: the first statement begins a transaction by itself."""
 
     async def execute(self, sql: str) -> None:
         self.tx.execute(sql)
@@ -363,7 +363,7 @@ class DjangoDefault(Django):
 
 @dataclass(frozen=True)
 class Kind:
-    """A kind of connection, and which face of the verbs it is used with."""
+    """A kind of connection, used with the sync methods or, if `awaited`, with their async twins."""
 
     name: str
     engine: str
@@ -389,7 +389,7 @@ class Kind:
         return getattr(owner, verb)(*args, **kwargs)
 
     def drive(self, work: Coroutine[Any, Any, T]) -> T:
-        """Run it to its end: in an event loop, or where there is none."""
+        """Run a coroutine to its end, in an event loop if the kind is awaited."""
         if self.awaited:
             return asyncio.run(work)
         try:
@@ -432,7 +432,7 @@ _NAMES: dict[str, dict[str, type[Caller]]] = {
     },
 }
 
-# A synchronous connection is welcome in an async verb too, but Django's refuses to be used there.
+# Async methods accept a synchronous connection, too, but Django's refuses to be used there.
 KINDS = [
     Kind(name, engine, make, awaited)
     for engine, kinds in _NAMES.items()
@@ -440,7 +440,7 @@ KINDS = [
     for awaited in (True, False)
     if (awaited or not make.is_async) and not (awaited and issubclass(make, Django))
 ]
-# A driver of the past, with all that its cursors return: apart, so that not every test runs so often.
+# An old driver, with all its kinds of cursors: a list of its own, so that few tests run with them.
 PSYCOPG2_KINDS = [
     Kind(f"psycopg2-{make.factory.__name__}", "postgres", make)
     for make in (Psycopg2, Psycopg2Dict, Psycopg2RealDict, Psycopg2NamedTuple)
@@ -449,5 +449,5 @@ ASYNC_KINDS = [kind for kind in KINDS if kind.make.is_async]
 
 
 def find(name: str) -> Kind:
-    """By its name as a test's id has it, e.g. 'postgres-psycopg'."""
+    """Return a kind by its name in test ids, e.g. 'postgres-psycopg'."""
     return next(kind for kind in KINDS if str(kind) == name)

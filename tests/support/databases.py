@@ -1,6 +1,6 @@
-"""Databases with tables and without rows, for tests that need one each: made once, and used again.
+"""Empty databases with tables, one for each test, reused between tests.
 
-To make the tables takes PostgreSQL a fifth of a second, which thousands of tests would wait for.
+PostgreSQL needs a fifth of a second to make the tables, too long for thousands of tests.
 """
 
 import sqlite3
@@ -39,13 +39,13 @@ WHERE datname = current_database() AND pid <> pg_backend_pid() AND backend_type 
 TABLES = """
 SELECT relname FROM pg_class WHERE relnamespace = %s::regnamespace AND relkind = 'r'
 """
-KEPT = ("migrations", "outbox")  # what has rows from its first moment
+KEPT = ("migrations", "outbox")  # tables that are never empty
 
 
 class Schemas:
-    """Schemas of one PostgreSQL database. One comes back to be given out again if nobody is connected
-    any more, so that nobody writes to it behind the next test's back, and if it has kept its shape.
-    Tables that a test made beside ours go first."""
+    """A pool of schemas in one PostgreSQL database. A schema is reused if no other client is connected,
+    which could still write to it, and if its definition is unchanged. Tables that the test added are
+    dropped first."""
 
     def __init__(self, url: str) -> None:
         self.url = url
@@ -58,12 +58,12 @@ class Schemas:
     def take(self) -> str:
         return self._free.pop() if self._free else self._make()
 
-    def give(self, schema: str) -> None:
+    def put_back(self, schema: str) -> None:
         connection = self._connected()
-        alone = self._alone(connection)
-        if alone:
+        unused = self._no_other_client(connection)
+        if unused:
             self._drop_others(connection, schema)
-        if alone and self._shape_of(connection, schema) == self._shape:
+        if unused and self._shape_of(connection, schema) == self._shape:
             connection.execute(self._reset.replace("@", schema).encode())
             self._free.append(schema)
         else:
@@ -74,8 +74,8 @@ class Schemas:
             self._connection.close()
 
     def _connected(self) -> psycopg.Connection:
-        """One that is kept: a new one takes longer than what is done on it. A server that was
-        restarted has ended it."""
+        """Return a connection that is kept, since connecting takes long. A restart of the server
+        ends it."""
         try:
             if self._connection is not None:
                 self._connection.execute("SELECT 1")
@@ -102,7 +102,7 @@ class Schemas:
 
     @staticmethod
     def _shape_of(connection: psycopg.Connection, schema: str) -> str:
-        """Empty for a schema without our tables."""
+        """Return a hash of the definition; empty for a schema without our tables."""
         known = connection.execute("SELECT to_regclass(%s)", [f"{schema}.migrations"]).fetchone()
         if known is None or known[0] is None:
             return ""
@@ -111,8 +111,8 @@ class Schemas:
         return f"{shape} {connection.execute(applied.encode()).fetchall()}"
 
     @staticmethod
-    def _alone(connection: psycopg.Connection) -> bool:
-        """A server notices the end of a connection a moment after the client."""
+    def _no_other_client(connection: psycopg.Connection) -> bool:
+        """Return whether no other client is connected. The server notices a disconnect with a delay."""
         for _ in range(25):
             if connection.execute(OTHERS).fetchone() is None:
                 return True
@@ -127,7 +127,7 @@ def tables(connection: psycopg.Connection, schema: str) -> set[str]:
 
 
 def reset(connection: psycopg.Connection, schema: str) -> str:
-    """What makes a used schema a new one."""
+    """Return the SQL that empties a used schema."""
     names = connection.execute(
         "SELECT relname, relkind::text FROM pg_class WHERE relnamespace = %s::regnamespace",
         [schema],
@@ -141,7 +141,7 @@ def reset(connection: psycopg.Connection, schema: str) -> str:
 
 
 class Template:
-    """A SQLite database with tables, to be copied."""
+    """An empty SQLite database with tables, to be copied."""
 
     def __init__(self, folder: Path) -> None:
         self._path = folder / "template.db"
@@ -149,7 +149,7 @@ class Template:
             engine.migrate()
 
     def copy(self, path: Path) -> None:
-        """By SQLite, which alone may open its files."""
+        """Copy by SQLite's backup: only SQLite may open its files."""
         with (
             closing(sqlite3.connect(self._path)) as source,
             closing(sqlite3.connect(path)) as target,

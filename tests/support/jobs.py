@@ -1,4 +1,4 @@
-"""Short ways to make jobs, and to bring one into any status."""
+"""Helpers that make jobs, in any status."""
 
 import contextlib
 from collections.abc import Sequence
@@ -9,7 +9,7 @@ from holdfast.engine.engine import Engine
 from holdfast.engine.records import Retention
 from holdfast.jobs import outcome
 from holdfast.jobs.job import FINISHED, Job, NewJob, Status
-from tests.support import commands as verbs
+from tests.support import engine_commands
 
 WORKER = "host-1-a"
 
@@ -23,10 +23,10 @@ def insert(engine: Engine, type: str = "send", **fields: Any) -> Job:
 
 
 def claim(engine: Engine, limit: int = 1, *, worker: str = WORKER, **options: Any) -> list[Job]:
-    """Claim as a worker that has said hello."""
+    """Claim as a registered worker."""
     engine.beat(worker, "{}")
     queue, types = options.pop("queue", "default"), options.pop("types", ["send"])
-    return verbs.claim_as(engine, queue, limit, worker=worker, types=types, **options)
+    return engine_commands.claim_as(engine, queue, limit, worker=worker, types=types, **options)
 
 
 def claim_suspect(
@@ -38,13 +38,13 @@ def claim_suspect(
     limit: int = 1,
     level: int | None = None,
 ) -> list[Job]:
-    """Claim one with deaths on record, as a worker that has said hello."""
+    """Claim suspect jobs as a registered worker."""
     engine.beat(worker, "{}")
     return engine.claimer.claim_suspects(queues, limit, level=level, worker=worker, types=types)
 
 
 def running(engine: Engine, **fields: Any) -> Job:
-    """A job that runs, as its worker holds it."""
+    """Return a running job, as its worker claimed it."""
     made = insert(engine, **fields)
     held = claim(engine, 100, types=[made.type], queue=made.queue)
     with contextlib.suppress(StopIteration):
@@ -53,7 +53,7 @@ def running(engine: Engine, **fields: Any) -> Job:
 
 
 def in_status(engine: Engine, status: Status, **fields: Any) -> Job:
-    """A job in this status, brought there by the verbs. (None leads to `blocked` yet: see `force`.)"""
+    """Return a job in this status, reached by regular commands; `blocked` is forced."""
     match status:
         case Status.PENDING:
             return insert(engine, **fields)
@@ -63,7 +63,7 @@ def in_status(engine: Engine, status: Status, **fields: Any) -> Job:
             return running(engine, **fields)
         case Status.CANCELLED:
             job = insert(engine, **fields)
-            verbs.cancel(engine, [job.id], keep=60.0)
+            engine_commands.cancel(engine, [job.id], keep=60.0)
         case Status.RETRYING:
             job = running(engine, **fields)
             engine.finish([outcome.retry_later(job, "E: no", delay=3600.0)])
@@ -80,18 +80,18 @@ def in_status(engine: Engine, status: Status, **fields: Any) -> Job:
 
 
 def prune(engine: Engine, keep: float = -1e9, limit: int = 10, **wanted: Any) -> int:
-    """How many went. Ids are stamped by the real clock, a fake one runs years ahead or behind."""
+    """Prune, and return how many jobs were deleted. By default everything finished is old enough."""
     ages = dict.fromkeys(FINISHED, keep)
     return engine.maintenance.prune(Retention(keep=ages, **wanted), limit=limit).gone
 
 
 def force(engine: Engine, id: str, status: str) -> None:
-    """Write a status past the verbs, for what no verb leads to."""
+    """Write a status that no command leads to."""
     execute(engine, "UPDATE {jobs} SET status = :status WHERE id = :id", id=id, status=status)
 
 
 def execute(engine: Engine, sql: str, **params: Any) -> list[tuple[Any, ...]]:
-    """Plain SQL on a connection of its own; `{jobs}`, `{workers}`... are the tables' names."""
+    """Run plain SQL on a connection of its own; `{jobs}`, `{workers}`... are the tables' names."""
     tables = (
         "jobs",
         "workers",

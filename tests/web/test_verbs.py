@@ -9,10 +9,10 @@ from holdfast import Holdfast
 from holdfast.core.ids import new_id
 from holdfast.jobs.job import Status
 from tests.support.jobs import execute, in_status
+from tests.support.waiting import wait_for_status
 from tests.support.web import Caller, problem
 from tests.web.conftest import Gate, ended, run_all
 from tests.web.test_jobs import make
-from tests.worker.moments import reaches
 
 
 def test_cancel_a_waiting_job(app: Holdfast, admin: Caller):
@@ -26,7 +26,7 @@ def test_cancel_a_waiting_job(app: Holdfast, admin: Caller):
 def test_cancel_a_running_job(app: Holdfast, admin: Caller, gate: Gate):
     made = make(admin, "stay", {"n": 1})
     with app.worker():
-        reaches(app, app.jobs.get(made["id"]), "running")
+        wait_for_status(app, app.jobs.get(made["id"]), "running")
         asked = admin.delete(f"/jobs/{made['id']}").json()
         assert asked["cancel_requested"] or asked["status"] == "cancelled"
         assert ended(app, made["id"]).status == "cancelled"
@@ -160,8 +160,8 @@ def test_release(app: Holdfast, admin: Caller):
     assert too_early.status_code == 409
     run_all(app, root)
     with app.worker():
-        reaches(app, held, "blocked")
-        from tests.worker.moments import until
+        wait_for_status(app, held, "blocked")
+        from tests.support.waiting import until
 
         answer = until(lambda: _released(admin, held.id), "the release")
         assert answer["status"] in ("pending", "running", "completed")

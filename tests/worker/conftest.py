@@ -28,7 +28,7 @@ LOOK = claim_watch.LOOK  # as shipped
 
 @pytest.fixture(autouse=True)
 def quick_watch(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The watch looks five times as often as it would: less to wait for."""
+    """Let the claim watch look five times as often, so that tests wait less."""
     monkeypatch.setattr(claim_watch, "LOOK", LOOK / 5)
 
 
@@ -43,7 +43,7 @@ def no_process_left_behind() -> Iterator[None]:
 
 
 def children() -> list[int]:
-    """Of this process, as Linux tells."""
+    """Return the child processes of this process, from /proc."""
     found = []
     for folder in Path("/proc").glob("[0-9]*"):
         with suppress(OSError):
@@ -66,13 +66,13 @@ def app(database: Database, tmp_path: Path) -> Holdfast:
 
 @pytest.fixture
 def processes(database: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ModuleType:
-    """`tests.worker.tasks_process`, with an `app` on this test's database. Its child processes import
+    """`tests.worker.process_tasks`, with an `app` on this test's database. Its child processes import
     it too, and find the database in the environment."""
     monkeypatch.setenv("HOLDFAST_TEST_URL", database.url)
     monkeypatch.setenv("HOLDFAST_TEST_SCHEMA", database.schema)
     monkeypatch.setenv("HOLDFAST_TEST_FOLDER", str(tmp_path))
     database.engine().migrate()
-    name = "tests.worker.tasks_process"
+    name = "tests.worker.process_tasks"
     monkeypatch.delitem(sys.modules, name, raising=False)
     module = importlib.import_module(name)
     database.opened.append(module.app)

@@ -6,7 +6,7 @@ import time
 from typing import Any
 
 from holdfast import Context, Holdfast, Job, RunEnd
-from tests.worker.moments import PATIENCE
+from tests.support.waiting import PATIENCE
 
 
 async def ended(app: Holdfast, job: Job) -> Job:

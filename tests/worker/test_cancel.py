@@ -12,8 +12,8 @@ import pytest
 
 from holdfast import Context, Holdfast, JobNotFound
 from holdfast.worker.liveness import claim_watch
+from tests.support.waiting import PATIENCE, finished, is_alive, pids_in, until
 from tests.worker.conftest import LOOK
-from tests.worker.moments import PATIENCE, finished, lives, pids_in, until
 
 KINDS = ["async", "def", "process"]
 
@@ -66,7 +66,7 @@ class Sleeper:
             assert self.ended.wait(PATIENCE)
         else:
             pids = pids_in(self._pids.parent)
-            until(lambda: not any(map(lives, pids)))
+            until(lambda: not any(map(is_alive, pids)))
         return time.monotonic() - begin
 
 

@@ -12,7 +12,7 @@ import pytest
 from holdfast import Context, Holdfast, InvalidInput
 from holdfast.core.ids import new_id
 from holdfast.jobs.job import NewJob
-from tests.worker.moments import PATIENCE, finished, until
+from tests.support.waiting import PATIENCE, finished, until
 
 
 def test_types_that_are_not_registered_are_left_alone_and_block_nothing(app: Holdfast) -> None:

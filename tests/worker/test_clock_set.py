@@ -15,7 +15,7 @@ import pytest
 
 from holdfast import Holdfast
 from tests.support.server import PostgresServer
-from tests.worker.moments import until
+from tests.support.waiting import until
 from tools.programs import need
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -57,7 +57,7 @@ class Runs:
     def __init__(self, url: str, environment: dict[str, str]) -> None:
         self.seen: Counter[str] = Counter()
         self._program = subprocess.Popen(
-            [sys.executable, "-m", "tests.worker.ticking", url, "holdfast"],
+            [sys.executable, "-m", "tests.worker.periodic_worker", url, "holdfast"],
             cwd=ROOT,
             env=os.environ | environment,
             stdin=subprocess.PIPE,

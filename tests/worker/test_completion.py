@@ -12,14 +12,14 @@ import pytest
 
 from holdfast import Context, Event, Holdfast, LostClaim, RunEnd
 from tests.conftest import Database
-from tests.support import commands as verbs
+from tests.support import engine_commands
 from tests.support.callers import Kind, find
 from tests.support.jobs import execute
+from tests.support.waiting import finished, until, wait_for_status
 from tests.worker.conftest import quick
-from tests.worker.moments import finished, reaches, until
 
 
-class World:
+class Dataset:
     """An application with a table of its own, and what was told of its jobs."""
 
     def __init__(self, app: Holdfast, table: str) -> None:
@@ -43,15 +43,15 @@ class World:
         return [(end.final, end.error) for end in self.ends]
 
 
-def make_world(app: Holdfast, database: Database) -> World:
+def make_world(app: Holdfast, database: Database) -> Dataset:
     app.migrate()
-    world = World(app, "own" if database.kind == "sqlite" else f"{database.schema}.own")
+    world = Dataset(app, "own" if database.kind == "sqlite" else f"{database.schema}.own")
     execute(app.engine, f"CREATE TABLE {world.table} (name text)")
     return world
 
 
 @pytest.fixture
-def world(database: Database, tmp_path: Path) -> World:
+def world(database: Database, tmp_path: Path) -> Dataset:
     return make_world(quick(database, tmp_path), database)
 
 
@@ -90,7 +90,7 @@ FEW = [find(name) for name in ("sqlite-sqlite3", "postgres-psycopg", "postgres-a
 ROLLED_BACK = "RolledBack: the transaction given to ctx.complete() was not committed"
 
 
-def add_handler(world: World, kind: Kind, **options: Any) -> Callable[[Any], Any]:
+def add_handler(world: Dataset, kind: Kind, **options: Any) -> Callable[[Any], Any]:
     """A decorator: registers the body for this kind of connection, as its application would."""
 
     def add(body: Callable[..., Any]) -> Any:
@@ -112,7 +112,7 @@ def add_handler(world: World, kind: Kind, **options: Any) -> Callable[[Any], Any
 
 @over(EACH)
 def test_rolled_back_it_is_retried_and_committed_both_are_there(
-    database: Database, world: World, kind: Kind
+    database: Database, world: Dataset, kind: Kind
 ) -> None:
     app = world.app
 
@@ -145,7 +145,7 @@ def test_rolled_back_it_is_retried_and_committed_both_are_there(
 
 @over(FEW)
 def test_before_the_commit_nobody_sees_the_end(
-    database: Database, world: World, kind: Kind
+    database: Database, world: Dataset, kind: Kind
 ) -> None:
     written, go = threading.Event(), threading.Event()
 
@@ -174,7 +174,7 @@ def test_before_the_commit_nobody_sees_the_end(
 
 @over(FEW)
 def test_a_run_whose_claim_is_gone_is_told_so(
-    database: Database, world: World, kind: Kind, monkeypatch: pytest.MonkeyPatch
+    database: Database, world: Dataset, kind: Kind, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The row is deleted before it completes: its rows must not be committed. The watch, which would
     stop the run, does not look."""
@@ -182,7 +182,7 @@ def test_a_run_whose_claim_is_gone_is_told_so(
     problems: list[BaseException] = []
 
     async def body(ctx: Context) -> None:
-        verbs.delete(world.app.engine, [ctx.job.id])
+        engine_commands.delete(world.app.engine, [ctx.job.id])
         async with kind.opened(database) as caller:
             await caller.begin()
             await caller.execute(world.row("mine"))
@@ -203,7 +203,7 @@ def test_a_run_whose_claim_is_gone_is_told_so(
 
 @over(FEW)
 def test_what_happens_after_the_commit_changes_nothing(
-    database: Database, world: World, kind: Kind
+    database: Database, world: Dataset, kind: Kind
 ) -> None:
     """It goes on for longer than two looks of the watch, and then raises."""
     after = threading.Event()
@@ -226,7 +226,7 @@ def test_what_happens_after_the_commit_changes_nothing(
     hooks = {"on_success": world.ends.append, "on_failure": world.ends.append}
     job = add_handler(world, kind, **hooks)(body).enqueue()
     with world.app.worker():
-        done = reaches(world.app, job, "completed")
+        done = wait_for_status(world.app, job, "completed")
         until(lambda: world.events)
     assert after.is_set(), "it was stopped, although its job had ended well"
     assert (done.result, world.told()) == ("kept", ["completed"])

@@ -12,7 +12,7 @@ import pytest
 
 from holdfast import Context, Event, Holdfast, InvalidInput, JobNotFound
 from holdfast.worker.liveness.claim_watch import LOOK
-from tests.worker.moments import finished, reaches, until
+from tests.support.waiting import finished, until, wait_for_status
 
 
 def test_progress_is_throttled_and_the_last_value_is_always_written(
@@ -96,7 +96,7 @@ def test_the_last_progress_of_a_failed_run_is_written_and_a_retry_starts_again(
 
     job = stumbles.enqueue()
     with app.worker():
-        waiting = reaches(app, job, "retrying")
+        waiting = wait_for_status(app, job, "retrying")
         assert (waiting.progress, waiting.message) == (80, "nearly")
         done = finished(app, job)
     assert found == [(None, None)]

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from holdfast import Context, Event, Holdfast, InvalidInput, Snooze
-from tests.worker.moments import PATIENCE, finished, until
+from tests.support.waiting import PATIENCE, finished, until
 
 
 def test_the_life_of_a_job_is_told_in_order(app: Holdfast) -> None:
@@ -14,14 +14,14 @@ def test_the_life_of_a_job_is_told_in_order(app: Holdfast) -> None:
     app.on()(told.append)
 
     @app.task(backoff=0.05)
-    def lives(ctx: Context) -> dict[str, int]:
+    def is_alive(ctx: Context) -> dict[str, int]:
         if ctx.job.claim_no == 1:
             raise Snooze(0.05)
         if ctx.attempt == 1:
             raise ValueError("once")
         return {"n": 1}
 
-    job = lives.enqueue()
+    job = is_alive.enqueue()
     with app.worker():
         finished(app, job)
         until(lambda: told[-1].kind == "completed")

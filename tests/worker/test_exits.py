@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable
 import pytest
 
 from holdfast import Holdfast, RunEnd
-from tests.worker.moments import finished, reaches
+from tests.support.waiting import finished, wait_for_status
 
 Handler = Callable[[], Awaitable[None]]
 
@@ -138,5 +138,5 @@ def test_a_thread_that_exits_is_used_again(app: Holdfast, leave: Callable[[], No
     with app.worker(concurrency=1):
         for name in ("fails", "hooked", "hooked_later"):
             assert finished(app, app.enqueue(name), patience=60).status == "failed"
-        reaches(app, again.enqueue(), "retrying", patience=60)
+        wait_for_status(app, again.enqueue(), "retrying", patience=60)
     assert told == ["hooked", "failed", *["hooked_later"] * 3]

@@ -9,7 +9,7 @@ import pytest
 from holdfast import Holdfast
 from holdfast.errors import DatabaseBusy
 from holdfast.worker.housekeeping import rollup_writer
-from tests.worker.moments import until
+from tests.support.waiting import until
 
 
 @pytest.fixture(autouse=True)

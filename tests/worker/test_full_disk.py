@@ -13,7 +13,7 @@ from holdfast import Holdfast
 from holdfast.engine.sqlite.engine import SqliteEngine
 from holdfast.worker.running import finisher
 from tests.conftest import Database
-from tests.worker.moments import finished, until
+from tests.support.waiting import finished, until
 
 SIZE = 400_000  # characters of a result
 FULL = """

@@ -18,8 +18,8 @@ from pydantic import BaseModel
 from holdfast import Context, Holdfast, InvalidInput
 from tests.conftest import Database
 from tests.support.jobs import execute
+from tests.support.waiting import finished, is_alive, until
 from tests.worker.conftest import quick
-from tests.worker.moments import finished, lives, until
 
 
 class Color(Enum):
@@ -135,13 +135,13 @@ def test_a_process_handler_runs_in_a_warm_process_of_its_own(processes: ModuleTy
             job = processes.where.enqueue(size=processes.Size(width, timedelta(seconds=9)))
             results.append(finished(app, job).result)
         pid = results[0]["pid"]
-        assert lives(pid)
+        assert is_alive(pid)
     assert pid != os.getpid()
     assert results == [
         {"pid": pid, "doubled": 2, "pause": 9.0},
         {"pid": pid, "doubled": 4, "pause": 9.0},
     ]
-    assert not lives(pid)
+    assert not is_alive(pid)
 
 
 def test_a_process_task_that_a_child_cannot_find_is_refused_at_the_start(app: Holdfast) -> None:

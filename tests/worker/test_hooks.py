@@ -12,10 +12,10 @@ import pytest
 from holdfast import Context, Discard, Holdfast, RunEnd, Snooze
 from holdfast.worker.running import hooks
 from tests.conftest import Database
-from tests.support import commands as verbs
+from tests.support import engine_commands
 from tests.support.callers import find
 from tests.support.jobs import execute
-from tests.worker.moments import PATIENCE, finished, until
+from tests.support.waiting import PATIENCE, finished, until
 
 
 @pytest.fixture(params=["sync", "async"])
@@ -328,7 +328,7 @@ def test_a_hook_of_a_run_that_lost_its_job_cannot_write(app: Holdfast, own: Own)
     problems: list[BaseException] = []
 
     def late(end: RunEnd) -> None:
-        verbs.delete(app.engine, [end.job.id])
+        engine_commands.delete(app.engine, [end.job.id])
         mine = own.connect()
         try:
             mine.execute(f"INSERT INTO {own.name} VALUES ('x')")

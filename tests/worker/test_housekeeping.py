@@ -11,10 +11,10 @@ from holdfast.jobs.job import Claim
 from holdfast.testing import drain
 from holdfast.worker.housekeeping.workdir import ORPHAN_AGE, make_workdir
 from tests.conftest import Database
-from tests.support.commands import claim_as
+from tests.support.engine_commands import claim_as
 from tests.support.jobs import insert
+from tests.support.waiting import until
 from tests.worker.conftest import quick
-from tests.worker.moments import until
 
 
 def aged(path: Path) -> Path:

@@ -7,8 +7,8 @@ import pytest
 
 from holdfast import Context
 from tests.conftest import Database
+from tests.support.waiting import PATIENCE, until
 from tests.worker.conftest import quick
-from tests.worker.moments import PATIENCE, until
 
 
 def test_what_an_end_enqueues_is_waited_for(

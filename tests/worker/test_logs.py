@@ -15,7 +15,7 @@ from holdfast import Context, Holdfast, LogLine
 from holdfast.core.log_format import MAX_LINE
 from holdfast.errors import DatabaseUnavailable
 from holdfast.worker.housekeeping import log_writer
-from tests.worker.moments import finished, reaches, until
+from tests.support.waiting import finished, until, wait_for_status
 
 
 @pytest.fixture(autouse=True)
@@ -86,7 +86,7 @@ def test_lines_of_a_process_that_dies_are_kept(processes: ModuleType) -> None:
     app = processes.app
     job = processes.speaks_and_dies.enqueue()
     with app.worker():
-        reaches(app, job, "failed")
+        wait_for_status(app, job, "failed")
     assert texts(app, job.id) == ["last words"] * 3  # three deaths, and it is failed
 
 
@@ -345,7 +345,7 @@ def test_lines_of_a_job_that_is_deleted_while_it_runs_go_with_it(app: Holdfast) 
 
     job = runs.enqueue()
     with app.worker():
-        reaches(app, job, "running")
+        wait_for_status(app, job, "running")
         app.jobs.delete(job.id)
         deleted.set()
         other = after.enqueue()

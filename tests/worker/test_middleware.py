@@ -13,8 +13,8 @@ import pytest
 from holdfast import Context, Holdfast, Job, Middleware
 from holdfast.jobs.job import NewJob
 from tests.conftest import Database
+from tests.support.waiting import finished
 from tests.worker.conftest import quick
-from tests.worker.moments import finished
 
 
 class Diary(Middleware):

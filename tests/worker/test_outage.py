@@ -8,7 +8,7 @@ import pytest
 
 from holdfast import Context, Holdfast
 from tests.support.server import PostgresServer
-from tests.worker.moments import PATIENCE, finished, until
+from tests.support.waiting import PATIENCE, finished, until
 
 
 @pytest.fixture(scope="module")

@@ -7,7 +7,7 @@ from types import ModuleType
 
 import pytest
 
-from tests.worker.moments import finished, lives, until
+from tests.support.waiting import finished, is_alive, until
 
 
 @pytest.mark.parametrize("database", ["sqlite"], indirect=True)
@@ -53,7 +53,7 @@ def test_an_idle_process_that_was_killed_is_replaced_and_no_job_is_charged(
     with app.worker(concurrency=1):
         first = finished(app, processes.where.enqueue(size=processes.Size(1)))
         os.kill(first.result["pid"], signal.SIGKILL)
-        until(lambda: not lives(first.result["pid"]), "the end of the idle process")
+        until(lambda: not is_alive(first.result["pid"]), "the end of the idle process")
         second = finished(app, processes.where.enqueue(size=processes.Size(1)))
     assert second.result["pid"] != first.result["pid"]
     assert (second.status, second.claim_no, second.crashes) == ("completed", 1, 0)

@@ -15,10 +15,10 @@ from holdfast.engine.records import Seen
 from holdfast.worker.liveness import claim_watch
 from holdfast.worker.processes import isolation
 from tests.conftest import Database
-from tests.support.commands import claim_as
+from tests.support.engine_commands import claim_as
 from tests.support.jobs import insert
+from tests.support.waiting import PATIENCE, finished, until
 from tests.worker.conftest import LOOK, quick
-from tests.worker.moments import PATIENCE, finished, until
 
 
 @pytest.fixture(autouse=True)

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from holdfast import Backoff, Context, Discard, Event, Holdfast, Retry, Snooze
-from tests.worker.moments import finished, reaches, until
+from tests.support.waiting import finished, until, wait_for_status
 
 
 def test_a_failing_job_is_tried_max_attempts_times(app: Holdfast) -> None:
@@ -62,7 +62,7 @@ def test_retries_wait_as_the_backoff_says(app: Holdfast) -> None:
         jobs[name] = app.task(name=name, backoff=backoff)(fails).enqueue()
     with app.worker():
         # A function that raises does not keep the failure from being recorded.
-        assert reaches(app, jobs.pop("broken-function"), "retrying").attempts == 1
+        assert wait_for_status(app, jobs.pop("broken-function"), "retrying").attempts == 1
         for job in jobs.values():
             finished(app, job)
     for name, job in jobs.items():
@@ -82,7 +82,7 @@ def test_while_it_waits_it_is_retrying_and_nobodys(app: Holdfast) -> None:
 
     job = fails.enqueue()
     with app.worker():
-        now = reaches(app, job, "retrying")
+        now = wait_for_status(app, job, "retrying")
     assert (now.attempts, now.error) == (1, "ValueError: no")
     assert (now.worker_id, now.started_at, now.completed_at) == (None, None, None)
     assert now.run_at - now.updated_at >= timedelta(minutes=59)
@@ -236,7 +236,7 @@ def test_a_snoozed_job_is_scheduled(app: Holdfast) -> None:
 
     job = waits.enqueue()
     with app.worker():
-        now = reaches(app, job, "scheduled")
+        now = wait_for_status(app, job, "scheduled")
     assert (now.attempts, now.error, now.worker_id) == (0, None, None)
     assert now.run_at - now.updated_at >= timedelta(minutes=59)
 

@@ -14,7 +14,7 @@ from holdfast import Context, Holdfast, HoldfastError
 from holdfast.worker.processes.pool import TERM_TO_KILL
 from holdfast.worker.running.execution import Execution, Stop
 from holdfast.worker.running.runners import AsyncRunner
-from tests.worker.moments import PATIENCE, finished, lives, pids_in, until
+from tests.support.waiting import PATIENCE, finished, is_alive, pids_in, until
 
 GRACE = 0.3
 
@@ -191,7 +191,7 @@ def test_a_thread_that_did_not_look_has_done_its_work(app: Holdfast) -> None:
 
 def test_a_process_is_ended_and_its_job_given_back(processes: ModuleType, tmp_path: Path) -> None:
     app = processes.app
-    job = processes.begets.enqueue()
+    job = processes.starts_children.enqueue()
     worker = app.worker(grace=0)
     worker.start()
     until((tmp_path / "pids").exists)
@@ -201,7 +201,7 @@ def test_a_process_is_ended_and_its_job_given_back(processes: ModuleType, tmp_pa
     assert time.monotonic() - begin < TERM_TO_KILL  # it was not waited for
     now = app.jobs.get(job.id)
     assert (now.status, now.attempts) == ("pending", 0)
-    until(lambda: not any(map(lives, pids)))
+    until(lambda: not any(map(is_alive, pids)))
 
 
 def test_a_thread_that_does_not_return_keeps_its_job_and_nobody_waits_for_it(

@@ -13,7 +13,7 @@ import pytest
 
 from holdfast import Context, Holdfast
 from holdfast.worker.processes import pool as process_runner
-from tests.worker.moments import finished, lives, pids_in, reaches, until
+from tests.support.waiting import finished, is_alive, pids_in, until, wait_for_status
 
 ERROR = "TimeoutError: timed out after 0.3 s"
 
@@ -151,13 +151,13 @@ def warm(processes: ModuleType) -> Any:
 
 def test_a_process_is_ended_with_all_that_it_started(warm: ModuleType, tmp_path: Path) -> None:
     app = warm.app
-    job = warm.begets.using(timeout=1.5).enqueue()
+    job = warm.starts_children.using(timeout=1.5).enqueue()
     until((tmp_path / "pids").exists)
     handler, *grandchildren = pids_in(tmp_path)
-    assert [lives(pid) for pid in (handler, *grandchildren)] == [True] * 3
+    assert [is_alive(pid) for pid in (handler, *grandchildren)] == [True] * 3
     done = finished(app, job)
     assert (done.status, done.error) == ("failed", "TimeoutError: timed out after 1.5 s")
-    until(lambda: not any(map(lives, (handler, *grandchildren))), "the end of all processes")
+    until(lambda: not any(map(is_alive, (handler, *grandchildren))), "the end of all processes")
     assert (tmp_path / "cleaned-up").exists(), "its finally block did not run"
     assert list(app.settings.workdir.iterdir()) == []
     again = warm.where.enqueue(size=warm.Size(2))
@@ -171,7 +171,7 @@ def test_a_process_that_does_not_want_to_end_is_killed(
     job = warm.stubborn.using(timeout=1).enqueue()
     until((tmp_path / "pids").exists)
     [handler] = pids_in(tmp_path)
-    done = reaches(warm.app, job, "failed")
+    done = wait_for_status(warm.app, job, "failed")
     assert (done.error, done.crashes) == ("TimeoutError: timed out after 1 s", 0)
-    until(lambda: not lives(handler))
+    until(lambda: not is_alive(handler))
     assert list(warm.app.settings.workdir.iterdir()) == [], "its folder is left"

@@ -12,9 +12,9 @@ import pytest
 from holdfast import Holdfast, Limit
 from tests.conftest import Database
 from tests.limits.test_fair_keys import unfair
+from tests.support.waiting import PATIENCE, until
 from tests.worker.conftest import quick
-from tests.worker.moments import PATIENCE, until
-from tests.worker.turning import make
+from tests.worker.fair_keys_worker import make
 
 ROOT = Path(__file__).resolve().parents[2]
 LONG = 120.0
@@ -119,7 +119,14 @@ def test_two_processes_take_turns(database: Database, task: str) -> None:
     make(app)
     waiting = {"a": 120, "b": 30, "c": 30, "d": 1}
     enqueue(app, task, waiting)
-    command = [sys.executable, "-m", "tests.worker.turning", database.url, database.schema, "1"]
+    command = [
+        sys.executable,
+        "-m",
+        "tests.worker.fair_keys_worker",
+        database.url,
+        database.schema,
+        "1",
+    ]
     pipe = subprocess.PIPE
     workers = [
         subprocess.Popen(command, cwd=ROOT, stdin=pipe, stdout=pipe, text=True) for _ in range(2)

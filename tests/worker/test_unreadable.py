@@ -18,8 +18,8 @@ from holdfast.core.clock import FakeClock
 from holdfast.testing import drain
 from tests.conftest import Database
 from tests.support.jobs import execute
+from tests.support.waiting import finished, until, wait_for_status
 from tests.worker.conftest import quick
-from tests.worker.moments import finished, reaches, until
 
 ROOT = Path(__file__).resolve().parents[2]
 REASON = "the stored payload does not fit task 'convert': copies: there is no such argument"
@@ -67,7 +67,7 @@ def test_it_is_given_back_until_a_worker_that_can_read_it_comes(
     job = new.tasks["convert"].enqueue(n=2, copies=2)
     with old.worker():
         until(lambda: old.jobs.get(job.id).claim_no >= 2, "the second look of the older worker")
-        seen = reaches(old, job, "scheduled")
+        seen = wait_for_status(old, job, "scheduled")
     assert (seen.attempts, seen.worker_id) == (0, None)
     assert seen.unreadable_since is not None
     assert str(seen.error).startswith(f"InvalidArguments: {REASON}; it fails at 2")
@@ -83,7 +83,7 @@ def test_why_it_waits(database: Database, tmp_path: Path) -> None:
     job = new.tasks["convert"].enqueue(n=1, copies=2)
     with old.worker():
         until(lambda: old.jobs.get(job.id).unreadable_since, "the first look")
-        reaches(old, job, "scheduled")
+        wait_for_status(old, job, "scheduled")
     due, unread = old.jobs.why(job.id)
     assert due.startswith("due ")
     since = f"{old.jobs.get(job.id).unreadable_since:%Y-%m-%d %H:%M:%S}"
@@ -149,7 +149,7 @@ def test_after_an_hour_it_fails_and_the_hook_is_called(database: Database, tmp_p
     for look in (1, 2, 3):  # a new worker each time: one that lives waits by the real clock
         with old.worker():
             until(lambda: old.jobs.get(job.id).claim_no >= look, "another look")  # noqa: B023
-            reaches(old, job, "scheduled")
+            wait_for_status(old, job, "scheduled")
         clock.advance(19 * 60)
     assert ends == []
     clock.advance(5 * 60)
@@ -185,7 +185,7 @@ def test_a_recurring_job_waits_for_a_reader_and_then_has_a_failed_run(
     row = new.tasks["convert"].using(key="k", every="1d").schedule(n=1, copies=2)
     with old.worker():
         until(lambda: old.jobs.get(row.id).unreadable_since, "the first look")
-        waits = reaches(old, row, "scheduled")
+        waits = wait_for_status(old, row, "scheduled")
     assert (waits.consecutive_failures, waits.last_run_at, waits.due_at) == (0, None, row.due_at)
     clock.advance(3601)
     with old.worker():
@@ -226,7 +226,7 @@ def test_a_limit_by_a_function_does_not_fail_it(database: Database, tmp_path: Pa
     job = new.tasks["convert"].enqueue(n=2, copies=2)
     with old.worker():
         until(lambda: old.jobs.get(job.id).claim_no >= 2, "the second look of the older worker")
-        seen = reaches(old, job, "scheduled")
+        seen = wait_for_status(old, job, "scheduled")
         assert (seen.attempts, old.jobs.attempts(job.id)) == (0, [])
         assert seen.unreadable_since is not None
         assert finished(old, convert.enqueue(n=1)).result == 1

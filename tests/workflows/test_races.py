@@ -12,7 +12,7 @@ from holdfast.jobs.job import Edge, Job, Status
 from holdfast.workflows import scripts as workflow_scripts
 from tests.conftest import Database
 from tests.limits.test_interleaving import Other, interrupted
-from tests.support import commands as verbs
+from tests.support import engine_commands
 from tests.support.jobs import new
 
 pytestmark = pytest.mark.parametrize("database", ["postgres"], indirect=True)
@@ -47,7 +47,7 @@ class Fork:
         """May it run? It is taken out of the way."""
         engine = self.engines[0]
         [job] = engine.get([child])
-        verbs.cancel(engine, [child], keep=60.0)
+        engine_commands.cancel(engine, [child], keep=60.0)
         return job.status is Status.PENDING
 
 

@@ -19,7 +19,7 @@ from holdfast.engine import migrations
 from holdfast.engine.postgres import migrator
 from holdfast.engine.postgres.engine import PostgresEngine
 from tests.conftest import Database
-from tests.crash.scene import until
+from tests.crash.testbed import until
 from tests.engine.migrations.test_upgrades import UPGRADE
 from tests.support.pgbouncer import Pgbouncer
 from tests.support.server import PostgresServer

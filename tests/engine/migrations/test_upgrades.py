@@ -14,7 +14,7 @@ import pytest
 from holdfast import SchemaError
 from holdfast.engine.open import open_engine
 from tests.conftest import Database
-from tests.engine.migrations.dying import KILLED
+from tests.engine.migrations.killed_migration import KILLED
 from tests.support.jobs import insert
 from tests.support.upgrades import forget_upgrades, make_first_tables, plain, shape
 
@@ -61,7 +61,7 @@ def test_a_migration_killed_at_any_statement_is_resumed(
     with (
         copies(bare_database, tmp_path) as make,
         subprocess.Popen(
-            [sys.executable, "-m", "tests.engine.migrations.dying"],
+            [sys.executable, "-m", "tests.engine.migrations.killed_migration"],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,

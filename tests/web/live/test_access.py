@@ -18,10 +18,10 @@ from holdfast.web import Identity, Permission, follow_link, make_link
 from holdfast.web.routing import LINKED, declared_of
 from holdfast.web.security.links import read_link
 from tests.conftest import Database
+from tests.support.waiting import finished, until
 from tests.web.live.conftest import CARRIERS
 from tests.web.live.test_streams import enqueue, ids, take
 from tests.web.serving import EVENTS, PATIENCE, Site, serving
-from tests.worker.moments import finished, until
 
 ELSEWHERE = {"Origin": "https://shop.example", "Sec-Fetch-Site": "cross-site"}
 

@@ -15,9 +15,9 @@ from holdfast.access import Access
 from holdfast.web import dashboard, follow_link
 from holdfast.web.live.frames import NAMES
 from tests.conftest import Database
+from tests.support.waiting import until
 from tests.web.serving import PATIENCE, Sse
 from tests.worker.conftest import quick
-from tests.worker.moments import until
 
 PAGE = (Path(__file__).resolve().parents[3] / "docs" / "guides" / "live.md").read_text()
 

@@ -9,8 +9,8 @@ import pytest
 
 from holdfast import Context, Holdfast
 from holdfast.events import outbox
+from tests.support.waiting import finished, until
 from tests.web.serving import PATIENCE, Site, serving
-from tests.worker.moments import finished, until
 
 
 def fields(told: dict[str, Any]) -> set[str]:

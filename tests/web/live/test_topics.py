@@ -11,10 +11,10 @@ from holdfast import Holdfast, Job
 from holdfast.web.live.stream import Stream
 from tests.events.test_events import stored
 from tests.support.jobs import execute
+from tests.support.waiting import until
 from tests.web.live.test_access import link_of
 from tests.web.live.test_streams import enqueue, ids, take
 from tests.web.serving import Site
-from tests.worker.moments import until
 
 
 def held(app: Holdfast) -> Job:

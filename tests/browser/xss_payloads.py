@@ -1,4 +1,4 @@
-"""What people put into fields to break out of a page. Each would set `window.__pwned` if it ran."""
+"""Cross-site scripting payloads. Each would set `window.__pwned` if it ran."""
 
 _DO = "window.__pwned=1"
 
@@ -100,5 +100,5 @@ _HIDDEN = {
 
 
 def as_seen(text: str) -> str:
-    """What a reader sees of it: characters that cannot be seen are written out."""
+    """Return the text as the page shows it: invisible characters are escaped."""
     return "".join(f"\\u{ord(one):04x}" if ord(one) in _HIDDEN else one for one in text)

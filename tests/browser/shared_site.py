@@ -1,5 +1,6 @@
-"""One site of each engine, with a worker, for all the tests of a module: sites begin slowly, and such
-tests look at their own jobs. A module imports these fixtures in place of the others of their names."""
+"""One site for each engine, with a worker, shared by the tests of a module: sites start slowly, and
+these tests look at their own jobs only. A module imports these fixtures to override those of
+conftest.py."""
 
 import threading
 from collections.abc import Iterator
@@ -28,7 +29,7 @@ def database(
 
 @pytest.fixture(scope="module", params=["sqlite"])
 def embedded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Database]:
-    """For what differs by the browser and not by the engine."""
+    """For tests that depend on the browser and not on the engine."""
     yield from _closing(_embedded(tmp_path_factory))
 
 

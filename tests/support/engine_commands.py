@@ -1,4 +1,4 @@
-"""The scripts that `app.jobs` and `app.queues` run, on an engine alone."""
+"""The scripts of `app.jobs` and `app.queues`, run on an engine without an application."""
 
 from collections.abc import Sequence
 from functools import partial
@@ -15,7 +15,7 @@ from holdfast.jobs.rows import order_of_running
 def claim_as(
     engine: Engine, queue: str, limit: int, *, worker: str, types: Sequence[str]
 ) -> list[Job]:
-    """Claim as a worker that comes again as long as there may be more."""
+    """Claim like a worker, which repeats a claim while there may be more jobs."""
     fetch = partial(engine.claimer.fetch, queue, worker=worker, types=types)
     jobs, _, _ = fetch(limit)
     if len(jobs) < limit:
@@ -30,7 +30,7 @@ def cancel(engine: Engine, ids: Sequence[str], *, keep: float) -> list[str]:
 
 
 def retry(engine: Engine, ids: Sequence[str]) -> list[str]:
-    """One by one where the index refuses all of them: an enqueue of the same key raced."""
+    """Retry jobs, one by one if the batch conflicts with a concurrent enqueue of the same key."""
     try:
         return engine.run(lambda: commands.retry(engine.dialect, ids), write=True)
     except KeyConflict:

@@ -1,4 +1,4 @@
-"""Processes that migrate a database and die at a given statement.
+"""Processes that migrate a database and exit at a given statement.
 
 Reads lines "when number url schema" from its standard input. For each it forks a process, which exits
 `before` or `after` the statement with that number, and writes the exit code: 0 if the migration ended
@@ -19,7 +19,7 @@ KILLED = 9
 CHANGES = ("ALTER", "CREATE", "DROP", "INSERT")
 
 
-class Fate:
+class ExitPoint:
     def __init__(self, when: str, number: int) -> None:
         self._when = when
         self._left = number
@@ -35,23 +35,25 @@ class Fate:
 
 
 def migrate(when: str, number: str, url: str, schema: str) -> None:
-    fate = Fate(when, int(number))
+    exit_point = ExitPoint(when, int(number))
 
-    class MortalConnection(Connection):
+    class ExitingConnection(Connection):
         def execute(self, query: Any, *args: Any, **options: Any) -> Any:
             if str(query).split()[0] not in CHANGES:
                 return super().execute(query, *args, **options)
-            return fate.around(
-                lambda: super(MortalConnection, self).execute(query, *args, **options)
+            return exit_point.around(
+                lambda: super(ExitingConnection, self).execute(query, *args, **options)
             )
 
-    class MortalFile(sqlite3.Connection):
+    class ExitingSqliteConnection(sqlite3.Connection):
         def execute(self, *args: Any) -> Any:
-            return fate.around(lambda: super(MortalFile, self).execute(*args))
+            return exit_point.around(lambda: super(ExitingSqliteConnection, self).execute(*args))
 
     real = sqlite3.connect
-    sqlite3.connect = lambda *args, **options: real(*args, factory=MortalFile, **options)  # type: ignore[assignment]
-    connector.Connection = MortalConnection  # type: ignore[misc, attr-defined]
+    sqlite3.connect = lambda *args, **options: real(
+        *args, factory=ExitingSqliteConnection, **options
+    )  # type: ignore[assignment]
+    connector.Connection = ExitingConnection  # type: ignore[misc, attr-defined]
     open_engine(url, schema=schema, auto_migrate=True).migrate()
 
 

@@ -1,5 +1,5 @@
-"""Workers to die, each in a process of its own, all forked from one in which the imports are done:
-`python -m tests.crash.victims first second` starts one for each queue."""
+"""Workers that will be killed, one process for each queue, forked after the imports to start fast:
+`python -m tests.crash.dying_workers first second`."""
 
 import importlib
 import os
@@ -12,7 +12,9 @@ import holdfast.worker  # noqa: F401 - before the forks
 
 
 def work(queue: str, parent: int) -> None:
-    app = importlib.import_module("tests.crash.ledger").app  # not before: it is for one process
+    app = importlib.import_module(
+        "tests.crash.ledger_tasks"
+    ).app  # not before: it is for one process
     with app.worker(queues={queue: 1}):
         while os.getppid() == parent:
             time.sleep(0.1)

@@ -1,4 +1,4 @@
-"""Where a proof takes place, what it found, and how it waits."""
+"""The testbed of a crash test, its report, and helpers that wait."""
 
 import sqlite3
 import time
@@ -11,12 +11,12 @@ import psycopg
 
 from holdfast import Holdfast, Job
 from holdfast.jobs.job import FINISHED
+from tests.support.history import HistoryEntry, HistoryWriter, Violations, read
 from tests.support.server import PostgresServer
-from tests.support.witness import Fact, Findings, Witness, read
 
 
 def until(what: Callable[[], object], seconds: float, name: str, every: float = 0.01) -> float:
-    """Wait for a named moment, and tell how long it took; it is a failure when it does not come."""
+    """Wait for a condition and return how long that took; raises after `seconds`."""
     begin = time.monotonic()
     while not what():
         if time.monotonic() - begin > seconds:
@@ -26,13 +26,13 @@ def until(what: Callable[[], object], seconds: float, name: str, every: float = 
 
 
 def pause(seconds: float) -> None:
-    """A random moment or a length of load; never a wait for something."""
+    """Sleep, to choose a random time or a length of load; never to wait for a condition."""
     time.sleep(seconds)
 
 
 @dataclass(frozen=True)
-class Scene:
-    """An empty database, and a folder for what the processes write down."""
+class CrashTestbed:
+    """An empty database, and a folder for the history that processes write."""
 
     kind: str  #: "sqlite" or "postgres"
     url: str
@@ -41,27 +41,27 @@ class Scene:
     server: PostgresServer | None = None
 
     @property
-    def witness(self) -> Path:
-        return self.folder / "witness.log"
+    def history(self) -> Path:
+        return self.folder / "history.log"
 
-    def facts(self, what: str | None = None, job: str | None = None) -> list[Fact]:
-        """What the processes wrote down so far."""
-        if not self.witness.exists():
+    def entries(self, kind: str | None = None, job: str | None = None) -> list[HistoryEntry]:
+        """Return what the processes wrote so far."""
+        if not self.history.exists():
             return []
         return [
-            fact
-            for fact in read(self.witness)
-            if what in (None, fact.what) and job in (None, fact.job)
+            entry
+            for entry in read(self.history)
+            if kind in (None, entry.kind) and job in (None, entry.job)
         ]
 
-    def note(self, what: str, pid: int, at: float | None = None) -> None:
-        """Add to that, of a process."""
-        writer = Witness(self.witness)
-        writer.note(what, pid=pid, at=at)
+    def note(self, kind: str, pid: int, at: float | None = None) -> None:
+        """Append an entry about a process."""
+        writer = HistoryWriter(self.history)
+        writer.note(kind, pid=pid, at=at)
         writer.close()
 
     def open_gate(self, number: int) -> None:
-        """Let runs of the claim with that number go on: see `tasks.gated`."""
+        """Let runs of the claim with that number continue: see `tasks.gated`."""
         (self.folder / f"gate-{number}").touch()
 
     def close_gates(self) -> None:
@@ -82,8 +82,8 @@ class Scene:
 
 
 @dataclass
-class Proof:
-    """What was counted, and which promises were broken; without problems it holds."""
+class Report:
+    """The figures of a run and the violated invariants, if any."""
 
     figures: dict[str, object] = field(default_factory=dict)
     problems: list[str] = field(default_factory=list)
@@ -92,9 +92,9 @@ class Proof:
         if not holds:
             self.problems.append(otherwise)
 
-    def take(self, findings: Findings) -> None:
-        """Of the checker."""
-        for name, found in vars(findings).items():
+    def take(self, violations: Violations) -> None:
+        """Add the violations that the checker found."""
+        for name, found in vars(violations).items():
             self.figures[name] = len(found)
             if found:
                 self.problems.append(f"{name}: {len(found)}, e.g. {found[0]}")

@@ -1,8 +1,8 @@
-"""A queue that has been in use for a while, written with bulk SQL; the same rows for both engines.
+"""The rows of a queue that has been in use for a while, written with bulk SQL, equal on both engines.
 
-The order of age is chosen against the planner: what waits is older than everything that ended, so
-that a walk of the primary key (newest first, or oldest first) meets the wrong rows by the hundred
-thousand before the first right one, while the statistics promise one in every dozen.
+The order of age misleads the planner: waiting jobs are older than all finished ones, so that a walk of
+the primary key (newest first, or oldest first) meets hundred thousands of wrong rows before the first
+right one, while the statistics promise one in every dozen.
 """
 
 import re
@@ -23,9 +23,9 @@ RUNNING = 200
 QUEUES = ("default", "mail")
 TYPES = ("t0", "t1", "t2", "t3", "t4")
 LIVE, SILENT, DEAD = ("w0", "w1", "w2", "w3"), ("w4",), ("w5", "w6", "w7")
-FORGOTTEN = 100  # workers that died and hold nothing
+FORGOTTEN = 100  # dead workers without jobs
 STEP = 2000  # milliseconds between the creation of two jobs: 1,200,000 of them are a month
-TIRED = 7  # the number, among the running, of a job that failed often
+OFTEN_FAILED = 7  # the number, among the running, of a job that failed often
 MANY_ATTEMPTS = 55
 MANY_LINES = 2000  # of the same job
 FLOW = 20  # jobs of one workflow
@@ -64,8 +64,8 @@ class Section:
 
 
 @dataclass(frozen=True)
-class World:
-    """The plan of the rows. `size` finished ones; a tenth of that is pending, a tenth waits."""
+class Dataset:
+    """A plan of the rows: `size` finished jobs, and a tenth of that pending, blocked and so on."""
 
     size: int
     made_at: float = field(default_factory=time.time)
@@ -81,9 +81,9 @@ class World:
         kept = {"limit_name": "'whole'", "limit_key": "'lim=' || (i % 50)"}
         add("running", RUNNING, worker="'w' || (i % 8)", claims=1, **kept)
         add("pending", tenth // 2)
-        # Of a type that this claimer does not know, and ahead of everything that it does.
+        # Of a type that the claiming worker does not know, and ahead of all others.
         add("pending", tenth // 2, type="'unknown'", queue="'default'", rank="-5", run_at="-i")
-        # To be run alone, one after the other, and ahead of everything too.
+        # Suspects, to be run alone, also ahead of all others.
         add("pending", self.size // 50, rank="-9", run_at="-i", suspect="TRUE")
         add("scheduled", tenth // 2, run_at="(i % 1000 - 500) * 1000000")
         add("retrying", tenth // 2, run_at="(i % 1000 - 500) * 1000000", claims=1)
@@ -98,14 +98,14 @@ class World:
         add("cancelled", self.size // 50, key=_ENDED, keep="86400000000")
         add("failed", self.size * 3 // 100, key=_ENDED, claims=2, keep="(i % 2) * 100000000000 - 1")
         add("completed", self.size * 93 // 100, key=_ENDED, claims=1, keep="-1")
-        # Jobs that wait for the one before them, and others of which all have ended.
+        # Workflows whose jobs wait for each other, and workflows that have ended.
         add("blocked", self.size // 50, key="NULL", flows=True)
         add("failed", self.size // 100, key="NULL", claims=1, keep="86400000000", flows=True)
         add("completed", self.size // 100, key="NULL", claims=1, keep="86400000000", flows=True)
         return sections
 
     def flows(self, status: str, count: int) -> list[str]:
-        """The ids of workflows: of each, the first job is the namesake."""
+        """Return ids of workflows, each of which is the id of its first job."""
         [section] = [one for one in self.sections if one.flows and one.status == status]
         first = -(-section.start // FLOW) * FLOW
         return [self.id(first + number * FLOW) for number in range(count)]
@@ -127,7 +127,7 @@ class World:
 
     @property
     def base(self) -> int:
-        """When the oldest job was made, in milliseconds."""
+        """The creation time of the oldest job, in milliseconds."""
         return int(self.made_at * 1000) - (self.total + 1) * STEP
 
     @property
@@ -139,8 +139,8 @@ class World:
 
 
 @dataclass(frozen=True)
-class Alike(World):
-    """Completed jobs, and nothing else."""
+class OnlyCompleted(Dataset):
+    """Only completed jobs."""
 
     @cached_property
     def sections(self) -> list[Section]:
@@ -148,8 +148,8 @@ class Alike(World):
 
 
 @dataclass(frozen=True)
-class _Words:
-    """How one engine spells what the rows are made of."""
+class _Dialect:
+    """SQL expressions of one engine."""
 
     jobs: str
     id: str
@@ -157,15 +157,15 @@ class _Words:
     series: Callable[[int, int], str]
 
 
-def _insert(section: Section, base: int, words: _Words, *, payload: bool) -> str:
-    made = words.moment(f"({base} + i * {STEP}) * 1000")
-    now = words.moment(str(base * 1000)) if section.claims else "NULL"
+def _insert(section: Section, base: int, dialect_sql: _Dialect, *, payload: bool) -> str:
+    made = dialect_sql.moment(f"({base} + i * {STEP}) * 1000")
+    now = dialect_sql.moment(str(base * 1000)) if section.claims else "NULL"
     ended = now if section.keep else "NULL"
-    due = words.moment(f"{{now}} + ({section.run_at})")
-    keep = "NULL" if section.keep is None else words.moment(f"{{now}} + ({section.keep})")
+    due = dialect_sql.moment(f"{{now}} + ({section.run_at})")
+    keep = "NULL" if section.keep is None else dialect_sql.moment(f"{{now}} + ({section.keep})")
     tenant = "'1'" if section.status != "completed" else "'2'"
     values = [
-        *(words.id, section.type, section.queue, f"'{section.status}'"),
+        *(dialect_sql.id, section.type, section.queue, f"'{section.status}'"),
         *(f"-({section.rank})", section.rank, section.key),
         "CASE i % 3 WHEN 0 THEN 'order' WHEN 1 THEN 'tenant' END",
         f"CASE i % 3 WHEN 0 THEN '' || (i % 1000) WHEN 1 THEN {tenant} END",
@@ -175,31 +175,31 @@ def _insert(section: Section, base: int, words: _Words, *, payload: bool) -> str
         "'E: no'" if section.status == "failed" else "NULL",
         *(section.suspect, section.limit_name),
         *(section.limit_key.replace("START", str(section.start)), section.schedule),
-        re.sub(r"\bi\b", f"(i - i % {FLOW})", words.id) if section.flows else "NULL",
+        re.sub(r"\bi\b", f"(i - i % {FLOW})", dialect_sql.id) if section.flows else "NULL",
         *(("'n'", f"'{section.status}'") if section.flows else ("NULL", "NULL")),
         "CASE WHEN i % 20 = 0 THEN 'i' || i END",
     ]
     last = section.start + section.count - 1
     more, body = (", payload", ", '{{\"n\": 1}}'") if payload else ("", "")
     return (
-        f"INSERT INTO {words.jobs} ({_COLUMNS}{more}) "
-        f"SELECT {', '.join(values)}{body} FROM {words.series(section.start, last)}"
+        f"INSERT INTO {dialect_sql.jobs} ({_COLUMNS}{more}) "
+        f"SELECT {', '.join(values)}{body} FROM {dialect_sql.series(section.start, last)}"
     )
 
 
-def fill_sqlite(path: Path, world: World) -> None:
+def fill_sqlite(path: Path, dataset: Dataset) -> None:
     """Let the library make its tables, then fill them; no statistics are gathered."""
-    words = _Words(
+    dialect_sql = _Dialect(
         jobs="holdfast_jobs",
-        id=f"printf('%08x-%04x-7000-8000-%012x', ({world.base} + i * {STEP}) >> 16,"
-        f" ({world.base} + i * {STEP}) & 65535, i)",
+        id=f"printf('%08x-%04x-7000-8000-%012x', ({dataset.base} + i * {STEP}) >> 16,"
+        f" ({dataset.base} + i * {STEP}) & 65535, i)",
         moment=lambda microseconds: microseconds,
         series=lambda first, last: (
             f"(WITH RECURSIVE s (i) AS (SELECT {first} UNION ALL"
             f" SELECT i + 1 FROM s WHERE i < {last}) SELECT i FROM s)"
         ),
     )
-    now = int(world.made_at * 1_000_000)
+    now = int(dataset.made_at * 1_000_000)
     with closing(open_engine(f"sqlite:///{path}", auto_migrate=True)) as engine:
         engine.migrate()
     connection = sqlite3.connect(path, isolation_level=None)
@@ -207,9 +207,9 @@ def fill_sqlite(path: Path, world: World) -> None:
         for setting in ("synchronous = OFF", "journal_mode = OFF", "cache_size = -400000"):
             connection.execute(f"PRAGMA {setting}").fetchall()
         connection.execute("BEGIN")
-        for section in world.sections:
+        for section in dataset.sections:
             if section.count:
-                sql = _insert(section, world.base, words, payload=False)
+                sql = _insert(section, dataset.base, dialect_sql, payload=False)
                 connection.execute(sql.format(now=now))
         [(payloads,)] = connection.execute(
             "SELECT t.name FROM sqlite_schema AS t, pragma_table_info(t.name) AS c"
@@ -218,17 +218,17 @@ def fill_sqlite(path: Path, world: World) -> None:
         connection.execute(
             f"INSERT INTO {payloads} (job_id, payload) SELECT id, '{{}}' FROM holdfast_jobs"
         )
-        _fill_rest(connection.execute, world, "holdfast_", str(now))
+        _fill_rest(connection.execute, dataset, "holdfast_", str(now))
         connection.execute("COMMIT")
         connection.execute("PRAGMA journal_mode = WAL").fetchall()
     finally:
         connection.close()
 
 
-def fill_postgres(connection: psycopg.Connection, schema: str, world: World) -> None:
+def fill_postgres(connection: psycopg.Connection, schema: str, dataset: Dataset) -> None:
     """Fill the tables that the library's migrations have made; no statistics are gathered."""
-    made = f"{world.base} + i::bigint * {STEP}"
-    words = _Words(
+    made = f"{dataset.base} + i::bigint * {STEP}"
+    dialect_sql = _Dialect(
         jobs=f"{schema}.jobs",
         id=f"(lpad(to_hex({made}), 12, '0') || '70008000' || lpad(to_hex(i), 12, '0'))::uuid",
         moment=lambda microseconds: (
@@ -236,17 +236,17 @@ def fill_postgres(connection: psycopg.Connection, schema: str, world: World) -> 
         ),
         series=lambda first, last: f"generate_series({first}::bigint, {last}) AS s (i)",
     )
-    now = int(world.made_at * 1_000_000)
+    now = int(dataset.made_at * 1_000_000)
     connection.execute("SET synchronous_commit = off")
-    for section in world.sections:
+    for section in dataset.sections:
         if section.count:
-            sql = _insert(section, world.base, words, payload=True)
+            sql = _insert(section, dataset.base, dialect_sql, payload=True)
             connection.execute(sql.format(now=now))
     moment = f"(to_timestamp(0) + {now} * interval '1 microsecond')"
-    _fill_rest(connection.execute, world, f"{schema}.", moment)
+    _fill_rest(connection.execute, dataset, f"{schema}.", moment)
 
 
-def _fill_rest(execute: Callable[[str], object], world: World, prefix: str, now: str) -> None:
+def _fill_rest(execute: Callable[[str], object], dataset: Dataset, prefix: str, now: str) -> None:
     execute(
         f"INSERT INTO {prefix}limits (name, concurrency, keyed, tasks, updated_at) VALUES"
         f" ('whole', 300, FALSE, '[]', {now}), ('lim', 1, TRUE, '[]', {now})"
@@ -286,7 +286,7 @@ def _fill_rest(execute: Callable[[str], object], world: World, prefix: str, now:
             f" FROM {prefix}jobs WHERE status = 'failed'"
         )
     tired = ", ".join(
-        f"('{world.id(TIRED)}', {-number}, 1, {now}, 'retrying', 'E: no')"
+        f"('{dataset.id(OFTEN_FAILED)}', {-number}, 1, {now}, 'retrying', 'E: no')"
         for number in range(MANY_ATTEMPTS)
     )
     execute(f"{attempts} VALUES {tired}")
@@ -297,27 +297,27 @@ def _fill_rest(execute: Callable[[str], object], world: World, prefix: str, now:
             f" FROM {prefix}jobs WHERE status = 'failed'"
         )
     many = ", ".join(
-        f"('{world.id(TIRED)}', {number // 50 + 100}, 1, {number % 50}, {now}, 'info', 'x')"
+        f"('{dataset.id(OFTEN_FAILED)}', {number // 50 + 100}, 1, {number % 50}, {now}, 'info', 'x')"
         for number in range(MANY_LINES)
     )
     execute(f"{logs} VALUES {many}")
-    _fill_rollups(execute, world, prefix)
+    _fill_rollups(execute, dataset, prefix)
     execute(
         f"INSERT INTO {prefix}audit (id, at, actor, role, action, detail)"
         f" SELECT id, {now}, 'ann', 'admin', 'jobs.retry', '{{}}' FROM {prefix}jobs"
-        f" ORDER BY id LIMIT {world.size // 50}"
+        f" ORDER BY id LIMIT {dataset.size // 50}"
     )
     execute(
         f"INSERT INTO {prefix}events (at, job_id, kind, data) SELECT {now}, id, 'enqueued', '{{}}'"
-        f" FROM {prefix}jobs LIMIT {world.size // 50}"
+        f" FROM {prefix}jobs LIMIT {dataset.size // 50}"
     )
 
 
-def _fill_rollups(execute: Callable[[str], object], world: World, prefix: str) -> None:
+def _fill_rollups(execute: Callable[[str], object], dataset: Dataset, prefix: str) -> None:
     """A row of each task and worker for every minute, up to the one before the present one."""
     moment = "{} * 1000000" if prefix == "holdfast_" else "to_timestamp({})"
     figures = """5, 1, 0, 1, 1.5, 2.5, '{"3":7}', '{"9":7}'"""
-    latest = int(world.made_at) // 60
+    latest = int(dataset.made_at) // 60
     for start in range(0, MINUTES, 100):
         rows = [
             f"({moment.format((latest - ago) * 60)}, '{type}', 'default', '{worker}', {figures})"

@@ -1,4 +1,4 @@
-"""A program with a worker for tasks whose keys take turns. It ends when `join` returns."""
+"""A program with a worker for tasks with fair keys. It ends when `join` returns."""
 
 import sys
 

@@ -1,4 +1,4 @@
-"""An application with a worker inside: `python -m tests.crash.host` runs it until it is killed."""
+"""An application with an embedded worker, which runs until it is killed."""
 
 import threading
 

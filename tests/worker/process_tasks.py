@@ -40,7 +40,7 @@ app = Holdfast(
     workdir=FOLDER / "work",
     middleware=[Stamp()],
 )
-ends: list[RunEnd] = []  # what hooks were told; they run in the worker's own process
+ends: list[RunEnd] = []  # the arguments of hooks, which run in the worker's own process
 
 
 @dataclass
@@ -127,8 +127,8 @@ def crashes_once(ctx: Context) -> str:
 
 
 @app.task(process=True, max_attempts=1)
-def begets(ctx: Context) -> None:
-    """Starts two processes, one of them deaf to SIGTERM, tells of all three, and waits for ever."""
+def starts_children(ctx: Context) -> None:
+    """Starts two processes, one of which ignores SIGTERM, writes all three ids, and never returns."""
     pids = [os.getpid()]
     for trap in ("", "trap '' TERM; "):
         command = ["sh", "-c", f"{trap}echo ready; exec sleep 600"]
@@ -137,18 +137,18 @@ def begets(ctx: Context) -> None:
         child.stdout.readline()  # its signals are set
         pids.append(child.pid)
     (ctx.workdir / "scratch").write_text("x")
-    _tell("pids", " ".join(map(str, pids)))
+    _write_file("pids", " ".join(map(str, pids)))
     try:
         time.sleep(600)
     finally:
-        _tell("cleaned-up", "yes")
+        _write_file("cleaned-up", "yes")
 
 
 @app.task(process=True, max_attempts=1)
 def stubborn(ctx: Context) -> None:
-    """Does not want to end."""
+    """Ignores every request to end."""
     (ctx.workdir / "scratch").write_text("x")
-    _tell("pids", str(os.getpid()))
+    _write_file("pids", str(os.getpid()))
     while True:
         with suppress(BaseException):
             time.sleep(600)
@@ -156,7 +156,7 @@ def stubborn(ctx: Context) -> None:
 
 @app.task(process=True, max_attempts=1)
 def closes_descriptors(then: str) -> None:
-    """Among them its connection to the worker."""
+    """Closes all descriptors, among them the connection to the worker."""
     os.closerange(3, 4096)
     if then == "raise":
         raise ValueError("after that")
@@ -179,8 +179,8 @@ def dies_with_a_survivor() -> None:
     os._exit(3)
 
 
-def _tell(name: str, text: str) -> None:
-    """To the test: all of it, or nothing yet."""
+def _write_file(name: str, text: str) -> None:
+    """Write a file for the test atomically."""
     (FOLDER / "draft").write_text(text)
     (FOLDER / "draft").rename(FOLDER / name)
 
@@ -217,12 +217,12 @@ async def asynchronous(n: int) -> int:
 
 
 @app.task
-def plain_pill(n: int) -> None:
+def plain_poison(n: int) -> None:
     os.kill(os.getpid(), signal.SIGSEGV)
 
 
 @app.task
-async def asynchronous_pill(n: int) -> None:
+async def asynchronous_poison(n: int) -> None:
     os.kill(os.getpid(), signal.SIGSEGV)
 
 
@@ -233,7 +233,7 @@ async def asynchronous_sleep(n: int) -> None:
 
 @app.task(process=True)
 def patient(ctx: Context) -> None:
-    """Says that it has begun, and waits."""
+    """Creates a file when it has begun, and waits for another."""
     (FOLDER / f"pid-{ctx.job.claim_no}").touch()
     while not (FOLDER / "go").exists():
         time.sleep(0.02)

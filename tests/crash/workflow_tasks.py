@@ -4,7 +4,7 @@ import asyncio
 from typing import Any
 
 from holdfast import Context, Discard, Job
-from tests.crash.tasks import app, witness
+from tests.crash.tasks import app, history
 
 LINKS = 5
 
@@ -13,36 +13,36 @@ __all__ = ["app"]
 
 @app.task
 async def link(ctx: Context, chain: int, number: int) -> None:
-    """A chain by hand."""
-    witness.note("start", ctx.job.id, ctx.job.claim_no)
+    """A chain made by ctx.enqueue."""
+    history.note("start", ctx.job.id, ctx.job.claim_no)
     if number + 1 < LINKS:
         ctx.enqueue(link, chain=chain, number=number + 1)
     await asyncio.sleep(0.002)
-    witness.note("end", ctx.job.id, ctx.job.claim_no)
+    history.note("end", ctx.job.id, ctx.job.claim_no)
 
 
 def next_link(job: Job, result: int) -> Any:
     given = job.payload
-    return bound.call(chain=given["chain"], number=result) if result < LINKS else None
+    return chained.call(chain=given["chain"], number=result) if result < LINKS else None
 
 
 @app.task(then=next_link)
-def bound(ctx: Context, chain: int, number: int) -> int:
-    """A chain by `then=`."""
-    witness.note("start", ctx.job.id, ctx.job.claim_no)
-    witness.note("end", ctx.job.id, ctx.job.claim_no)
+def chained(ctx: Context, chain: int, number: int) -> int:
+    """A chain made by `then=`."""
+    history.note("start", ctx.job.id, ctx.job.claim_no)
+    history.note("end", ctx.job.id, ctx.job.claim_no)
     return number + 1
 
 
 @app.task(max_attempts=1)
 async def node(ctx: Context, fails: bool) -> str:
-    """Of a workflow; it must find what came before it."""
-    witness.note("start", ctx.job.id, ctx.job.claim_no)
+    """A job of a workflow, which must find the results of its parents."""
+    history.note("start", ctx.job.id, ctx.job.claim_no)
     for name, result in (await ctx.aresults()).items():
         if result not in (name, None):
             raise Discard(f"{name} gave {result!r}")
     await asyncio.sleep(0.002)
-    witness.note("end", ctx.job.id, ctx.job.claim_no)
+    history.note("end", ctx.job.id, ctx.job.claim_no)
     if fails:
         raise Discard("as planned")
     return str(ctx.job.node)

@@ -1,4 +1,4 @@
-"""Waiting for named moments, with a deadline; never for a fixed time."""
+"""Wait for conditions with a deadline, never for a fixed time."""
 
 import os
 import time
@@ -10,20 +10,20 @@ from holdfast import Holdfast, Job
 from holdfast.jobs.job import FINISHED
 
 T = TypeVar("T")
-PATIENCE = 20.0  # seconds: far more than anything here takes, on a slow and busy machine
+PATIENCE = 20.0  # seconds: far more than needed, for a slow and busy machine
 
 
-def until(look: Callable[[], T], what: str = "it", *, patience: float = PATIENCE) -> T:
-    """Look again and again until what is seen is true; it."""
+def until(look: Callable[[], T], what: str = "the condition", *, patience: float = PATIENCE) -> T:
+    """Poll until `look` returns a true value, and return it."""
     deadline = time.monotonic() + patience
     while not (seen := look()):
-        assert time.monotonic() < deadline, f"{what} did not come within {patience:g} s"
+        assert time.monotonic() < deadline, f"{what}: not within {patience:g} s"
         time.sleep(0.01)
     return seen
 
 
-def reaches(app: Holdfast, job: Job, *statuses: str, patience: float = PATIENCE) -> Job:
-    """The job, once it is in one of these statuses."""
+def wait_for_status(app: Holdfast, job: Job, *statuses: str, patience: float = PATIENCE) -> Job:
+    """Wait until a job has one of these statuses; returns the job."""
     deadline = time.monotonic() + patience
     while (now := app.jobs.get(job.id)).status not in statuses:
         assert time.monotonic() < deadline, (
@@ -35,12 +35,12 @@ def reaches(app: Holdfast, job: Job, *statuses: str, patience: float = PATIENCE)
 
 
 def finished(app: Holdfast, job: Job, *, patience: float = PATIENCE) -> Job:
-    """The job, once it is in a final status."""
-    return reaches(app, job, *FINISHED, patience=patience)
+    """Wait until a job has a final status; returns the job."""
+    return wait_for_status(app, job, *FINISHED, patience=patience)
 
 
-def lives(pid: int) -> bool:
-    """Does this process run? (A zombie does not.)"""
+def is_alive(pid: int) -> bool:
+    """Return whether a process runs; a zombie does not."""
     try:
         os.kill(pid, 0)
     except ProcessLookupError:
@@ -53,5 +53,5 @@ def lives(pid: int) -> bool:
 
 
 def pids_in(folder: Path) -> list[int]:
-    """What a task of `tasks_process` told."""
+    """Return the process ids that a task of `tests.worker.process_tasks` wrote."""
     return [int(word) for word in (folder / "pids").read_text().split()]

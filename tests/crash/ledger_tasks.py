@@ -1,5 +1,5 @@
-"""Tasks that write a row of the application's own together with the end of their job, and die at a
-named point the first time."""
+"""Tasks that write a row of the application in the transaction that ends their job, and whose process
+is killed at a named point the first time."""
 
 import os
 import signal
@@ -10,7 +10,7 @@ from typing import Any
 import psycopg
 
 from holdfast import Context, Job, RunEnd
-from tests.crash.tasks import app, gates, witness
+from tests.crash.tasks import app, gates, history
 
 
 def connect() -> Any:
@@ -21,12 +21,12 @@ def connect() -> Any:
 
 
 def write(job: Job, status: str, point: str, finish: Callable[[Any], None]) -> None:
-    """One transaction: the row of the application, and what `finish` writes."""
+    """Write the application's row and what `finish` writes in one transaction."""
 
     def reached(here: str) -> None:
         if here == point and not (gates / f"died-{job.id}").exists():
             (gates / f"died-{job.id}").touch()
-            witness.note("kill", job.id, job.claim_no)
+            history.note("kill", job.id, job.claim_no)
             os.kill(os.getpid(), signal.SIGKILL)
 
     connection = connect()
@@ -46,7 +46,7 @@ def write(job: Job, status: str, point: str, finish: Callable[[Any], None]) -> N
 
 @app.task
 def completes(ctx: Context, point: str) -> None:
-    witness.note("start", ctx.job.id, ctx.job.claim_no)
+    history.note("start", ctx.job.id, ctx.job.claim_no)
     write(ctx.job, "completed", point, lambda connection: ctx.complete(tx=connection))
 
 
@@ -56,7 +56,7 @@ def on_success(end: RunEnd) -> None:
 
 @app.task(on_success=on_success)
 def succeeds(ctx: Context, point: str) -> None:
-    witness.note("start", ctx.job.id, ctx.job.claim_no)
+    history.note("start", ctx.job.id, ctx.job.claim_no)
 
 
 def on_failure(end: RunEnd) -> None:
@@ -65,5 +65,5 @@ def on_failure(end: RunEnd) -> None:
 
 @app.task(on_failure=on_failure)
 def fails(ctx: Context, point: str) -> None:
-    witness.note("start", ctx.job.id, ctx.job.claim_no)
+    history.note("start", ctx.job.id, ctx.job.claim_no)
     raise ValueError("as it must")

@@ -1,4 +1,4 @@
-"""Named moments of a page, to wait for instead of time."""
+"""Conditions of a page to wait for, instead of a fixed time."""
 
 from playwright.sync_api import Page
 

@@ -1,4 +1,4 @@
-"""Something to see on every page: jobs of every status, a workflow whose middle failed, a schedule that
+"""Data for every page: jobs of every status, a workflow whose middle failed, a schedule that
 ran, a paused queue, a limit, tokens, and an audit log."""
 
 from dataclasses import dataclass
@@ -9,7 +9,7 @@ from tests.browser.site import Site, finish, new
 
 
 @dataclass(frozen=True)
-class Scene:
+class SampleData:
     failed: str
     running: str
     waiting: str
@@ -44,7 +44,7 @@ class Scene:
 
 
 def make_flow(app: Holdfast, gate: str, name: str = "publish", node: str = "cut") -> str:
-    """A workflow whose middle fails until a gate is open."""
+    """A workflow whose middle job fails until a gate is open."""
     add, mend = app.find_task("add"), app.find_task("mend")
     with app.workflow(name) as flow:
         first = flow.add(add.using(node="fetch"), a=1)
@@ -54,7 +54,7 @@ def make_flow(app: Holdfast, gate: str, name: str = "publish", node: str = "cut"
     return flow.id
 
 
-def set_up(site: Site) -> Scene:
+def create_sample_data(site: Site) -> SampleData:
     """Needs a worker for the queues default and media."""
     app, gate = site.app, new()
     app.queues.pause("later")
@@ -72,8 +72,8 @@ def set_up(site: Site) -> Scene:
     finish(
         site, completed, *broken, *(job for job in app.workflows.jobs(flow) if job.node != "ship")
     )
-    return Scene(broken[0].id, running.id, waiting.id, completed.id, flow, gate)
+    return SampleData(broken[0].id, running.id, waiting.id, completed.id, flow, gate)
 
 
-def leave(scene: Scene) -> None:
-    GATES[scene.gate].set()
+def release(sample: SampleData) -> None:
+    GATES[sample.gate].set()

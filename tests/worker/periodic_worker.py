@@ -1,4 +1,4 @@
-"""A program with a worker: a job of every second, a job that fails and is tried again, and a rate. It
+"""A program with a worker: a job every second, a job that fails and is retried, and rate limits. It
 prints a line for each run, until its standard input is closed."""
 
 import sys

@@ -1,31 +1,31 @@
 import signal
 import time
 
-from tests.crash import terms
-from tests.crash.fleet import fleet
-from tests.crash.scene import Scene, jobs_of, unfinished, until
+from tests.crash import sigterms
+from tests.crash.testbed import CrashTestbed, jobs_of, unfinished, until
+from tests.crash.worker_group import worker_group
 
 
-def test_a_stop_under_load_spends_nothing_and_loses_nothing(scene: Scene) -> None:
-    proof = terms.prove(scene, times=5, processes=1, grace=0.5, late=5.0, seed=1)
-    assert proof.problems == []
+def test_a_stop_under_load_spends_nothing_and_loses_nothing(testbed: CrashTestbed) -> None:
+    report = sigterms.run(testbed, times=5, processes=1, grace=0.5, late=5.0, seed=1)
+    assert report.problems == []
 
 
-def test_a_second_request_to_stop_ends_at_once_and_blames_no_job(scene: Scene) -> None:
-    with scene.app() as app, fleet(scene, grace=60.0, heartbeat=0.5) as workers:
+def test_a_second_request_to_stop_ends_at_once_and_blames_no_job(testbed: CrashTestbed) -> None:
+    with testbed.app() as app, worker_group(testbed, grace=60.0, heartbeat=0.5) as workers:
         workers.start()
         jobs = [app.enqueue("gated").id, app.enqueue("gated_thread").id]
-        until(lambda: len(scene.facts("start")) == 2, 30, "the start of both jobs")
-        [one] = workers.living()
+        until(lambda: len(testbed.entries("start")) == 2, 30, "the start of both jobs")
+        [one] = workers.live_supervisors()
         children = workers.children()
         one.send_signal(signal.SIGTERM)
         until(lambda: "stopping" in workers.log(), 10, "the first request was heard")
         begin = time.monotonic()
         one.send_signal(signal.SIGTERM)
-        workers.bury(children)
+        workers.wait_until_gone(children)
         assert one.wait(30) == 0
         assert time.monotonic() - begin < 10  # and not the sixty seconds of the grace period
-        scene.open_gate(2)
+        testbed.open_gate(2)
         workers.start()
         until(lambda: unfinished(app) == 0, 30, "the end of both jobs")
         for job in jobs_of(app, jobs):
@@ -33,12 +33,12 @@ def test_a_second_request_to_stop_ends_at_once_and_blames_no_job(scene: Scene) -
         assert "to run alone" not in workers.log()
 
 
-def test_sigusr1_prints_the_stacks_of_what_runs(scene: Scene) -> None:
-    with scene.app() as app, fleet(scene) as workers:
+def test_sigusr1_prints_the_stacks_of_what_runs(testbed: CrashTestbed) -> None:
+    with testbed.app() as app, worker_group(testbed) as workers:
         workers.start()
         jobs = [app.enqueue("gated").id, app.enqueue("gated_thread").id]
-        until(lambda: len(scene.facts("start")) == 2, 30, "the start of both jobs")
-        workers.living()[0].send_signal(signal.SIGUSR1)
+        until(lambda: len(testbed.entries("start")) == 2, 30, "the start of both jobs")
+        workers.live_supervisors()[0].send_signal(signal.SIGUSR1)
         until(lambda: "2 jobs run" in workers.log(), 10, "the stacks in the log")
         until(lambda: all(job in workers.log() for job in jobs), 10, "both jobs in the log")
         log = workers.log()
@@ -46,14 +46,14 @@ def test_sigusr1_prints_the_stacks_of_what_runs(scene: Scene) -> None:
         assert "await asyncio.sleep(0.02)" in log
         assert "in gated_thread\n" in log
         assert "time.sleep(0.02)" in log or ".exists()" in log
-        assert len(workers.living()) == 1
+        assert len(workers.live_supervisors()) == 1
 
 
-def test_who_asks_from_elsewhere_is_told_the_stacks_of_what_runs(scene: Scene) -> None:
-    with scene.app() as app, fleet(scene, heartbeat=0.5) as workers:
+def test_who_asks_from_elsewhere_is_told_the_stacks_of_what_runs(testbed: CrashTestbed) -> None:
+    with testbed.app() as app, worker_group(testbed, heartbeat=0.5) as workers:
         workers.start()
         job = app.enqueue("gated_thread").id
-        until(lambda: len(scene.facts("start")) == 1, 30, "the start of the job")
+        until(lambda: len(testbed.entries("start")) == 1, 30, "the start of the job")
         [worker] = [one.id for one in app.engine.workers()]
         assert app.engine.ask_stacks(worker)
 
