@@ -1,4 +1,4 @@
-"""`python -m bench`: which cases, and the table of what they gave."""
+"""`python -m bench`: run the chosen cases and print a table."""
 
 import argparse
 import sys
@@ -10,39 +10,38 @@ from typing import TypeVar
 from rich.console import Console
 from rich.table import Table
 
-from bench import (
-    cases,
-    event_cases,
-    figure_cases,
-    history_cases,
-    limit_cases,
-    live_cases,
-    postgres_cases,
-    sqlite_cases,
-    web_cases,
-    worker_cases,
+from bench.cases import (
+    events,
+    jobs,
+    limits,
+    live,
+    monitoring,
+    postgres,
+    retention,
+    sqlite,
+    web,
+    worker,
 )
-from bench.cases import Case
-from bench.measure import FULL, QUICK, Pace, Row
-from bench.places import PostgresPlace, SqlitePlace, open_postgres, open_sqlite
-from bench.store import Place
+from bench.databases import PostgresDatabases, SqliteDatabases, open_postgres, open_sqlite
+from bench.job_store import Databases
+from bench.measure import FULL, QUICK, Case, Pace, Row
 
-AnyPlace = TypeVar("AnyPlace", bound=Place)
+AnyDatabases = TypeVar("AnyDatabases", bound=Databases)
 ENGINES = ("sqlite", "postgres")
 
 
 def parse() -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         prog="python -m bench",
-        description="Measure Holdfast against hand-written SQL, and its worker beside others.",
+        description="Measure Holdfast against hand-written SQL, and its worker against others.",
     )
     parser.add_argument("engine", nargs="?", choices=[*ENGINES, "all"], default="all")
-    parser.add_argument("--quick", action="store_true", help="less exact, in a few minutes")
+    parser.add_argument("--quick", action="store_true", help="measure for minutes, less exactly")
     parser.add_argument(
         "--only",
         metavar="NAME",
         action="append",
-        help="only this case, or those whose name begins so; may be repeated",
+        help="run only this case, or the cases with this prefix; may be repeated",
     )
     parser.add_argument("--check", action="store_true", help="exit with 1 if a goal is missed")
     return parser.parse_args()
@@ -67,34 +66,34 @@ def measure(
     engine: str, only: list[str] | None, pace: Pace, progress: Console
 ) -> Iterator[tuple[str, list[Row]]]:
     if engine in ("sqlite", "all"):
-        of_sqlite: list[Case[SqlitePlace]] = [
-            *cases.shared(),
-            *limit_cases.of_limits(),
-            *figure_cases.of_figures(),
-            *history_cases.of_history(),
-            *web_cases.of_web(),
-            *event_cases.of_events(),
-            *live_cases.of_live(),
-            *sqlite_cases.only_sqlite(),
-            *worker_cases.of_workers(),
+        of_sqlite: list[Case[SqliteDatabases]] = [
+            *jobs.cases(),
+            *limits.cases(),
+            *monitoring.cases(),
+            *retention.cases(),
+            *web.cases(),
+            *events.cases(),
+            *live.cases(),
+            *sqlite.cases(),
+            *worker.cases(),
         ]
         yield from _run("sqlite", open_sqlite(), _chosen(of_sqlite, only), pace, progress)
     if engine in ("postgres", "all"):
-        of_postgres: list[Case[PostgresPlace]] = [
-            *cases.shared(),
-            *limit_cases.of_limits(),
-            *figure_cases.of_figures(),
-            *history_cases.of_history(),
-            *web_cases.of_web(),
-            *event_cases.of_events(),
-            *live_cases.of_live(),
-            *postgres_cases.only_postgres(),
-            *worker_cases.of_workers(),
+        of_postgres: list[Case[PostgresDatabases]] = [
+            *jobs.cases(),
+            *limits.cases(),
+            *monitoring.cases(),
+            *retention.cases(),
+            *web.cases(),
+            *events.cases(),
+            *live.cases(),
+            *postgres.cases(),
+            *worker.cases(),
         ]
         yield from _run("postgres", open_postgres(), _chosen(of_postgres, only), pace, progress)
 
 
-def _chosen(known: list[Case[AnyPlace]], only: list[str] | None) -> list[Case[AnyPlace]]:
+def _chosen(known: list[Case[AnyDatabases]], only: list[str] | None) -> list[Case[AnyDatabases]]:
     if not only:
         return known
     names = {case.name for case in known}
@@ -106,24 +105,24 @@ def _chosen(known: list[Case[AnyPlace]], only: list[str] | None) -> list[Case[An
 
 def _run(
     engine: str,
-    opened: AbstractContextManager[AnyPlace],
-    chosen: list[Case[AnyPlace]],
+    opened: AbstractContextManager[AnyDatabases],
+    chosen: list[Case[AnyDatabases]],
     pace: Pace,
     progress: Console,
 ) -> Iterator[tuple[str, list[Row]]]:
     if not chosen:
         return
-    with opened as place:
+    with opened as databases:
         for case in chosen:
             progress.print(f"{engine} {case.name}", style="dim")
-            yield engine, case.run(place, pace)
+            yield engine, case.run(databases, pace)
 
 
 def table(rows: list[tuple[str, Row]]) -> Table:
-    shown = Table(title="Holdfast beside others: jobs per second, or what the case says")
+    shown = Table(title="Holdfast against baselines: jobs per second, or as named by the case")
     for heading in ("", "case"):
         shown.add_column(heading, no_wrap=True)
-    for heading in ("base", "ours", "ratio", "goal", ""):
+    for heading in ("baseline", "Holdfast", "ratio", "goal", ""):
         shown.add_column(heading, justify="right", no_wrap=True)
     last = ""
     for engine, row in rows:
@@ -133,7 +132,7 @@ def table(rows: list[tuple[str, Row]]) -> Table:
             engine if engine != last else "",
             row.case,
             row.note or _number(row.base),
-            _number(row.ours),
+            _number(row.holdfast),
             "" if row.ratio is None else f"{row.ratio:.2f}",
             "" if row.goal is None else str(row.goal),
             {True: "[green]ok[/]", False: "[red]MISSED[/]", None: ""}[row.passed],

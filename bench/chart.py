@@ -1,5 +1,5 @@
-"""The picture of the README: jobs per second that one worker process empties a queue with, ours beside
-those of peers, measured in turns in one run.
+"""The picture of the README: jobs per second at which one worker process empties a queue, of Holdfast
+and of its peers, measured in turns in one run.
 
 python -m bench.chart docs/pictures/speed.svg [--quick]
 """
@@ -13,11 +13,11 @@ from pathlib import Path
 
 from rich.console import Console
 
-from bench.contenders import WorkerPlace, ours, peers
+from bench.cases.worker import SLOTS, drained
+from bench.contenders import WorkerDatabases, holdfast_worker, peers
+from bench.databases import open_postgres, open_sqlite
 from bench.environments import REQUIREMENTS
 from bench.measure import FULL, QUICK, Pace
-from bench.places import open_postgres, open_sqlite
-from bench.worker_cases import SLOTS, drained
 
 WIDTH, LEFT, RIGHT, ROW, TOP = 720, 235, 70, 30, 64
 STYLE = """
@@ -35,13 +35,13 @@ STYLE = """
 class Bar:
     label: str
     rate: float
-    ours: bool
+    is_holdfast: bool
 
 
-def measured(place: WorkerPlace, title: str, pace: Pace) -> list[Bar]:
+def measured(databases: WorkerDatabases, title: str, pace: Pace) -> list[Bar]:
     """The fastest first. A peer that is not installed would leave a hole, so it is an error."""
-    mine, others = ours(place, SLOTS), peers(place)
-    rates = drained(place, [mine, *others], pace)
+    mine, others = holdfast_worker(databases, SLOTS), peers(databases)
+    rates = drained(databases, [mine, *others], pace)
     if missing := [peer.name for peer in others if peer not in rates]:
         raise SystemExit(f"the chart needs these peers, too: {', '.join(missing)}")
     bars = [
@@ -68,7 +68,7 @@ def draw(bars: list[Bar], note: str) -> str:
     ]
     for number, bar in enumerate(bars):
         y, length = TOP + ROW * number, max(2.0, bar.rate * scale)
-        kind = "ours" if bar.ours else "peer"
+        kind = "ours" if bar.is_holdfast else "peer"
         parts += [
             f'<text x="{LEFT - 10}" y="{y + 15}" text-anchor="end">{bar.label}</text>',
             f'<rect class="{kind}" x="{LEFT}" y="{y}" width="{length:.1f}" height="20" rx="3"/>',

@@ -1,44 +1,44 @@
-"""Who is compared as a worker: its commands, its settings, and how its tables tell what is done."""
+"""The compared workers: their commands, their settings, and queries for the state of their jobs."""
 
 import sys
 from dataclasses import dataclass
 from typing import NamedTuple
 
 from bench import environments
-from bench.places import PostgresPlace, SqlitePlace
+from bench.databases import PostgresDatabases, SqliteDatabases
 
-WorkerPlace = SqlitePlace | PostgresPlace
-
-
-class Words(NamedTuple):
-    """Queries that return a row, or none."""
-
-    waits: str  #: while this job is not finished
-    left: str  #: while any is not
-    done: str | None  #: how many are; None: no trace is left of them
+WorkerDatabases = SqliteDatabases | PostgresDatabases
 
 
-OURS = {
-    "sqlite": Words(
+class CompletionQueries(NamedTuple):
+    """Queries for unfinished and completed jobs."""
+
+    waits: str  #: a row while this job is not finished
+    left: str  #: a row while any job is not finished
+    done: str | None  #: the number of completed jobs; None: they are deleted
+
+
+HOLDFAST = {
+    "sqlite": CompletionQueries(
         "SELECT 1 FROM holdfast_jobs WHERE id = ? AND status <> 'completed'",
         "SELECT 1 FROM holdfast_jobs WHERE status IN ('pending', 'running') LIMIT 1",
         "SELECT COUNT(*) FROM holdfast_jobs WHERE status = 'completed'",
     ),
-    "postgres": Words(
+    "postgres": CompletionQueries(
         "SELECT 1 FROM holdfast.jobs WHERE id = %s AND status <> 'completed'",
         "SELECT 1 FROM holdfast.jobs WHERE status IN ('pending', 'running') LIMIT 1",
         "SELECT count(*) FROM holdfast.jobs WHERE status = 'completed'",
     ),
 }
-HUEY = Words(
+HUEY = CompletionQueries(
     "SELECT 1 FROM task WHERE id = ?", "SELECT 1 FROM task WHERE queue = 'bench' LIMIT 1", None
 )
-PGQUEUER = Words(
+PGQUEUER = CompletionQueries(
     "SELECT 1 FROM pgqueuer WHERE id = %s",
     "SELECT 1 FROM pgqueuer LIMIT 1",
     "SELECT count(*) FROM pgqueuer_log WHERE status = 'successful'",
 )
-PROCRASTINATE = Words(
+PROCRASTINATE = CompletionQueries(
     "SELECT 1 FROM procrastinate_jobs WHERE id = %s AND status <> 'succeeded'",
     "SELECT 1 FROM procrastinate_jobs WHERE status IN ('todo', 'doing') LIMIT 1",
     "SELECT count(*) FROM procrastinate_jobs WHERE status = 'succeeded'",
@@ -48,35 +48,35 @@ PROCRASTINATE = Words(
 @dataclass(frozen=True, slots=True)
 class Contender:
     name: str
-    words: Words
+    queries: CompletionQueries
     module: str  #: its script, see bench/peers/script.py
-    queues: str | None = None  #: ours only: the queues and slots of the worker
-    share: float = 1.0  #: of the jobs of a long run: the slow ones get fewer
+    queues: str | None = None  #: only of Holdfast: the queues and slots of the worker
+    share: float = 1.0  #: fraction of the backlog: slow workers get fewer jobs
 
     @property
-    def ours(self) -> bool:
+    def is_holdfast(self) -> bool:
         return self.name not in environments.REQUIREMENTS
 
-    def script(self, *words: object) -> list[str]:
-        python = sys.executable if self.ours else environments.interpreter(self.name)
-        return [python, "-m", self.module, *map(str, words)]
+    def script(self, *arguments: object) -> list[str]:
+        python = sys.executable if self.is_holdfast else environments.interpreter(self.name)
+        return [python, "-m", self.module, *map(str, arguments)]
 
     def worker(self) -> list[str]:
-        if not self.ours:
+        if not self.is_holdfast:
             return self.script("work")
         queues = [] if self.queues is None else ["--queues", self.queues]
         return [sys.executable, "-m", "holdfast", "worker", "bench.worker_app:app", *queues]
 
 
-def ours(place: WorkerPlace, slots: int | None = None) -> Contender:
-    """Our worker; without a number of slots, as it is by default."""
+def holdfast_worker(databases: WorkerDatabases, slots: int | None = None) -> Contender:
+    """Holdfast's worker, by default with its default slots."""
     queues = None if slots is None else f"default={slots}"
-    return Contender("Holdfast", OURS[place.name], "bench.worker_app", queues)
+    return Contender("Holdfast", HOLDFAST[databases.name], "bench.worker_app", queues)
 
 
-def peers(place: WorkerPlace) -> list[Contender]:
-    """The first is the one to beat."""
-    if place.name == "sqlite":
+def peers(databases: WorkerDatabases) -> list[Contender]:
+    """The workers of other libraries; the goals compare with the first."""
+    if databases.name == "sqlite":
         return [Contender("Huey", HUEY, "bench.peers.with_huey")]
     return [
         Contender("PgQueuer", PGQUEUER, "bench.peers.with_pgqueuer"),

@@ -1,4 +1,4 @@
-"""Peers live in virtual environments of their own, below bench/.peers: they are nobody's dependency."""
+"""Peers are installed in virtual environments below bench/.peers, so they are no dependencies."""
 
 import shutil
 import subprocess
@@ -21,7 +21,7 @@ class Missing(Exception):
 
 
 def interpreter(peer: str) -> str:
-    """A Python that has this peer, which is installed at the first use; raises Missing."""
+    """Return the Python of this peer's environment, installed on first use; raises Missing."""
     found = _installed(peer)
     if isinstance(found, str):
         raise Missing(found)
@@ -30,7 +30,8 @@ def interpreter(peer: str) -> str:
 
 @cache
 def _installed(peer: str) -> Path | str:
-    """The interpreter, or why there is none. Remembered, or each case would try in vain."""
+    """Return the interpreter, or the reason why there is none; cached, so that an install is tried
+    once."""
     requirements = REQUIREMENTS[peer]
     home = FOLDER / requirements[0].replace("[", "-").replace("]", "")
     python = home / "bin" / "python"

@@ -5,24 +5,30 @@ import statistics
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Literal, NamedTuple
+from typing import Generic, Literal, NamedTuple, TypeVar
 
-Slice = Callable[[float], float]  #: work for about so many seconds; the rate, per second
+from bench.job_store import Databases
+
+SomeDatabases = TypeVar("SomeDatabases", bound=Databases, contravariant=True)
+
+Slice = Callable[
+    [float], float
+]  #: works for about that many seconds and returns the rate per second
 
 
 @dataclass(frozen=True, slots=True)
 class Pace:
-    """How long to look. Many short slices beat few long ones: noise comes in bursts."""
+    """How long to measure. Many short slices beat few long ones, since noise comes in bursts."""
 
     pairs: int
     seconds: float  #: of one slice
     jobs: int  #: that go through a table before it counts as used
     snapshot: float  #: seconds that a snapshot is held
-    processes: float  #: seconds that processes write side by side
+    processes: float  #: seconds that processes write concurrently
     rounds: int  #: that every worker goes through
-    backlog: int  #: jobs that a worker drains in one go
+    backlog: int  #: jobs that a worker drains at a time
     single: int  #: jobs that come to an idle worker, one by one
-    idle: float  #: seconds that a worker has nothing to do
+    idle: float  #: seconds that a worker is idle
     lasting: int  #: jobs of one worker process
 
 
@@ -54,25 +60,25 @@ QUICK = Pace(
 
 @dataclass(frozen=True, slots=True)
 class Goal:
-    """What a ratio has to be, or our own figure."""
+    """A bound of the ratio, or of Holdfast's own figure."""
 
     kind: Literal["at least", "at most"]
     bound: float
-    of: Literal["ratio", "ours"] = "ratio"
+    of: Literal["ratio", "holdfast"] = "ratio"
 
     def met(self, value: float) -> bool:
         return value >= self.bound if self.kind == "at least" else value <= self.bound
 
     def __str__(self) -> str:
         sign = "≥" if self.kind == "at least" else "≤"
-        return f"{'ours ' if self.of == 'ours' else ''}{sign} {self.bound:.2f}"
+        return f"{'Holdfast ' if self.of == 'holdfast' else ''}{sign} {self.bound:.2f}"
 
 
 def at_least(bound: float) -> Goal:
     return Goal("at least", bound)
 
 
-def at_most(bound: float, of: Literal["ratio", "ours"] = "ratio") -> Goal:
+def at_most(bound: float, of: Literal["ratio", "holdfast"] = "ratio") -> Goal:
     return Goal("at most", bound, of)
 
 
@@ -81,7 +87,7 @@ class Row(NamedTuple):
 
     case: str
     base: float | None  #: what it is measured against, mostly raw SQL
-    ours: float | None
+    holdfast: float | None
     ratio: float | None
     goal: Goal | None = None  #: None: for information
     note: str = ""  #: why there is no base
@@ -90,13 +96,21 @@ class Row(NamedTuple):
     def passed(self) -> bool | None:
         if self.goal is None:
             return None
-        judged = self.ratio if self.goal.of == "ratio" else self.ours
+        judged = self.ratio if self.goal.of == "ratio" else self.holdfast
         return None if judged is None else self.goal.met(judged)
 
 
+@dataclass(frozen=True, slots=True)
+class Case(Generic[SomeDatabases]):
+    """A case of the bench; `--only` selects it by its name."""
+
+    name: str
+    run: Callable[[SomeDatabases, Pace], list[Row]]
+
+
 def stepwise(step: Callable[[], int], prepare: Callable[[], None] = lambda: None) -> Slice:
-    """A slice made of steps, each of which tells how many jobs it did. What `prepare` does before
-    each (making arguments, filling the queue) is not counted."""
+    """A slice made of steps, each of which returns its number of jobs. The time of `prepare` before
+    each step (making arguments, filling the queue) does not count."""
 
     def run(seconds: float) -> float:
         done, busy = 0, 0.0
@@ -110,18 +124,18 @@ def stepwise(step: Callable[[], int], prepare: Callable[[], None] = lambda: None
     return run
 
 
-def compare(case: str, base: Slice, ours: Slice, pace: Pace, goal: Goal | None = None) -> Row:
-    """Both in turn, the median of the ratios of neighbours. Who begins changes, or a machine that
-    slows down steadily would favour one of them."""
+def compare(case: str, base: Slice, holdfast: Slice, pace: Pace, goal: Goal | None = None) -> Row:
+    """Measure both in turns; the ratio is the median of those of neighbours. The order alternates,
+    since a machine that slows down steadily would favour one of them."""
     base(pace.seconds / 2)
-    ours(pace.seconds / 2)
+    holdfast(pace.seconds / 2)
     pairs: list[tuple[float, float]] = []
     for number in range(pace.pairs):
         if number % 2:
-            second = ours(pace.seconds)
+            second = holdfast(pace.seconds)
             pairs.append((base(pace.seconds), second))
         else:
-            pairs.append((base(pace.seconds), ours(pace.seconds)))
+            pairs.append((base(pace.seconds), holdfast(pace.seconds)))
     return Row(
         case,
         statistics.median(pair[0] for pair in pairs),

@@ -1,4 +1,4 @@
-"""Processes that the bench starts, and what Linux tells of them."""
+"""Processes that the bench starts, and their resource usage on Linux."""
 
 import os
 import subprocess
@@ -10,20 +10,20 @@ from pathlib import Path
 from typing import NamedTuple
 
 ROOT = Path(__file__).resolve().parent.parent
-PATIENCE = 15.0
+TIMEOUT = 15.0
 
 
 @dataclass(frozen=True, slots=True)
 class Process:
-    """A command on a leash."""
+    """A command under a process guard."""
 
     pid: int
-    leash: subprocess.Popen[str]
+    guard: subprocess.Popen[str]
     log: Path
 
     def check(self) -> None:
-        """Raise with what it said, if it has ended."""
-        if self.leash.poll() is not None:
+        """Raise with the end of its log if the process has ended."""
+        if self.guard.poll() is not None:
             raise RuntimeError(f"a worker has ended\n{tail(self.log)}")
 
     def family(self) -> list[int]:
@@ -32,11 +32,11 @@ class Process:
 
 
 @contextmanager
-def leashed(command: Sequence[str], env: Mapping[str, str], log: Path) -> Iterator[Process]:
+def guarded(command: Sequence[str], env: Mapping[str, str], log: Path) -> Iterator[Process]:
     """Run a command until the end of the `with`."""
     with log.open("ab") as output:
-        leash = subprocess.Popen(
-            [sys.executable, "-m", "bench.leash", *command],
+        guard = subprocess.Popen(
+            [sys.executable, "-m", "bench.process_guard", *command],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=output,
@@ -45,18 +45,18 @@ def leashed(command: Sequence[str], env: Mapping[str, str], log: Path) -> Iterat
             env=env,
             start_new_session=True,
         )
-    assert leash.stdin is not None
-    assert leash.stdout is not None
+    assert guard.stdin is not None
+    assert guard.stdout is not None
     try:
-        yield Process(int(leash.stdout.readline()), leash, log)
+        yield Process(int(guard.stdout.readline()), guard, log)
     finally:
-        leash.stdin.close()
+        guard.stdin.close()
         try:
-            leash.wait(PATIENCE)
+            guard.wait(TIMEOUT)
         finally:
-            leash.kill()
-            leash.wait()
-            leash.stdout.close()
+            guard.kill()
+            guard.wait()
+            guard.stdout.close()
 
 
 def tail(log: Path) -> str:
@@ -75,14 +75,14 @@ def children(parent: int) -> list[int]:
 
 
 def cpu_seconds(pid: int) -> float:
-    """What a process has used so far, in user and in system mode."""
+    """Return the processor time of a process so far, in user and system mode."""
     user, system = _stat(pid)[11:13]
     return (int(user) + int(system)) / os.sysconf("SC_CLK_TCK")
 
 
 class Machine(NamedTuple):
-    """Ticks of all processors since the start, and those that a virtual machine wanted and did not
-    get, since its host served others."""
+    """Ticks of all processors since the boot, and those stolen: wanted by this virtual machine, but
+    given to others by its host."""
 
     all: int
     stolen: int
@@ -95,18 +95,18 @@ class Machine(NamedTuple):
         ticks = [int(text) for text in stat.read_text().split("\n", 1)[0].split()[1:9]]
         return cls(sum(ticks), ticks[7])
 
-    def ours(self, later: "Machine") -> float:
-        """The part of the time between two moments in which the machine was not taken away."""
+    def own_share(self, later: "Machine") -> float:
+        """Return the fraction of the time since that was not stolen."""
         ticks = later.all - self.all
         return 1 - (later.stolen - self.stolen) / ticks if ticks else 1.0
 
 
 def resident(pid: int) -> float:
-    """Megabytes of memory in use."""
+    """Return the resident memory in megabytes."""
     pages = int(Path(f"/proc/{pid}/statm").read_text().split()[1])
     return pages * os.sysconf("SC_PAGE_SIZE") / 2**20
 
 
 def _stat(pid: int) -> list[str]:
-    """The fields after the name, which may hold anything: state, parent, ..."""
+    """Return the fields after the name, which may contain anything: state, parent, ..."""
     return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()

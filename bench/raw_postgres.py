@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 
 import psycopg
 
-from bench.store import KEEP, QUEUE, RESULT, SMALL, TYPE, WORKER, arguments
+from bench.job_store import KEEP, QUEUE, RESULT, SMALL, TYPE, WORKER, arguments
 from holdfast.core.ids import new_id
 
 # Statements prepared on an empty table must not keep a plan that reads it whole, nor one that

@@ -1,4 +1,4 @@
-"""The limit on SQLite: the standard library's driver, a log, a sync for every commit, one thread."""
+"""The baseline on SQLite: the standard library's driver, WAL, a sync for every commit, one thread."""
 
 import json
 import sqlite3
@@ -6,7 +6,7 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from bench.store import KEEP, QUEUE, RESULT, SMALL, TYPE, WORKER, arguments
+from bench.job_store import KEEP, QUEUE, RESULT, SMALL, TYPE, WORKER, arguments
 from holdfast.core.ids import new_id
 
 _INSERT_JOB = """
@@ -41,7 +41,7 @@ Held = tuple[str, int, int, str]
 
 
 class RawSqlite:
-    """Nothing but statements: no checks, no objects, positional parameters."""
+    """Only statements: no checks, no objects, positional parameters."""
 
     def __init__(self, path: Path) -> None:
         self._connection = sqlite3.connect(path, isolation_level=None)

@@ -1,5 +1,5 @@
-"""Our side of the worker's comparisons: the application that `holdfast worker` runs, and the words that
-every side knows (bench/peers/script.py)."""
+"""Holdfast's part of the worker comparisons: the application of `holdfast worker`, and the commands of
+bench/peers/script.py."""
 
 import os
 import time
@@ -12,7 +12,7 @@ from holdfast.worker.housekeeping.pruning import Pruner
 
 MANY = 1000  # jobs of one enqueue_many
 
-if switch := os.environ.get("BENCH_PRUNE_WHILE"):  # a file: it prunes while that is there
+if switch := os.environ.get("BENCH_PRUNE_WHILE"):  # a file: the worker prunes while it exists
     prune = Pruner.tick
     setattr(Pruner, "tick", lambda own: prune(own) if Path(switch).exists() else 0.05)  # noqa: B010
 
@@ -34,7 +34,7 @@ def setup() -> None:
 
 
 def fill(count: int) -> None:
-    """Into a paused queue."""
+    """Enqueue into a paused queue, and resume it when told."""
     app.queues.pause("default")
     for begin in range(0, count, MANY):
         jobs = noop.enqueue_many([{}] * min(MANY, count - begin))
@@ -43,7 +43,7 @@ def fill(count: int) -> None:
 
 
 def recur(count: int) -> None:
-    """So many recurring jobs, of which none is due today."""
+    """Insert recurring jobs, none of which is due today."""
     start = datetime.now(UTC) + timedelta(days=1)
     for begin in range(0, count, MANY):
         rows = [

@@ -1,10 +1,10 @@
-"""What the sides of a comparison have in common, with nothing but the standard library:
+"""The commands that each contender implements, with only the standard library:
 
     setup             make the tables
     work              run a worker until the process is ended
-    fill COUNT        add so many no-op jobs that no worker sees yet; print the last one's id, and
-                      let them be seen when a line comes in
-    send COUNT SEED   single jobs with pauses between them, whose handler notes how late it is
+    fill COUNT        add no-op jobs that workers cannot see yet; print the last id, and make them
+                      visible when a line is read from stdin
+    send COUNT SEED   enqueue single jobs with pauses; the handler records its start
 
 The database is in BENCH_URL; BENCH_NOTES is the file for the handler's notes.
 """
@@ -17,12 +17,12 @@ from collections.abc import Callable, Iterator
 
 SHORTEST, LONGEST = 0.005, 0.030  # seconds between two jobs of `send`
 
-Verb = Callable[..., None]
+Command = Callable[..., None]
 
 
-def run(**verbs: Verb) -> None:
-    """Do what the command line says, and say when it is done."""
-    verbs[sys.argv[1]](*map(int, sys.argv[2:]))
+def run(**commands: Command) -> None:
+    """Run the command of the command line, and print "done"."""
+    commands[sys.argv[1]](*map(int, sys.argv[2:]))
     print("done", flush=True)
 
 
@@ -31,28 +31,27 @@ def url() -> str:
 
 
 def ready(last: object) -> None:
-    """The jobs are there: wait for the word to let them be seen."""
+    """Print the last id, and wait for a line before the jobs become visible."""
     print(last, flush=True)
     if not sys.stdin.readline():
         raise SystemExit(1)
 
 
 def pauses(count: int, seed: int) -> Iterator[None]:
-    """The same moments for each side."""
-    chance = random.Random(seed)
+    """Sleep between jobs, equally for each contender."""
+    rng = random.Random(seed)
     for _ in range(count):
-        time.sleep(chance.uniform(SHORTEST, LONGEST))
+        time.sleep(rng.uniform(SHORTEST, LONGEST))
         yield
 
 
 def note(sent: int) -> None:
-    """The handler's first act. `sent`, the moment before the enqueue, also names the job. All clocks
-    are this machine's."""
+    """Record the start of a handler. `sent`, the time before the enqueue, identifies the job."""
     _write(b"begun", sent)
 
 
 def acked(sent: int) -> None:
-    """The enqueue has returned: the job is in the database."""
+    """Record that the enqueue has returned, so the job is committed."""
     _write(b"acked", sent)
 
 

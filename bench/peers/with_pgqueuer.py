@@ -23,7 +23,7 @@ async def note(job: Any) -> None:
     script.note(int(job.payload))
 
 
-def connected(act: Callable[..., Awaitable[None]]) -> script.Verb:
+def connected(act: Callable[..., Awaitable[None]]) -> script.Command:
     """A verb on a connection of its own."""
 
     async def run(*numbers: int) -> None:

@@ -21,7 +21,7 @@ async def note(sent: int) -> None:
     script.note(sent)
 
 
-def opened(act: Callable[..., Awaitable[None]]) -> script.Verb:
+def opened(act: Callable[..., Awaitable[None]]) -> script.Command:
     """A verb on an open application."""
 
     async def run(*numbers: int) -> None:

@@ -1,10 +1,10 @@
-"""Processor time of a job, from its claim to its finish, of two versions of Holdfast in one run.
+"""Compare the processor time of a job, from claim to finish, of two versions of Holdfast in one run.
 
-    python -m bench.versions BEFORE [--after SRC] [--pairs 10] [--jobs 20000] [--engine sqlite]
+    python -m bench.compare_versions BEFORE [--after SRC] [--pairs 10] [--jobs 20000] [--engine sqlite]
 
 BEFORE and SRC are folders that hold the package `holdfast` (`git worktree add ../before REVISION`, then
-`../before/src`). Each pair runs both versions, in turn the one and the other first: what the machine
-does meanwhile happens to both.
+`../before/src`). Each pair runs both versions, in alternating order, so that other load
+of the machine affects both.
 """
 
 import argparse
@@ -33,7 +33,7 @@ def run(source: Path, url: str, kind: str, jobs: int) -> float:
             "BENCH_NOTES": str(notes),
             "BENCH_LAST": str(jobs - 1),
         }
-        command = [sys.executable, "-m", "bench.versions_app"]
+        command = [sys.executable, "-m", "bench.compare_versions_app"]
         subprocess.run([*command, kind, str(jobs)], env=env, cwd=ROOT, check=True)
         worker = subprocess.Popen(
             [
@@ -41,7 +41,7 @@ def run(source: Path, url: str, kind: str, jobs: int) -> float:
                 "-m",
                 "holdfast",
                 "worker",
-                "bench.versions_app:app",
+                "bench.compare_versions_app:app",
                 "--log-level",
                 "error",
             ],
@@ -65,7 +65,7 @@ def run(source: Path, url: str, kind: str, jobs: int) -> float:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(prog="python -m bench.versions")
+    parser = argparse.ArgumentParser(prog="python -m bench.compare_versions")
     parser.add_argument("before", type=Path)
     parser.add_argument("--after", type=Path, default=ROOT / "src")
     parser.add_argument("--pairs", type=int, default=10)

@@ -1,5 +1,5 @@
-"""The application of `bench.versions`: jobs that do nothing. The first and the last note how much
-processor time their process has used. It uses only what every version has."""
+"""The application of `bench.compare_versions`: jobs that do nothing. The first and the last record
+the processor time of their process. It uses only what every version has."""
 
 import os
 import sys

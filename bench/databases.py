@@ -1,4 +1,4 @@
-"""Where the measured databases live: files on a real disk, databases of a real server."""
+"""The measured databases: files on a real disk, databases of a real server."""
 
 import os
 import tempfile
@@ -7,22 +7,22 @@ from contextlib import closing, contextmanager
 from itertools import count
 from pathlib import Path
 
-from bench.ours import Ours
+from bench.holdfast_store import HoldfastStore
+from bench.job_store import JobStore
 from bench.raw_postgres import RawPostgres
 from bench.raw_sqlite import RawSqlite
-from bench.store import Store
 from holdfast import Holdfast
 from tests.support.server import PostgresServer
 
 
-def real_folder() -> str:
-    """Where temporary files go: memory that looks like a disk would make every sync free, so the
-    usual folder only counts if it is on the filesystem that we stand on."""
+def disk_folder() -> str:
+    """Return a folder on a disk for temporary files. On a memory filesystem every sync is free, so the
+    usual folder is used only if it is on the filesystem of the current folder."""
     usual = tempfile.gettempdir()
     return usual if os.stat(usual).st_dev == os.stat(".").st_dev else os.getcwd()
 
 
-class SqlitePlace:
+class SqliteDatabases:
     name = "sqlite"
 
     def __init__(self, folder: Path) -> None:
@@ -36,19 +36,19 @@ class SqlitePlace:
         return f"sqlite:///{self.path()}"
 
     @contextmanager
-    def raw(self) -> Iterator[Store]:
+    def raw(self) -> Iterator[JobStore]:
         path = self.path()
         _migrate(f"sqlite:///{path}")
         with closing(RawSqlite(path)) as store:
             yield store
 
     @contextmanager
-    def ours(self) -> Iterator[Store]:
-        with closing(Ours(self.url())) as store:
+    def holdfast(self) -> Iterator[JobStore]:
+        with closing(HoldfastStore(self.url())) as store:
             yield store
 
 
-class PostgresPlace:
+class PostgresDatabases:
     name = "postgres"
 
     def __init__(self, server: PostgresServer) -> None:
@@ -63,28 +63,28 @@ class PostgresPlace:
             self._server.drop_database(url.rpartition("/")[2])
 
     @contextmanager
-    def raw(self) -> Iterator[Store]:
+    def raw(self) -> Iterator[JobStore]:
         with self.url() as url:
             _migrate(url)
             with closing(RawPostgres(url)) as store:
                 yield store
 
     @contextmanager
-    def ours(self) -> Iterator[Store]:
-        with self.url() as url, closing(Ours(url)) as store:
+    def holdfast(self) -> Iterator[JobStore]:
+        with self.url() as url, closing(HoldfastStore(url)) as store:
             yield store
 
 
 @contextmanager
-def open_sqlite() -> Iterator[SqlitePlace]:
-    with tempfile.TemporaryDirectory(prefix="holdfast-bench-", dir=real_folder()) as folder:
-        yield SqlitePlace(Path(folder))
+def open_sqlite() -> Iterator[SqliteDatabases]:
+    with tempfile.TemporaryDirectory(prefix="holdfast-bench-", dir=disk_folder()) as folder:
+        yield SqliteDatabases(Path(folder))
 
 
 @contextmanager
-def open_postgres() -> Iterator[PostgresPlace]:
+def open_postgres() -> Iterator[PostgresDatabases]:
     with PostgresServer() as server:
-        yield PostgresPlace(server)
+        yield PostgresDatabases(server)
 
 
 def _migrate(url: str) -> None:

@@ -1,36 +1,36 @@
-"""What only SQLite is asked: payloads that must not be rewritten, and processes that share a file."""
+"""Cases of SQLite: payloads that must not be rewritten, and processes that share a file."""
 
 import json
 import subprocess
 import sys
 from typing import NamedTuple
 
-from bench.cases import Case, Worked
-from bench.measure import Pace, Row, at_least, at_most, compare
-from bench.places import SqlitePlace
-from bench.store import LARGE
+from bench.cases.jobs import BatchWork
+from bench.databases import SqliteDatabases
+from bench.job_store import LARGE
+from bench.measure import Case, Pace, Row, at_least, at_most, compare
 from holdfast import Holdfast
 
 PROCESSES = 4
 BATCH = 100
 
 
-def only_sqlite() -> list[Case[SqlitePlace]]:
+def cases() -> list[Case[SqliteDatabases]]:
     return [Case("large", large), Case("processes", processes)]
 
 
-def large(place: SqlitePlace, pace: Pace) -> list[Row]:
-    """Ours against ours: what a payload costs when only its job's status changes."""
-    with place.ours() as small, place.ours() as big:
-        base, other = Worked(small, BATCH), Worked(big, BATCH, LARGE)
+def large(databases: SqliteDatabases, pace: Pace) -> list[Row]:
+    """Large against small payloads: their cost when only the status of a job changes."""
+    with databases.holdfast() as small, databases.holdfast() as big:
+        base, other = BatchWork(small, BATCH), BatchWork(big, BATCH, LARGE)
         title = f"claim and finish, {LARGE // 1000} KB against 200 B"
         return [compare(title, base.slice, other.slice, pace, at_least(0.60))]
 
 
-def processes(place: SqlitePlace, pace: Pace) -> list[Row]:
-    """Nobody may starve: SQLite's own lock lets who writes all the time keep the others out. One
-    process alone, before and after, tells what the turns between them cost."""
-    url = place.url()
+def processes(databases: SqliteDatabases, pace: Pace) -> list[Row]:
+    """No process may starve: with SQLite's own lock, one that writes continuously keeps the others out.
+    A single process, measured before and after, shows the cost of taking turns."""
+    url = databases.url()
     with Holdfast(url) as app:
         app.migrate()
     before = written(url, 1, pace.processes / 2)
@@ -49,15 +49,15 @@ def processes(place: SqlitePlace, pace: Pace) -> list[Row]:
 
 
 class Report(NamedTuple):
-    """What a writer tells when its time is up."""
+    """The result of a writer process."""
 
     commits: int
     longest: float  #: seconds that one enqueue took
 
 
 def written(url: str, count: int, seconds: float) -> list[Report]:
-    """Let so many processes write at the same time."""
-    command = [sys.executable, "-m", "bench.writer", url, str(seconds)]
+    """Run writer processes concurrently."""
+    command = [sys.executable, "-m", "bench.writer_process", url, str(seconds)]
     writers = [
         subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
         for _ in range(count)

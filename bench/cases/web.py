@@ -1,4 +1,4 @@
-"""What the dashboard asks for, beside a million jobs and a worker that has something to do."""
+"""The requests of the dashboard, beside a million jobs and a busy worker."""
 
 import math
 import os
@@ -12,13 +12,12 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from bench.cases import Case
-from bench.figure_cases import fill
-from bench.measure import Pace, Row, at_most
-from bench.ours import Ours
-from bench.places import real_folder
-from bench.processes import Machine, leashed
-from bench.store import Place
+from bench.cases.monitoring import fill
+from bench.databases import disk_folder
+from bench.holdfast_store import HoldfastStore
+from bench.job_store import Databases
+from bench.measure import Case, Pace, Row, at_most
+from bench.processes import Machine, guarded
 from holdfast import Holdfast
 from holdfast.jobs.job import FINISHED, Status
 from tests.plans.dataset import Dataset, Section
@@ -26,17 +25,17 @@ from tests.support.web import Caller, Site
 
 JOBS = 1_000_000
 ASKED = 100  # times each
-COARSE = 100.0  # milliseconds: in less, a tick of Linux (10 ms) says too little
-PROMPTLY = at_most(250.0, of="ours")  # milliseconds
+COARSE = 100.0  # milliseconds; shorter times are too close to a tick of Linux (10 ms)
+RESPONSIVE = at_most(250.0, of="holdfast")  # milliseconds
 
 
-def of_web() -> list[Case[Place]]:
+def cases() -> list[Case[Databases]]:
     return [Case("web", web)]
 
 
 @dataclass(frozen=True)
-class Busy(Dataset):
-    """As many jobs that wait as jobs that ended."""
+class BusyDataset(Dataset):
+    """As many waiting jobs as finished ones."""
 
     @property
     def sections(self) -> list[Section]:
@@ -49,8 +48,8 @@ class Busy(Dataset):
         return made
 
 
-def asks(world: Dataset) -> dict[str, str]:
-    """As the dashboard's pages do, by what they show."""
+def queries(world: Dataset) -> dict[str, str]:
+    """Return the requests of the dashboard's pages, by what they show."""
     job, flow = world.ids("failed", 1)[0], world.flows("completed", 1)[0]
     return {
         "jobs": "/jobs",
@@ -81,46 +80,46 @@ def asks(world: Dataset) -> dict[str, str]:
     }
 
 
-def web(place: Place, pace: Pace) -> list[Row]:
+def web(databases: Databases, pace: Pace) -> list[Row]:
     share, times = (1, ASKED) if pace.pairs > 5 else (10, ASKED // 3)
-    world = Busy(JOBS // 2 // share)
-    with place.ours() as store:
-        assert isinstance(store, Ours)
-        store.close()  # filled past it
+    world = BusyDataset(JOBS // 2 // share)
+    with databases.holdfast() as store:
+        assert isinstance(store, HoldfastStore)
+        store.close()  # the rows are inserted directly
         fill(store.app.url, world)
         with Holdfast(store.app.url) as app, working(app):
             site = Site(app)
             try:
                 caller = site.somebody("admin")
-                return [row(caller, name, path, times) for name, path in asks(world).items()]
+                return [row(caller, name, path, times) for name, path in queries(world).items()]
             finally:
                 site.close()
 
 
 def row(caller: Caller, name: str, path: str, times: int) -> Row:
-    """Judged is what an answer took of the time in which the machine was ours: where a host serves
-    others half of the time, everything takes twice as long. What the clock showed is told beside it."""
-    clock, ours = list[float](), list[float]()
+    """Measure a request. The goal applies to the time without what the host of this virtual machine
+    gave to others, since a busy host doubles every time. The note has the times by the clock."""
+    clock, adjusted = list[float](), list[float]()
     for _ in range(times):
         before, begin = Machine.now(), time.perf_counter()
         answer = caller.ask("GET", path)
-        took, part = 1000 * (time.perf_counter() - begin), before.ours(Machine.now())
-        clock.append(took)
-        ours.append(took * part if took > COARSE else took)
+        milliseconds, part = 1000 * (time.perf_counter() - begin), before.own_share(Machine.now())
+        clock.append(milliseconds)
+        adjusted.append(milliseconds * part if milliseconds > COARSE else milliseconds)
         if answer.status_code not in (200, 503 if path == "//health" else 200):
             raise RuntimeError(f"{path}: {answer.status_code} {answer.text[:300]}")
     note = f"by the clock {statistics.median(clock):.0f}, p99 {slowest(clock):.0f}"
-    return Row(f"{name}: p99 in ms", None, slowest(ours), None, PROMPTLY, note)
+    return Row(f"{name}: p99 in ms", None, slowest(adjusted), None, RESPONSIVE, note)
 
 
-def slowest(took: list[float]) -> float:
-    """Of a hundred, the second longest."""
-    return sorted(took)[math.ceil(0.99 * len(took)) - 1]
+def slowest(milliseconds: list[float]) -> float:
+    """Return the 99th percentile."""
+    return sorted(milliseconds)[math.ceil(0.99 * len(milliseconds)) - 1]
 
 
 @contextmanager
 def working(app: Holdfast) -> Iterator[None]:
-    """A worker in a process of its own, and somebody who gives it a hundred jobs a second."""
+    """Run a worker process and enqueue a hundred jobs a second for it."""
     command = [sys.executable, "-m", "holdfast", "worker", "bench.worker_app:app", "-q", "web"]
     noop = app.task(name="noop")(lambda: None).using(queue="web")
     stop = threading.Event()
@@ -129,10 +128,10 @@ def working(app: Holdfast) -> Iterator[None]:
         while not stop.wait(0.1):
             noop.enqueue_many([{}] * 10)
 
-    with tempfile.TemporaryDirectory(prefix="holdfast-bench-", dir=real_folder()) as folder:
+    with tempfile.TemporaryDirectory(prefix="holdfast-bench-", dir=disk_folder()) as folder:
         env = {**os.environ, "HOLDFAST_URL": app.url, "HOLDFAST_WORKDIR": f"{folder}/work"}
         env["BENCH_PRUNE_WHILE"] = f"{folder}/never"
-        with leashed(command, env, Path(folder) / "worker.log"):
+        with guarded(command, env, Path(folder) / "worker.log"):
             first = noop.enqueue()
             app.jobs.wait_for(first.id, timeout=60)
             thread = threading.Thread(target=feed)

@@ -1,4 +1,5 @@
-"""What figures cost: who asks for them, on tables full of finished jobs; and a worker that counts."""
+"""The cost of statistics: queries on tables full of finished jobs, and a worker that writes
+roll-ups."""
 
 import statistics
 import time
@@ -9,10 +10,9 @@ from unittest.mock import patch
 
 import psycopg
 
-from bench.cases import Case
-from bench.measure import Goal, Pace, Row, Slice, at_least, at_most, compare
-from bench.ours import Ours
-from bench.store import Place
+from bench.holdfast_store import HoldfastStore
+from bench.job_store import Databases
+from bench.measure import Case, Goal, Pace, Row, Slice, at_least, at_most, compare
 from holdfast import Holdfast, Task
 from holdfast.worker.housekeeping.rollup_writer import RollupWriter
 from tests.plans.dataset import MINUTES, Dataset, fill_postgres, fill_sqlite
@@ -20,31 +20,33 @@ from tests.plans.dataset import MINUTES, Dataset, fill_postgres, fill_sqlite
 FINISHED = 1_000_000
 ASKED = 20  # times
 JOBS = 5000
-QUICKLY, WITHOUT_HURRY = at_most(100.0, of="ours"), at_most(250.0, of="ours")  # milliseconds
+FAST, MODERATE = at_most(100.0, of="holdfast"), at_most(250.0, of="holdfast")  # milliseconds
 
 
-def of_figures() -> list[Case[Place]]:
-    return [Case("figures-asked", asked), Case("figures-drain", counted)]
+def cases() -> list[Case[Databases]]:
+    return [Case("stats-queries", queries_case), Case("stats-drain", drain_with_rollups)]
 
 
-def asked(place: Place, pace: Pace) -> list[Row]:
-    """`app.stats()` and `app.health()` beside finished jobs, and those that wait, a tenth as many."""
+def queries_case(databases: Databases, pace: Pace) -> list[Row]:
+    """`app.stats()` and `app.health()` beside finished jobs and a tenth as many waiting ones."""
     finished = FINISHED if pace.pairs > 5 else FINISHED // 5
-    with place.ours() as store:
-        assert isinstance(store, Ours)
-        store.close()  # filled past it
+    with databases.holdfast() as store:
+        assert isinstance(store, HoldfastStore)
+        store.close()  # the rows are inserted directly
         fill(store.app.url, Dataset(finished))
         with Holdfast(store.app.url) as app:
-            asks: dict[str, tuple[Callable[[], object], Goal]] = {
-                "stats": (app.stats, QUICKLY),
-                "stats of a day": (lambda: app.stats(window="1d"), WITHOUT_HURRY),
-                "health": (app.health, QUICKLY),
+            queries: dict[str, tuple[Callable[[], object], Goal]] = {
+                "stats": (app.stats, FAST),
+                "stats of a day": (lambda: app.stats(window="1d"), MODERATE),
+                "health": (app.health, FAST),
             }
             assert app.stats().figures.finished
             note = f"{MINUTES // 60} h of roll-ups"
             return [
-                Row(f"{name} in ms, {finished:,} finished", None, took(ask), None, goal, note)
-                for name, (ask, goal) in asks.items()
+                Row(
+                    f"{name} in ms, {finished:,} finished", None, median_ms(query), None, goal, note
+                )
+                for name, (query, goal) in queries.items()
             ]
 
 
@@ -59,25 +61,25 @@ def fill(url: str, world: Dataset) -> None:
             connection.execute(f"VACUUM (ANALYZE) holdfast.{table}")
 
 
-def took(ask: Callable[[], object]) -> float:
-    """Milliseconds, the median."""
+def median_ms(query: Callable[[], object]) -> float:
+    """Return the median time of a query in milliseconds."""
     times = []
     for _ in range(ASKED):
         begin = time.perf_counter()
-        ask()
+        query()
         times.append(1000 * (time.perf_counter() - begin))
     return statistics.median(times)
 
 
-def counted(place: Place, pace: Pace) -> list[Row]:
-    """A worker in this process, with and without its tally."""
-    with place.ours() as store:
-        assert isinstance(store, Ours)
+def drain_with_rollups(databases: Databases, pace: Pace) -> list[Row]:
+    """A worker in this process, with and without roll-ups."""
+    with databases.holdfast() as store:
+        assert isinstance(store, HoldfastStore)
 
         @store.app.task(name="noop")
         async def noop() -> None: ...
 
-        title = f"drain {JOBS:,}, counted against not"
+        title = f"drain {JOBS:,}, with roll-ups against without"
         sides = drained(store.app, noop, count=False), drained(store.app, noop, count=True)
         return [compare(title, *sides, pace, at_least(0.95))]
 
@@ -101,4 +103,4 @@ def drained(app: Holdfast, task: Task[..., Any], *, count: bool) -> Slice:
 
 
 def ignore(*_: object) -> None:
-    """Instead of counting."""
+    """Replace `RollupWriter.count`: count nothing."""

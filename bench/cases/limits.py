@@ -1,37 +1,36 @@
-"""What limits cost: others, while a task is full; and a task that has room."""
+"""The cost of limits: for other tasks while a limit is reached, and for a task below its limit."""
 
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from typing import Any
 
-from bench.cases import Case
-from bench.measure import Goal, Pace, Row, Slice, at_least, compare, stepwise
-from bench.ours import Ours
-from bench.store import KEEP, QUEUE, RESULT, WORKER, Place
+from bench.holdfast_store import HoldfastStore
+from bench.job_store import KEEP, QUEUE, RESULT, WORKER, Databases
+from bench.measure import Case, Goal, Pace, Row, Slice, at_least, compare, stepwise
 from holdfast import Limit, Task
 from holdfast.jobs import outcome
 
 BATCH = 100
-ROOM = 1000
-WAITING = 100_000  # jobs of the full task, and keys of the other
-GOALS = {"beside": at_least(0.80), "room": at_least(0.70)}
+CAPACITY = 1000
+WAITING = 100_000  # jobs of the task at its limit, and keys of the other
+GOALS = {"reached": at_least(0.80), "free": at_least(0.70)}
 
 
-def of_limits() -> list[Case[Place]]:
-    return [Case("limits-beside", beside), Case("limits-room", room)]
+def cases() -> list[Case[Databases]]:
+    return [Case("limits-reached", reached), Case("limits-free", free_capacity)]
 
 
 def handler(tenant: int = 0) -> None:
     """Never run."""
 
 
-class Crowd:
-    """A queue with some tasks, worked on as a worker does: asked for, and finished."""
+class LimitedQueue:
+    """A queue with some tasks, whose jobs are claimed and finished as by a worker."""
 
-    def __init__(self, store: Ours, **limits: Mapping[str, Any]) -> None:
+    def __init__(self, store: HoldfastStore, **limits: Mapping[str, Any]) -> None:
         self.app = store.app
-        self.waits: list[float] | None = None  #: milliseconds that claims took, if somebody asks
+        self.waits: list[float] | None = None  #: durations of claims in milliseconds, if recorded
         self.tasks: dict[str, Task[..., None]] = {
             name: self.app.task(name=name, queue=QUEUE, **options)(handler)
             for name, options in limits.items()
@@ -60,7 +59,7 @@ class Crowd:
         return len(found.jobs)
 
     def settle(self) -> None:
-        """Until everything that must wait has been put aside."""
+        """Claim until all jobs that must wait are parked."""
         engine = self.app.engine
         while engine.claimer.fetch(
             QUEUE, 1000, worker=WORKER, types=list(self.tasks), rules=self._rules
@@ -69,47 +68,49 @@ class Crowd:
 
 
 @contextmanager
-def crowds(place: Place, *kinds: Mapping[str, Mapping[str, Any]]) -> Iterator[list[Crowd]]:
+def limited_queues(
+    databases: Databases, *kinds: Mapping[str, Mapping[str, Any]]
+) -> Iterator[list[LimitedQueue]]:
     with ExitStack() as stack:
-        stores = [stack.enter_context(place.ours()) for _ in kinds]
+        stores = [stack.enter_context(databases.holdfast()) for _ in kinds]
         yield [
-            Crowd(store, **kind)
+            LimitedQueue(store, **kind)
             for store, kind in zip(stores, kinds, strict=True)
-            if isinstance(store, Ours)
+            if isinstance(store, HoldfastStore)
         ]
 
 
-def beside(place: Place, pace: Pace) -> list[Row]:
-    """An unlimited task, beside nothing and beside 200,000 jobs that may not run."""
+def reached(databases: Databases, pace: Pace) -> list[Row]:
+    """An unlimited task, alone and beside 200,000 jobs that must wait for their limits."""
     limited: dict[str, dict[str, Any]] = {
         "free": {},
         "full": {"concurrency": 1},
         "keyed": {"concurrency": Limit(1, per="tenant")},
     }
     waiting = WAITING if pace.pairs > 5 else WAITING // 10
-    with crowds(place, {"free": {}}, limited) as (alone, full):
+    with limited_queues(databases, {"free": {}}, limited) as (alone, full):
         full.fill("full", [{}] * waiting)
         full.fill("keyed", [{"tenant": 0}])
-        full.settle()  # now the limits are known, and one of each runs
+        full.settle()  # now the limits are known, and one job of each runs
         full.app.limits.set("keyed/tenant", 0)
         full.fill("keyed", [{"tenant": number} for number in range(waiting)])
         full.settle()
-        title = f"claim and finish beside {2 * waiting:,} that may not run"
-        row = compare(title, alone.work("free"), full.work("free"), pace, GOALS["beside"])
+        title = f"claim and finish beside {2 * waiting:,} that must wait"
+        row = compare(title, alone.work("free"), full.work("free"), pace, GOALS["reached"])
         assert full.app.jobs.count(status="blocked") == waiting
         return [row]
 
 
-def room(place: Place, pace: Pace) -> list[Row]:
-    """A limited task that has room, against one without limits."""
+def free_capacity(databases: Databases, pace: Pace) -> list[Row]:
+    """A task below its limit, against a task without limits."""
     kinds: dict[str, tuple[dict[str, Any], Goal]] = {
-        "for the task": ({"concurrency": ROOM}, GOALS["room"]),
-        "for each of 10 keys": ({"concurrency": Limit(ROOM, per="tenant")}, GOALS["room"]),
-        "by rate": ({"rate": "1000000/s"}, GOALS["room"]),
+        "for the task": ({"concurrency": CAPACITY}, GOALS["free"]),
+        "for each of 10 keys": ({"concurrency": Limit(CAPACITY, per="tenant")}, GOALS["free"]),
+        "by rate": ({"rate": "1000000/s"}, GOALS["free"]),
     }
     rows = []
     for title, (options, goal) in kinds.items():
-        with crowds(place, {"free": {}}, {"limited": options}) as (free, limited):
+        with limited_queues(databases, {"free": {}}, {"limited": options}) as (free, limited):
             sides = free.work("free", 10), limited.work("limited", 10)
-            rows.append(compare(f"claim and finish, room {title}", *sides, pace, goal))
+            rows.append(compare(f"claim and finish, below a limit {title}", *sides, pace, goal))
     return rows

@@ -1,12 +1,12 @@
-"""One of several processes that write to one file: `python -m bench.writer URL SECONDS`."""
+"""One of several processes that write to one file: `python -m bench.writer_process URL SECONDS`."""
 
 import json
 import sys
 import time
 from collections.abc import Callable
 
-from bench.ours import register
-from bench.store import SMALL, arguments
+from bench.holdfast_store import register
+from bench.job_store import SMALL, arguments
 from holdfast import Holdfast
 
 
@@ -21,7 +21,7 @@ def main() -> None:
 
 
 def write(enqueue: Callable[..., object], seconds: float) -> dict[str, float]:
-    """Single enqueues until the time is up: how many, and the longest that one of them took."""
+    """Enqueue single jobs until the time is up; returns their number and the longest duration."""
     commits, longest = 0, 0.0
     begin = before = time.perf_counter()
     while before - begin < seconds:

@@ -1,5 +1,5 @@
-"""What events cost: a worker's drain while nobody follows, against one without any outbox; and while
-somebody does."""
+"""The cost of events: a worker's drain without followers, against one without an outbox, and with a
+follower."""
 
 import threading
 import time
@@ -8,10 +8,9 @@ from contextlib import ExitStack, contextmanager
 from typing import Any
 from unittest.mock import patch
 
-from bench.cases import Case
-from bench.measure import Pace, Row, Slice, at_least, compare
-from bench.ours import Ours
-from bench.store import Place
+from bench.holdfast_store import HoldfastStore
+from bench.job_store import Databases
+from bench.measure import Case, Pace, Row, Slice, at_least, compare
 from holdfast import Holdfast, Task
 from holdfast.engine.engine import Engine
 from holdfast.jobs import claim as claim_scripts
@@ -22,30 +21,30 @@ from holdfast.jobs import rescue as worker_scripts
 JOBS = 5000
 
 
-def of_events() -> list[Case[Place]]:
-    return [Case("events-nobody", nobody), Case("events-somebody", somebody)]
+def cases() -> list[Case[Databases]]:
+    return [Case("events-unfollowed", unfollowed), Case("events-followed", followed)]
 
 
-def nobody(place: Place, pace: Pace) -> list[Row]:
-    """A worker in this process, which never asks whether somebody follows, and one that does."""
-    with place.ours() as store:
+def unfollowed(databases: Databases, pace: Pace) -> list[Row]:
+    """A worker in this process with an outbox and without followers, against one without an outbox."""
+    with databases.holdfast() as store:
         app, task = noop(store)
-        title = f"enqueue and drain {JOBS:,}, nobody follows, against no outbox"
+        title = f"enqueue and drain {JOBS:,}, no follower, against no outbox"
         sides = drained(app, task, no_outbox=True), drained(app, task)
         return [compare(title, *sides, pace, at_least(0.97))]
 
 
-def somebody(place: Place, pace: Pace) -> list[Row]:
-    with place.ours() as store, place.ours() as followed:
+def followed(databases: Databases, pace: Pace) -> list[Row]:
+    with databases.holdfast() as store, databases.holdfast() as followed:
         app, task = noop(store)
         other, its = noop(followed)
-        title = f"enqueue and drain {JOBS:,}, one follows, against nobody"
+        title = f"enqueue and drain {JOBS:,}, one follower, against none"
         with following(other):
             return [compare(title, drained(app, task), drained(other, its), pace)]
 
 
 def noop(store: Any) -> tuple[Holdfast, Task[..., Any]]:
-    assert isinstance(store, Ours)
+    assert isinstance(store, HoldfastStore)
 
     @store.app.task(name="noop")
     async def noop() -> None: ...
@@ -55,7 +54,7 @@ def noop(store: Any) -> tuple[Holdfast, Task[..., Any]]:
 
 @contextmanager
 def following(app: Holdfast) -> Iterator[None]:
-    """In a thread of this process, as a web server would."""
+    """Follow all events in a thread of this process, as a web server does."""
     events = app.events(name="bench")
     ended = threading.Event()
 
@@ -99,5 +98,5 @@ def drained(
 
 
 def _silent(*_: object, **__: object) -> Generator[Any, Any, None]:
-    """Instead of telling."""
+    """Replace `emit`: write no event."""
     yield from ()

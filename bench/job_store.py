@@ -1,4 +1,4 @@
-"""What is measured, in the words of both sides: raw SQL and Holdfast do the same five things."""
+"""The measured operations, which hand-written SQL and Holdfast both implement."""
 
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
@@ -12,37 +12,36 @@ KEEP = 7 * 86400.0  # seconds that finished jobs stay
 SMALL, LARGE = 200, 20_000  # bytes of a payload, about
 
 
-class Store(Protocol):
-    """One side, on a database of its own."""
+class JobStore(Protocol):
+    """One implementation, on a database of its own."""
 
     def make(self, count: int, size: int = SMALL) -> Sequence[Any]:
-        """New jobs, as ready as this side's callers have them."""
+        """Make new jobs in the form that `insert_one` and `insert_many` take."""
 
     def insert_one(self, item: Any) -> None: ...
 
     def insert_many(self, items: Sequence[Any]) -> None: ...
 
     def claim(self, limit: int) -> Sequence[Any]:
-        """Take the best pending jobs, with their payloads."""
+        """Claim the next pending jobs, with their payloads."""
 
     def finish(self, held: Sequence[Any]) -> None:
         """Complete claimed jobs, with a result."""
 
     def completed(self) -> int:
-        """How many jobs are completed, by the database's word."""
+        """Count the completed jobs in the database."""
 
     def close(self) -> None: ...
 
 
-class Place(Protocol):
-    """Where databases come from: each one new, with the tables that the library's migrate() made,
-    and gone at the end of the `with`."""
+class Databases(Protocol):
+    """Makes new databases with Holdfast's tables, dropped at the end of the `with`."""
 
     name: str
 
-    def raw(self) -> AbstractContextManager[Store]: ...
+    def raw(self) -> AbstractContextManager[JobStore]: ...
 
-    def ours(self) -> AbstractContextManager[Store]: ...
+    def holdfast(self) -> AbstractContextManager[JobStore]: ...
 
 
 def arguments(number: int, size: int) -> dict[str, Any]:

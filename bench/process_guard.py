@@ -1,5 +1,5 @@
-"""Runs a command for as long as our stdin is open: `python -m bench.leash COMMAND...`. So no worker
-outlives the bench, however that ends. Prints the command's process id."""
+"""Run a command as long as stdin is open: `python -m bench.process_guard COMMAND...`. No worker
+outlives the bench, however the bench ends. Prints the command's process id."""
 
 import os
 import signal
@@ -8,7 +8,7 @@ import sys
 import threading
 from contextlib import suppress
 
-PATIENCE = 5.0  # seconds from the request to the order
+TIMEOUT = 5.0  # seconds from SIGTERM to SIGKILL
 
 
 def main() -> int:
@@ -22,11 +22,11 @@ def main() -> int:
 
 def end(process: subprocess.Popen[bytes]) -> None:
     sys.stdin.read()
-    tell(process, signal.SIGTERM)
-    threading.Timer(PATIENCE, tell, [process, signal.SIGKILL]).start()
+    send_signal(process, signal.SIGTERM)
+    threading.Timer(TIMEOUT, send_signal, [process, signal.SIGKILL]).start()
 
 
-def tell(process: subprocess.Popen[bytes], number: signal.Signals) -> None:
+def send_signal(process: subprocess.Popen[bytes], number: signal.Signals) -> None:
     with suppress(ProcessLookupError):
         os.killpg(process.pid, number)
 

@@ -1,16 +1,13 @@
-"""The cases that both engines go through: inserting, claiming and finishing, and all of it."""
+"""Inserting, claiming and finishing jobs, and whole cycles, on both engines."""
 
 import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
-from typing import Any, Generic, TypeVar
+from typing import Any
 
-from bench.measure import Goal, Pace, Row, Slice, at_least, compare, stepwise
-from bench.store import SMALL, Place, Store
-
-SomePlace = TypeVar("SomePlace", bound=Place, contravariant=True)
+from bench.job_store import SMALL, Databases, JobStore
+from bench.measure import Case, Goal, Pace, Row, Slice, at_least, compare, stepwise
 
 THREADS = 64
 MANY = 1000  # jobs of one enqueue_many
@@ -18,15 +15,7 @@ CYCLE = 100
 BATCHES: dict[int, Goal | None] = {1: None, 10: None, 100: at_least(0.60), 1000: None}
 
 
-@dataclass(frozen=True, slots=True)
-class Case(Generic[SomePlace]):
-    """`--only` goes by the name."""
-
-    name: str
-    run: Callable[[SomePlace, Pace], list[Row]]
-
-
-def shared() -> list[Case[Place]]:
+def cases() -> list[Case[Databases]]:
     return [
         Case("insert-single", insert_single),
         Case("insert-threads", insert_threads),
@@ -37,35 +26,35 @@ def shared() -> list[Case[Place]]:
 
 
 @contextmanager
-def sides(place: Place) -> Iterator[tuple[Store, Store]]:
-    with place.raw() as raw, place.ours() as ours:
-        yield raw, ours
+def sides(databases: Databases) -> Iterator[tuple[JobStore, JobStore]]:
+    with databases.raw() as raw, databases.holdfast() as holdfast:
+        yield raw, holdfast
 
 
-def insert_single(place: Place, pace: Pace) -> list[Row]:
-    with sides(place) as (raw, ours):
+def insert_single(databases: Databases, pace: Pace) -> list[Row]:
+    with sides(databases) as (raw, holdfast):
         title = "insert single, 1 thread"
-        return [compare(title, inserting(raw), inserting(ours), pace, at_least(0.70))]
+        return [compare(title, inserting(raw), inserting(holdfast), pace, at_least(0.70))]
 
 
-def insert_threads(place: Place, pace: Pace) -> list[Row]:
-    """Against one connection that commits each job: what threads gain by sharing a commit."""
-    with sides(place) as (raw, ours):
+def insert_threads(databases: Databases, pace: Pace) -> list[Row]:
+    """Compare with one connection that commits each job: the gain of group commit."""
+    with sides(databases) as (raw, holdfast):
         title = f"insert single, {THREADS} threads"
-        return [compare(title, inserting(raw), inserting_together(ours), pace, at_least(2.5))]
+        return [compare(title, inserting(raw), inserting_together(holdfast), pace, at_least(2.5))]
 
 
-def insert_many(place: Place, pace: Pace) -> list[Row]:
-    with sides(place) as (raw, ours):
-        title = f"insert many, {MANY} at once"
-        return [compare(title, inserting_many(raw), inserting_many(ours), pace, at_least(0.40))]
+def insert_many(databases: Databases, pace: Pace) -> list[Row]:
+    with sides(databases) as (raw, holdfast):
+        title = f"insert many, {MANY} in a call"
+        return [compare(title, inserting_many(raw), inserting_many(holdfast), pace, at_least(0.40))]
 
 
-def _claim_case(batch: int, goal: Goal | None) -> Callable[[Place, Pace], list[Row]]:
-    def run(place: Place, pace: Pace) -> list[Row]:
-        with sides(place) as (raw, ours):
-            worked = Worked(raw, batch), Worked(ours, batch)
-            title = f"claim and finish, {batch} at once"
+def _claim_case(batch: int, goal: Goal | None) -> Callable[[Databases, Pace], list[Row]]:
+    def run(databases: Databases, pace: Pace) -> list[Row]:
+        with sides(databases) as (raw, holdfast):
+            worked = BatchWork(raw, batch), BatchWork(holdfast, batch)
+            title = f"claim and finish, batches of {batch}"
             row = compare(title, worked[0].slice, worked[1].slice, pace, goal)
             for side in worked:
                 side.check()
@@ -74,13 +63,13 @@ def _claim_case(batch: int, goal: Goal | None) -> Callable[[Place, Pace], list[R
     return run
 
 
-def cycle(place: Place, pace: Pace) -> list[Row]:
-    with sides(place) as (raw, ours):
-        title = f"insert, claim and finish, {CYCLE} at once"
-        return [compare(title, cycling(raw), cycling(ours), pace)]
+def cycle(databases: Databases, pace: Pace) -> list[Row]:
+    with sides(databases) as (raw, holdfast):
+        title = f"insert, claim and finish, batches of {CYCLE}"
+        return [compare(title, cycling(raw), cycling(holdfast), pace)]
 
 
-def inserting(store: Store) -> Slice:
+def inserting(store: JobStore) -> Slice:
     items: list[Any] = []
 
     def prepare() -> None:
@@ -94,7 +83,7 @@ def inserting(store: Store) -> Slice:
     return stepwise(step, prepare)
 
 
-def inserting_together(store: Store) -> Slice:
+def inserting_together(store: JobStore) -> Slice:
     def run(seconds: float) -> float:
         counts = [0] * THREADS
         start = threading.Barrier(THREADS + 1)
@@ -119,7 +108,7 @@ def inserting_together(store: Store) -> Slice:
     return run
 
 
-def inserting_many(store: Store) -> Slice:
+def inserting_many(store: JobStore) -> Slice:
     items: list[Any] = []
 
     def prepare() -> None:
@@ -132,7 +121,7 @@ def inserting_many(store: Store) -> Slice:
     return stepwise(step, prepare)
 
 
-def cycling(store: Store) -> Slice:
+def cycling(store: JobStore) -> Slice:
     items: list[Any] = []
 
     def prepare() -> None:
@@ -147,10 +136,10 @@ def cycling(store: Store) -> Slice:
     return stepwise(step, prepare)
 
 
-class Worked:
-    """A queue that is claimed and finished in batches, and filled while nobody looks at the clock."""
+class BatchWork:
+    """A queue that is claimed and finished in batches, and refilled outside the measured time."""
 
-    def __init__(self, store: Store, batch: int, size: int = SMALL) -> None:
+    def __init__(self, store: JobStore, batch: int, size: int = SMALL) -> None:
         self._store = store
         self._batch = batch
         self._size = size

@@ -1,4 +1,4 @@
-"""A contender with a database of its own, and its worker: how quick it is, and how late."""
+"""Throughput and latency of a contender's worker, on a database of its own."""
 
 import os
 import sqlite3
@@ -13,12 +13,12 @@ from urllib.parse import urlsplit
 
 import psycopg
 
-from bench.contenders import Contender, WorkerPlace
-from bench.places import PostgresPlace, real_folder
-from bench.processes import ROOT, Process, leashed, tail
+from bench.contenders import Contender, WorkerDatabases
+from bench.databases import PostgresDatabases, disk_folder
+from bench.processes import ROOT, Process, guarded, tail
 
-LOOK = 0.01  # seconds between two looks at the tables
-PATIENCE = 600.0
+POLL_INTERVAL = 0.01  # seconds
+TIMEOUT = 600.0
 
 
 class Tables(Protocol):
@@ -27,16 +27,16 @@ class Tables(Protocol):
     def close(self) -> None: ...
 
 
-class Arena:
-    """A contender with a database of its own."""
+class WorkerBenchmark:
+    """Runs the scripts and the worker of a contender on a database of its own."""
 
     def __init__(self, contender: Contender, url: str, folder: Path) -> None:
         self.contender = contender
-        self._words = contender.words
+        self._queries = contender.queries
         self._log = folder / f"{contender.name}-{time.monotonic_ns()}.log"
         self._notes = self._log.with_suffix(".notes")
         self._url = url
-        # Settings of whoever runs the bench must not steer it.
+        # Settings in the caller's environment must not apply.
         self._env = {k: v for k, v in os.environ.items() if not k.startswith("HOLDFAST_")}
         self._env |= {
             "BENCH_URL": url,
@@ -50,14 +50,14 @@ class Arena:
 
     @contextmanager
     def worker(self) -> Iterator[Process]:
-        """Its worker, started, and idle."""
-        with leashed(self.contender.worker(), self._env, self._log) as process:
+        """Start the worker and wait until it is idle."""
+        with guarded(self.contender.worker(), self._env, self._log) as process:
             self.drain(1, process)
             yield process
 
     def drain(self, count: int, worker: Process) -> float:
-        """Seconds from the moment that so many jobs can be seen until the tables say that all of them
-        are finished."""
+        """Return the seconds from the commit of `count` jobs until the tables show all of them as
+        finished."""
         with closing(self._connect()) as tables, self._script("fill", count) as filling:
             assert filling.stdin is not None
             assert filling.stdout is not None
@@ -67,31 +67,31 @@ class Arena:
             begin = time.perf_counter()
             filling.stdin.write("go\n")
             filling.stdin.flush()
-            filling.stdout.readline()  # before, those who commit now have nothing in their tables
-            for query, parameters in ((self._words.waits, [last]), (self._words.left, [])):
+            filling.stdout.readline()  # before, contenders that commit now have empty tables
+            for query, parameters in ((self._queries.waits, [last]), (self._queries.left, [])):
                 while tables.execute(query, parameters).fetchone() is not None:
-                    self._go_on(begin, worker)
-            took = time.perf_counter() - begin
+                    self._pause(begin, worker)
+            median_ms = time.perf_counter() - begin
             self._done += count
             self._check(tables)
-            return took
+            return median_ms
 
     def recur(self, count: int) -> None:
-        """So many recurring jobs that are not due."""
+        """Insert recurring jobs that are not due."""
         with self._script("recur", count):
             pass
 
     def lateness(self, count: int, seed: int, worker: Process) -> list[tuple[float, float]]:
-        """How late so many single jobs began, in milliseconds: after the enqueue had returned, and
-        after it was called."""
+        """Enqueue single jobs; returns their delays in milliseconds, since the enqueue returned and
+        since it was called."""
         begin = time.perf_counter()
         with self._script("send", count, seed):
             pass
-        while len(late := self._noted()) < count:
-            self._go_on(begin, worker)
+        while len(late := self._delays()) < count:
+            self._pause(begin, worker)
         return late
 
-    def _noted(self) -> list[tuple[float, float]]:
+    def _delays(self) -> list[tuple[float, float]]:
         if not self._notes.exists():
             return []
         facts = [line.split() for line in self._notes.read_text().splitlines()]
@@ -102,26 +102,26 @@ class Arena:
             if what == "begun" and sent in acked
         ]
 
-    def _go_on(self, begin: float, worker: Process) -> None:
+    def _pause(self, begin: float, worker: Process) -> None:
         worker.check()
-        if time.perf_counter() - begin > PATIENCE:
+        if time.perf_counter() - begin > TIMEOUT:
             raise RuntimeError(f"{self.contender.name} does not end\n{tail(self._log)}")
-        time.sleep(LOOK)
+        time.sleep(POLL_INTERVAL)
 
     def _check(self, tables: Tables) -> None:
-        """A rate counts only if the jobs did end up completed."""
-        if self._words.done is None:
+        """Check that all jobs are completed, or the rate would not count."""
+        if self._queries.done is None:
             return
-        done = tables.execute(self._words.done).fetchone()[0]
+        done = tables.execute(self._queries.done).fetchone()[0]
         if done != self._done:
             raise RuntimeError(f"{done} of {self._done} jobs are completed\n{tail(self._log)}")
 
     @contextmanager
-    def _script(self, *words: object) -> Iterator["subprocess.Popen[str]"]:
-        """One of the contender's scripts; at the end of the `with` it has succeeded."""
+    def _script(self, *queries: object) -> Iterator["subprocess.Popen[str]"]:
+        """Run one of the contender's scripts; it must succeed by the end of the `with`."""
         with self._log.open("ab") as log:
             process = subprocess.Popen(
-                self.contender.script(*words),
+                self.contender.script(*queries),
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=log,
@@ -131,9 +131,9 @@ class Arena:
             )
         try:
             yield process
-            process.communicate(timeout=PATIENCE)
+            process.communicate(timeout=TIMEOUT)
             if process.returncode:
-                raise RuntimeError(f"{self.contender.name} {words[0]} failed\n{tail(self._log)}")
+                raise RuntimeError(f"{self.contender.name} {queries[0]} failed\n{tail(self._log)}")
         finally:
             process.kill()
             process.wait()
@@ -146,9 +146,13 @@ class Arena:
 
 
 @contextmanager
-def arena(contender: Contender, place: WorkerPlace) -> Iterator[Arena]:
-    """Raises Missing if the contender is not to be had."""
-    url = place.url() if isinstance(place, PostgresPlace) else nullcontext(place.url())
-    folder = tempfile.TemporaryDirectory(prefix="holdfast-bench-", dir=real_folder())
+def worker_benchmark(contender: Contender, databases: WorkerDatabases) -> Iterator[WorkerBenchmark]:
+    """Prepare a benchmark of a contender; raises Missing if it cannot be installed."""
+    url = (
+        databases.url()
+        if isinstance(databases, PostgresDatabases)
+        else nullcontext(databases.url())
+    )
+    folder = tempfile.TemporaryDirectory(prefix="holdfast-bench-", dir=disk_folder())
     with folder as path, url as address:
-        yield Arena(contender, address, Path(path))
+        yield WorkerBenchmark(contender, address, Path(path))

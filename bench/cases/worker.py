@@ -1,5 +1,5 @@
-"""A worker process beside those of peers, each with its best settings on a database of its own: how
-fast it empties a queue, how soon it begins, and what it takes when there is nothing to do."""
+"""Worker processes of Holdfast and of peers, each with its best settings on a database of its own:
+throughput, latency, and the cost of an idle worker."""
 
 import statistics
 import sys
@@ -8,23 +8,22 @@ from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from typing import TypeVar
 
-from bench.arena import Arena, arena
-from bench.cases import Case
-from bench.contenders import Contender, WorkerPlace, ours, peers
+from bench.contenders import Contender, WorkerDatabases, holdfast_worker, peers
 from bench.environments import Missing
-from bench.measure import Goal, Pace, Row, at_least, at_most
+from bench.measure import Case, Goal, Pace, Row, at_least, at_most
 from bench.processes import Process, cpu_seconds, resident
+from bench.worker_benchmark import WorkerBenchmark, worker_benchmark
 
 T = TypeVar("T")
 
 SLOTS = 1000
-SETTLED = 2.0  # seconds after which a worker has done what it does at its start
+SETTLED = 2.0  # seconds after which a worker has finished its start-up
 RECURRING = 100_000
 MISSING = "not installed"
 DRAIN = {"Huey": at_least(8.0), "PgQueuer": at_least(1.0)}
 
 
-def of_workers() -> list[Case[WorkerPlace]]:
+def cases() -> list[Case[WorkerDatabases]]:
     return [
         Case("drain", drain),
         Case("pickup", pickup),
@@ -33,45 +32,49 @@ def of_workers() -> list[Case[WorkerPlace]]:
     ]
 
 
-def drain(place: WorkerPlace, pace: Pace) -> list[Row]:
-    """From the moment that a full queue is let go until the tables say that the last job is done."""
-    many, default, others = ours(place, SLOTS), ours(place), peers(place)
-    rates = drained(place, [many, default, *others], pace)
+def drain(databases: WorkerDatabases, pace: Pace) -> list[Row]:
+    """Throughput from the release of a full queue until the tables show the last job as done."""
+    many, default, others = (
+        holdfast_worker(databases, SLOTS),
+        holdfast_worker(databases),
+        peers(databases),
+    )
+    rates = drained(databases, [many, default, *others], pace)
     title = f"drain {pace.backlog:,}"
-    rows = [beside(f"{title}, default slots", others[0], rates, default)]
+    rows = [compared(f"{title}, default slots", others[0], rates, default)]
     for peer in others:
         fewer = f" against {pace.backlog * peer.share:,.0f}" if peer.share < 1 else ""
         goal = DRAIN.get(peer.name)
-        rows.append(beside(f"{title}{fewer}, {SLOTS} slots", peer, rates, many, goal))
+        rows.append(compared(f"{title}{fewer}, {SLOTS} slots", peer, rates, many, goal))
     return rows
 
 
 def drained(
-    place: WorkerPlace, contenders: Sequence[Contender], pace: Pace
+    databases: WorkerDatabases, contenders: Sequence[Contender], pace: Pace
 ) -> dict[Contender, list[float]]:
-    """Jobs per second of each, once in every round."""
+    """Return the jobs per second of each contender, one rate for each round."""
 
     def rate(contender: Contender, number: int) -> float:
         jobs = round(pace.backlog * contender.share)
-        with arena(contender, place) as field, field.worker() as worker:
-            return jobs / field.drain(jobs, worker)
+        with worker_benchmark(contender, databases) as benchmark, benchmark.worker() as worker:
+            return jobs / benchmark.drain(jobs, worker)
 
-    return in_turn(contenders, rate, pace.rounds)
+    return in_rounds(contenders, rate, pace.rounds)
 
 
-def pickup(place: WorkerPlace, pace: Pace) -> list[Row]:
-    """From the moment that another process has enqueued (its commit is acknowledged), or called, until
-    the handler begins, on a worker that has nothing else to do."""
+def pickup(databases: WorkerDatabases, pace: Pace) -> list[Row]:
+    """Latency from the commit of an enqueue in another process, or from its call, until the handler
+    begins on an idle worker."""
     late: dict[Contender, list[tuple[float, float]]] = {}
 
     def collect(contender: Contender, number: int) -> None:
-        with arena(contender, place) as field, field.worker() as worker:
+        with worker_benchmark(contender, databases) as benchmark, benchmark.worker() as worker:
             time.sleep(SETTLED)
-            found = field.lateness(pace.single // pace.rounds, number, worker)
+            found = benchmark.lateness(pace.single // pace.rounds, number, worker)
             late.setdefault(contender, []).extend(found)
 
-    mine, others = ours(place), peers(place)
-    in_turn([mine, *others], collect, pace.rounds)
+    mine, others = holdfast_worker(databases), peers(databases)
+    in_rounds([mine, *others], collect, pace.rounds)
     rows = []
     for peer in others:
         for column, since in enumerate(("commit", "call")):
@@ -80,28 +83,28 @@ def pickup(place: WorkerPlace, pace: Pace) -> list[Row]:
                     who: [percentile([times[column] for times in found], percent)]
                     for who, found in late.items()
                 }
-                goal = at_most(bound, of="ours") if peer is others[0] and not column else None
+                goal = at_most(bound, of="holdfast") if peer is others[0] and not column else None
                 title = f"pickup p{percent} in ms since the {since}"
-                rows.append(beside(title, peer, figures, mine, goal))
+                rows.append(compared(title, peer, figures, mine, goal))
     return rows
 
 
-def idle(place: WorkerPlace, pace: Pace) -> list[Row]:
-    """All of them at the same time: none disturbs another."""
+def idle(databases: WorkerDatabases, pace: Pace) -> list[Row]:
+    """Processor time of idle workers, all measured at the same time."""
     if sys.platform != "linux":
         return [Row("idle, % of a core", None, None, None, note="only on Linux")]
-    mine, others = ours(place), peers(place)
-    waiting = ours(place, SLOTS)
+    mine, others = holdfast_worker(databases), peers(databases)
+    waiting = holdfast_worker(databases, SLOTS)
     with ExitStack() as stack:
         workers: dict[Contender, Process] = {}
         for contender in (mine, waiting, *others):
             try:
-                field = stack.enter_context(arena(contender, place))
+                benchmark = stack.enter_context(worker_benchmark(contender, databases))
             except Missing:
                 continue
             if contender is waiting:
-                field.recur(RECURRING)
-            workers[contender] = stack.enter_context(field.worker())
+                benchmark.recur(RECURRING)
+            workers[contender] = stack.enter_context(benchmark.worker())
         time.sleep(SETTLED)
         families = {who: worker.family() for who, worker in workers.items()}
         before = {who: sum(map(cpu_seconds, pids)) for who, pids in families.items()}
@@ -112,42 +115,46 @@ def idle(place: WorkerPlace, pace: Pace) -> list[Row]:
             who: [(sum(map(cpu_seconds, pids)) - before[who]) * share]
             for who, pids in families.items()
         }
-    goal = at_most(0.5, of="ours")
+    goal = at_most(0.5, of="holdfast")
     title = f"idle with {RECURRING:,} recurring rows, % of a core"
     alone, among = used[mine][0], used[waiting][0]
     return [
         *(
-            beside("idle, % of a core", peer, used, mine, goal if peer is others[0] else None)
+            compared("idle, % of a core", peer, used, mine, goal if peer is others[0] else None)
             for peer in others
         ),
         Row(title, alone, among, among / alone if alone else None, goal),
     ]
 
 
-def memory(place: WorkerPlace, pace: Pace) -> list[Row]:
-    """Of one worker process: what it has taken after the first backlog must do for all that follow."""
+def memory(databases: WorkerDatabases, pace: Pace) -> list[Row]:
+    """Memory of a worker process, which must not grow after the first backlog."""
     title = f"memory in MB, {pace.lasting:,} jobs against 20,000"
     if sys.platform != "linux":
         return [Row(title, None, None, None, note="only on Linux")]
-    with arena(ours(place), place) as field, field.worker() as worker:
+    with (
+        worker_benchmark(holdfast_worker(databases), databases) as benchmark,
+        benchmark.worker() as worker,
+    ):
         _, child = worker.family()
         sizes = [
-            after(field, worker, child, 20_000) for _ in range(0, max(pace.lasting, 40_000), 20_000)
+            after(benchmark, worker, child, 20_000)
+            for _ in range(0, max(pace.lasting, 40_000), 20_000)
         ]
     first, last = sizes[0], sizes[-1]
     goal = at_most(max(1.10, 1 + 5 / first))
     return [Row(title, first, last, last / first, goal)]
 
 
-def after(field: Arena, worker: Process, child: int, count: int) -> float:
-    field.drain(count, worker)
+def after(benchmark: WorkerBenchmark, worker: Process, child: int, count: int) -> float:
+    benchmark.drain(count, worker)
     return resident(child)
 
 
-def in_turn(
+def in_rounds(
     contenders: Sequence[Contender], act: Callable[[Contender, int], T], rounds: int
 ) -> dict[Contender, list[T]]:
-    """What each does in each round; who begins changes. Those that are missing are left out."""
+    """Run each contender in each round, in alternating order. Missing contenders are left out."""
     found: dict[Contender, list[T]] = {}
     for number in range(rounds):
         for contender in contenders[:: -1 if number % 2 else 1]:
@@ -158,14 +165,14 @@ def in_turn(
     return found
 
 
-def beside(
+def compared(
     title: str,
     peer: Contender,
     figures: dict[Contender, list[float]],
     mine: Contender,
     goal: Goal | None = None,
 ) -> Row:
-    """Medians of our figures and of a peer's, and of the ratios of neighbours."""
+    """Make a row of the medians of Holdfast and of a peer, and of the ratios of neighbours."""
     title = f"{title} ({peer.name})"
     own, theirs = figures[mine], figures.get(peer)
     if theirs is None:

@@ -1,8 +1,11 @@
-"""The processes of the live case. `server URL FILE` serves, and writes its port into a file. `clients
-PORT COUNT FILE` follows everything that often, and says in a file that all are there; `pages` does the
-same as the dashboard's pages do. `owners PORT
-FOLDER` follows the jobs that a file `ids-N` names, one each, writes `there-N` when all are there, and
-`told-N` when each was told the end of its job."""
+"""The processes of the live cases.
+
+server URL FILE            serve the dashboard, and write the port into a file
+clients PORT COUNT FILE    follow all events with COUNT clients; create FILE when all are connected
+pages PORT COUNT FILE      the same as the dashboard's pages do
+owners PORT FOLDER         follow the jobs in FOLDER/ids-N with one client each; create there-N when
+                           all are connected, and told-N when each has received its job's end
+"""
 
 import asyncio
 import json
@@ -63,7 +66,7 @@ async def pages(port: str, count: int, ready: str) -> None:
 
 
 async def page(port: str, there: "asyncio.Queue[None]") -> None:
-    """An event stream, which ends and is asked for again; what comes is a browser's to read."""
+    """Follow an event stream and reconnect when it ends, without parsing the events."""
     after = b""
     while True:
         reader, writer = await asyncio.open_connection("127.0.0.1", int(port))
@@ -81,12 +84,12 @@ async def page(port: str, there: "asyncio.Queue[None]") -> None:
 
 
 def _position(text: bytes) -> bytes:
-    """To come back to."""
+    """Return the query that continues after the last event."""
     at = text.rfind(b"\nid: ")
     return b"" if at < 0 else b"&after=" + text[at + 5 : text.index(b"\n", at + 5)]
 
 
-async def owners(port: str, folder: Path) -> None:
+async def job_followers(port: str, folder: Path) -> None:
     for number in numbers():
         while not (folder / f"ids-{number}").exists():
             await asyncio.sleep(0.02)
@@ -101,7 +104,7 @@ async def owners(port: str, folder: Path) -> None:
 
 
 async def own(port: str, id: str, there: "asyncio.Queue[None]") -> None:
-    """Until its job has ended."""
+    """Follow a job until it has ended."""
     url = f"ws://127.0.0.1:{port}/api/v1/events?job={id}"
     async with connect(url, compression=None) as followed:
         await followed.recv()
@@ -111,7 +114,7 @@ async def own(port: str, id: str, there: "asyncio.Queue[None]") -> None:
 
 
 def put(path: Path, text: str) -> None:
-    """Whole, or not at all: somebody waits for it."""
+    """Write a file atomically, since another process waits for it."""
     path.with_suffix(".new").write_text(text)
     os.replace(path.with_suffix(".new"), path)
 
@@ -121,7 +124,7 @@ if __name__ == "__main__":
     if what == "server":
         server(*words)
     elif what == "owners":
-        asyncio.run(owners(words[0], Path(words[1])))
+        asyncio.run(job_followers(words[0], Path(words[1])))
     else:
         follow = pages if what == "pages" else clients
         asyncio.run(follow(words[0], int(words[1]), words[2]))

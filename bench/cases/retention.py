@@ -1,5 +1,5 @@
-"""Millions of finished jobs in the same table: what they cost those that run, and those who ask; and
-pruning a million of them, by a worker's own housekeeping, while jobs run."""
+"""The cost of millions of finished jobs in the same table, for running jobs and for queries; and of
+pruning a million of them by a worker's own housekeeping while jobs run."""
 
 import os
 import statistics
@@ -12,29 +12,28 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from bench.cases import Case
-from bench.figure_cases import QUICKLY, fill, took
-from bench.limit_cases import Crowd
-from bench.measure import Pace, Row, at_least, at_most, compare
-from bench.ours import Ours
-from bench.places import real_folder
-from bench.processes import leashed, tail
-from bench.store import WORKER, Place
+from bench.cases.limits import LimitedQueue
+from bench.cases.monitoring import FAST, fill, median_ms
+from bench.databases import disk_folder
+from bench.holdfast_store import HoldfastStore
+from bench.job_store import WORKER, Databases
+from bench.measure import Case, Pace, Row, at_least, at_most, compare
+from bench.processes import guarded, tail
 from holdfast import Holdfast
 from tests.plans.dataset import Dataset, Section
 
 FINISHED = {"sqlite": 3_000_000, "postgres": 10_000_000}
 PRUNED = 1_000_000
-PATIENCE = 120.0
+TIMEOUT = 120.0
 
 
-def of_history() -> list[Case[Place]]:
+def cases() -> list[Case[Databases]]:
     return [Case("history", history)]
 
 
 @dataclass(frozen=True)
 class History(Dataset):
-    """Finished jobs: a part of them is to be pruned."""
+    """Finished jobs, part of which are to be pruned."""
 
     pruned: int = 0
 
@@ -55,28 +54,28 @@ class History(Dataset):
         ]
 
 
-def history(place: Place, pace: Pace) -> list[Row]:
+def history(databases: Databases, pace: Pace) -> list[Row]:
     share = 1 if pace.pairs > 5 else 20
-    size, pruned = FINISHED[place.name] // share, PRUNED // share
-    with place.ours() as empty, place.ours() as full:
-        assert isinstance(empty, Ours)
-        assert isinstance(full, Ours)
-        full.close()  # filled past it
+    size, pruned = FINISHED[databases.name] // share, PRUNED // share
+    with databases.holdfast() as empty, databases.holdfast() as full:
+        assert isinstance(empty, HoldfastStore)
+        assert isinstance(full, HoldfastStore)
+        full.close()  # the rows are inserted directly
         fill(full.app.url, History(size, pruned=pruned))
-        alone = Crowd(empty, free={})
+        alone = LimitedQueue(empty, free={})
         with Holdfast(full.app.url) as app:
             app.engine.beat(WORKER, "{}")
             full.app = app
-            among = Crowd(full, free={})
+            among = LimitedQueue(full, free={})
             sides = alone.work("free"), among.work("free")
             before = compare(
                 f"claim and finish beside {size:,} finished", *sides, pace, at_least(0.90)
             )
-            return [before, *asked(app, size), *while_pruned(pace, among)]
+            return [before, *query_times(app, size), *while_pruned(pace, among)]
 
 
-def asked(app: Holdfast, size: int) -> list[Row]:
-    asks: dict[str, Callable[[], object]] = {
+def query_times(app: Holdfast, size: int) -> list[Row]:
+    queries: dict[str, Callable[[], object]] = {
         "stats": app.stats,
         "health": app.health,
         "the first page of a search": lambda: list(app.jobs.search(limit=100)),
@@ -85,17 +84,17 @@ def asked(app: Holdfast, size: int) -> list[Row]:
         ),
     }
     return [
-        Row(f"{name} in ms, {size:,} finished", None, took(ask), None, QUICKLY)
-        for name, ask in asks.items()
+        Row(f"{name} in ms, {size:,} finished", None, median_ms(query), None, FAST)
+        for name, query in queries.items()
     ]
 
 
-def while_pruned(pace: Pace, among: Crowd) -> list[Row]:
-    """Beside the same worker, in turns: it prunes, or it does not."""
+def while_pruned(pace: Pace, among: LimitedQueue) -> list[Row]:
+    """Compare, in turns, beside a worker that prunes and does not prune."""
     waits: list[float] = []
     work = among.work("free")
 
-    with housekeeper(among.app.url) as (switch, log), beating(among.app):
+    with housekeeper(among.app.url) as (switch, log), sending_heartbeats(among.app):
 
         def kept(seconds: float) -> float:
             switch.unlink(missing_ok=True)
@@ -113,32 +112,36 @@ def while_pruned(pace: Pace, among: Crowd) -> list[Row]:
         title = "claim and finish while jobs are pruned"
         row = compare(title, kept, pruned, pace, at_least(0.8))
         switch.touch()
-        wait_for_pruning(log)  # else the last of it was not beside any
+        wait_for_pruning(log)  # check that pruning had not run out of jobs
     return [
         row,
         Row(
-            "the longest claim meanwhile, in ms", None, max(waits), None, at_most(100.0, of="ours")
+            "the longest claim meanwhile, in ms",
+            None,
+            max(waits),
+            None,
+            at_most(100.0, of="holdfast"),
         ),
         Row("half of the claims meanwhile, in ms", None, statistics.median(waits), None),
     ]
 
 
 def wait_for_pruning(log: Path) -> None:
-    """Its log tells of every batch."""
-    begin, before = time.monotonic(), told(log)
-    while told(log) <= before:
-        if time.monotonic() - begin > PATIENCE:
+    """Wait until the worker's log has one more pruned batch."""
+    begin, before = time.monotonic(), pruned_batches(log)
+    while pruned_batches(log) <= before:
+        if time.monotonic() - begin > TIMEOUT:
             raise RuntimeError(f"nothing is pruned\n{tail(log)}")
         time.sleep(0.01)
 
 
-def told(log: Path) -> int:
+def pruned_batches(log: Path) -> int:
     return log.read_text().count("finished jobs pruned")
 
 
 @contextmanager
-def beating(app: Holdfast) -> Iterator[None]:
-    """As a worker does, lest the other one takes it for dead."""
+def sending_heartbeats(app: Holdfast) -> Iterator[None]:
+    """Send heartbeats, so that the other worker does not declare this one dead."""
     stop = threading.Event()
 
     def beat() -> None:
@@ -156,12 +159,12 @@ def beating(app: Holdfast) -> Iterator[None]:
 
 @contextmanager
 def housekeeper(url: str) -> Iterator[tuple[Path, Path]]:
-    """A worker of another queue, with nothing to do but to tidy up while a file is there; that file,
-    and its log."""
+    """Run a worker of an empty queue that prunes while a file exists; yields that file and the worker's
+    log."""
     command = [sys.executable, "-m", "holdfast", "worker", "bench.worker_app:app", "-q", "none"]
-    with tempfile.TemporaryDirectory(prefix="holdfast-bench-", dir=real_folder()) as folder:
+    with tempfile.TemporaryDirectory(prefix="holdfast-bench-", dir=disk_folder()) as folder:
         log, switch = Path(folder) / "worker.log", Path(folder) / "prune"
         env = {**os.environ, "HOLDFAST_URL": url, "HOLDFAST_WORKDIR": f"{folder}/work"}
         env["BENCH_PRUNE_WHILE"] = str(switch)
-        with leashed(command, env, log):
+        with guarded(command, env, log):
             yield switch, log

@@ -1,9 +1,9 @@
-"""Holdfast's side: what an application and a worker call."""
+"""The operations by Holdfast, as an application and a worker call them."""
 
 from collections.abc import Sequence
 from typing import Any
 
-from bench.store import KEEP, QUEUE, RESULT, SMALL, TYPE, WORKER, arguments
+from bench.job_store import KEEP, QUEUE, RESULT, SMALL, TYPE, WORKER, arguments
 from holdfast import Holdfast, Job, Status, Task
 from holdfast.jobs import outcome
 
@@ -16,7 +16,7 @@ def register(app: Holdfast) -> Task[..., None]:
     return app.task(name=TYPE, queue=QUEUE)(send)
 
 
-class Ours:
+class HoldfastStore:
     """Inserts go through the whole API: arguments are checked against the handler's signature and
     encoded. Claims and finishes go to the engine, as a worker's do."""
 
