@@ -31,7 +31,7 @@ def access(engine: Engine) -> Access:
 # tokens
 
 
-def test_a_token_is_known_by_its_secret_only(engine: Engine, access: Access):
+def test_a_token_is_found_only_by_its_secret(engine: Engine, access: Access):
     made, secret = access.create("ann", "operator", by="root")
     assert re.fullmatch(r"hf_[A-Za-z0-9_-]{43}", secret)
     found = access.check(secret)
@@ -67,13 +67,13 @@ def test_two_secrets_are_never_the_same(access: Access):
         "hf_\x00",
     ],
 )
-def test_nobodys_secret(access: Access, wrong: object):
+def test_an_unknown_secret_is_refused(access: Access, wrong: object):
     access.create("ann", "admin")
     assert access.check(wrong) is None
     assert access.end(wrong) is False
 
 
-def test_a_secret_with_one_letter_changed_is_nobodys(access: Access):
+def test_a_secret_with_one_changed_letter_is_refused(access: Access):
     _, secret = access.create("ann", "admin")
     other = "A" if secret[-2] != "A" else "B"
     assert access.check(secret[:-2] + other + secret[-1]) is None
@@ -81,7 +81,7 @@ def test_a_secret_with_one_letter_changed_is_nobodys(access: Access):
     assert access.check(secret.upper()) is None
 
 
-def test_a_revoked_token_counts_no_more(access: Access, clock: FakeClock):
+def test_a_revoked_token_is_refused(access: Access, clock: FakeClock):
     made, secret = access.create("ann", "admin")
     revoked = access.revoke(made.id)
     assert revoked.revoked_at == clock.now()
@@ -91,7 +91,7 @@ def test_a_revoked_token_counts_no_more(access: Access, clock: FakeClock):
     assert [token.id for token in access.list()] == [made.id]
 
 
-def test_a_token_that_expires(access: Access, clock: FakeClock):
+def test_an_expired_token_is_refused(access: Access, clock: FakeClock):
     made, secret = access.create("ann", "admin", expires="1h")
     assert made.expires_at == clock.now() + timedelta(hours=1)
     clock.advance(3599)
@@ -107,7 +107,7 @@ def test_unknown_tokens_cannot_be_revoked(access: Access):
         access.revoke("nope")
 
 
-def test_use_is_written_down_once_a_minute(access: Access, clock: FakeClock):
+def test_the_last_use_of_a_token_is_written_once_a_minute(access: Access, clock: FakeClock):
     _, secret = access.create("ann", "viewer")
 
     def used() -> datetime | None:
@@ -123,7 +123,7 @@ def test_use_is_written_down_once_a_minute(access: Access, clock: FakeClock):
     assert used() == clock.now()
 
 
-def test_a_check_writes_nothing_while_the_use_is_fresh(
+def test_a_check_within_a_minute_of_the_last_use_writes_nothing(
     database: Database, access: Access, engine: Engine, monkeypatch: pytest.MonkeyPatch
 ):
     _, secret = access.create("ann", "viewer")
@@ -141,7 +141,7 @@ def test_a_check_writes_nothing_while_the_use_is_fresh(
     assert writes == [False] * 3
 
 
-def test_a_busy_database_does_not_lock_anybody_out(
+def test_tokens_are_accepted_while_the_database_is_locked(
     access: Access, engine: Engine, monkeypatch: pytest.MonkeyPatch
 ):
     _, secret = access.create("ann", "viewer")
@@ -190,7 +190,7 @@ def test_wrong_tokens_are_refused(access: Access, fields: dict, rule: str):
     assert access.list() == []
 
 
-def test_every_role_can_be_given(access: Access):
+def test_a_token_can_have_every_role(access: Access):
     for role in ROLES:
         _, secret = access.create("ann", role)
         found = access.check(secret)
@@ -212,7 +212,9 @@ def test_the_first_token_is_made_once(access: Access):
     assert access.first_token() is None
 
 
-def test_what_is_sent_again_after_a_lost_answer_is_made_once(engine: Engine, access: Access):
+def test_the_first_token_sent_again_after_a_lost_answer_is_made_once(
+    engine: Engine, access: Access
+):
     """A script may be run again from its start: the connection was cut after the commit."""
     first = NewToken(id=new_id(), hash="a", name="first start", role="admin")
     second = NewToken(id=new_id(), hash="b", name="ann", role="viewer")
@@ -229,7 +231,7 @@ def test_what_is_sent_again_after_a_lost_answer_is_made_once(engine: Engine, acc
     assert len(access.entries().entries) == 1
 
 
-def test_no_first_token_where_somebody_made_one(access: Access):
+def test_no_first_token_is_made_if_a_token_exists(access: Access):
     access.create("ann", "viewer")
     assert access.first_token() is None
 
@@ -262,7 +264,7 @@ def together(works: list) -> list:
 # sessions
 
 
-def test_a_session_may_do_what_its_token_may(access: Access, clock: FakeClock):
+def test_a_session_has_the_permissions_of_its_token(access: Access, clock: FakeClock):
     made, _ = access.create("shop", "enqueue", tasks=["send"])
     secret = access.session(made, "12h")
     found = access.check(secret)
@@ -274,7 +276,7 @@ def test_a_session_may_do_what_its_token_may(access: Access, clock: FakeClock):
     assert [token.id for token in access.list("session")] == [found.id]
 
 
-def test_a_session_ends_when_it_is_told_to(access: Access):
+def test_a_session_ends_when_it_is_closed(access: Access):
     made, token = access.create("ann", "admin")
     one, two = access.session(made, "1h"), access.session(made, "1h")
     assert access.end(one) is True
@@ -285,7 +287,7 @@ def test_a_session_ends_when_it_is_told_to(access: Access):
     assert access.check(token) is not None
 
 
-def test_a_session_ends_by_itself(access: Access, clock: FakeClock):
+def test_a_session_expires(access: Access, clock: FakeClock):
     made, token = access.create("ann", "admin")
     secret = access.session(made, "1h")
     clock.advance(3600)
@@ -311,7 +313,7 @@ def test_a_session_ends_when_its_token_expires(access: Access, clock: FakeClock)
     assert access.check(secret) is None
 
 
-def test_a_session_ends_when_its_token_is_gone(engine: Engine, access: Access):
+def test_a_session_ends_when_its_token_is_deleted(engine: Engine, access: Access):
     made, _ = access.create("ann", "admin")
     secret = access.session(made, "1h")
     execute(engine, "DELETE FROM {tokens} WHERE kind = 'token'")
@@ -328,7 +330,7 @@ def test_a_session_made_by_a_session_belongs_to_the_token(access: Access):
     assert access.check(second) is None
 
 
-def test_using_a_session_is_using_its_token(access: Access, clock: FakeClock):
+def test_the_use_of_a_session_counts_as_a_use_of_its_token(access: Access, clock: FakeClock):
     made, _ = access.create("ann", "admin")
     secret = access.session(made, "1h")
     clock.advance(30)
@@ -343,7 +345,7 @@ def note(number: int) -> Entry:
     return Entry(actor="ann", role="admin", action="jobs.retry", target=f"job-{number}")
 
 
-def test_what_was_done_is_written_and_read_page_by_page(access: Access, clock: FakeClock):
+def test_audit_entries_are_written_and_read_in_pages(access: Access, clock: FakeClock):
     access.record(
         Entry(
             actor="ann",
@@ -372,13 +374,13 @@ def test_what_was_done_is_written_and_read_page_by_page(access: Access, clock: F
 
 
 @pytest.mark.parametrize("limit", [0, -1, 1001, "9", None])
-def test_pages_of_the_log_are_bounded(access: Access, limit: object):
+def test_pages_of_the_audit_log_are_bounded(access: Access, limit: object):
     with pytest.raises(InvalidInput, match="limit"):
         access.entries(None, limit)
 
 
 @pytest.mark.parametrize("odd", ["\x00", "\ud800", "x" * 10_000, "'; DROP TABLE --", "%_\\", "é𝄞"])
-def test_odd_texts_are_made_storable(access: Access, odd: str):
+def test_texts_of_the_audit_log_are_made_storable(access: Access, odd: str):
     access.record(
         Entry(
             actor=odd,
@@ -399,14 +401,14 @@ def test_odd_texts_are_made_storable(access: Access, odd: str):
         assert (entry.actor, entry.detail["text"]) == (odd, odd)
 
 
-def test_a_detail_that_is_too_large_is_left_out(access: Access):
+def test_a_detail_that_is_too_large_is_omitted(access: Access):
     access.record(Entry(actor="a", role="admin", action="x", detail={"ids": ["y" * 99] * 999}))
     [entry] = access.entries().entries
     assert entry.detail is not None
     assert list(entry.detail) == ["left_out"]
 
 
-def test_no_statement_changes_the_log():
+def test_no_statement_changes_the_audit_log():
     """Entries are added, read and pruned: nothing else is ever done to that table."""
     for dialect in ("sqlite", "postgres"):
         files = Path(holdfast.__file__).parent.glob(f"*/*.{dialect}.sql")
@@ -420,7 +422,7 @@ def prune(engine: Engine, limit: int = 100) -> int:
     return engine.run(lambda: scripts.prune(engine.dialect, limit), write=True)
 
 
-def test_entries_go_after_a_year(engine: Engine, access: Access, clock: FakeClock):
+def test_audit_entries_are_deleted_after_a_year(engine: Engine, access: Access, clock: FakeClock):
     for number in range(5):
         access.record(note(number))
     clock.advance(365 * 86400)
@@ -433,7 +435,7 @@ def test_entries_go_after_a_year(engine: Engine, access: Access, clock: FakeCloc
     assert [entry.target for entry in access.entries().entries] == ["job-5"]
 
 
-def test_entries_go_beyond_a_million(
+def test_audit_entries_beyond_a_million_are_deleted(
     engine: Engine, access: Access, monkeypatch: pytest.MonkeyPatch
 ):
     assert scripts.KEPT == 1_000_000
@@ -447,7 +449,7 @@ def test_entries_go_beyond_a_million(
     assert left == ["job-6", "job-5", "job-4", "job-3"]
 
 
-def test_sessions_that_are_over_are_forgotten(engine: Engine, access: Access, clock: FakeClock):
+def test_expired_sessions_are_deleted(engine: Engine, access: Access, clock: FakeClock):
     made, _ = access.create("ann", "admin", expires="1h")
     for _ in range(3):
         access.session(made, "1h")
@@ -474,7 +476,7 @@ def test_a_secret_is_made_once(database: Database, access: Access):
         access.secret("a b")
 
 
-def test_processes_that_ask_together_get_the_same(database: Database):
+def test_concurrent_processes_get_the_same_secret(database: Database):
     engines = [database.engine() for _ in range(4)]
     for engine in engines:
         engine.open()
@@ -484,7 +486,7 @@ def test_processes_that_ask_together_get_the_same(database: Database):
         assert len(made[0]) == 32
 
 
-def test_an_application_has_access_too(database: Database):
+def test_app_access_is_available(database: Database):
     app = database.app()
     made, secret = Access(app).create("ann", "viewer")
     assert made.created_at <= datetime.now(UTC)

@@ -60,7 +60,7 @@ def test_types_survive_the_round_trip(app: Holdfast, send: Task) -> None:
     assert send.arguments.decode(payload)["address"] == Address("Main St", since)
 
 
-def test_using_sets_options_for_the_jobs_to_come(app: Holdfast, send: Task) -> None:
+def test_using_sets_options_of_later_jobs(app: Holdfast, send: Task) -> None:
     job = (
         send.using(priority=-2, queue="slow", delay="90s", key="k")
         .using(entity=("movie", 7), max_attempts=1, timeout=None)
@@ -91,7 +91,7 @@ def test_enqueue_many_is_all_or_nothing(app: Holdfast, send: Task) -> None:
     assert send.enqueue_many([]) == []
 
 
-def test_by_name_with_and_without_the_code(app: Holdfast, send: Task) -> None:
+def test_enqueue_by_name_with_and_without_the_code(app: Holdfast, send: Task) -> None:
     known = app.enqueue("send", {"to": "ann"}, delay=5)
     assert (known.queue, known.status) == ("mail", "scheduled")
     with pytest.raises(InvalidArguments, match="to: is missing"):
@@ -134,7 +134,7 @@ def test_async_twins(app: Holdfast, send: Task) -> None:
 @pytest.mark.parametrize(
     "face", [Jobs, Queues, Limits, Schedules, Workflows, Task, Using, Holdfast]
 )
-def test_every_verb_has_its_async_twin_with_the_same_signature(face: type) -> None:
+def test_every_method_has_an_async_twin_with_the_same_signature(face: type) -> None:
     engine_commands = {
         name: member
         for name, member in inspect.getmembers(face, inspect.isfunction)
@@ -157,7 +157,7 @@ def test_every_verb_has_its_async_twin_with_the_same_signature(face: type) -> No
         assert list(one.parameters.values()) == list(two.parameters.values()), name
 
 
-def test_jobs_get_takes_strings_and_uuids(app: Holdfast, send: Task) -> None:
+def test_jobs_get_accepts_strings_and_uuids(app: Holdfast, send: Task) -> None:
     job = send.enqueue("ann")
     assert app.jobs.get(UUID(job.id)).id == app.jobs.get(job.id.upper()).id == job.id
     with pytest.raises(JobNotFound, match="no job has the id 00000000"):
@@ -189,7 +189,7 @@ def test_cancel_retry_delete_by_id(app: Holdfast, send: Task) -> None:
             verb(job.id)
 
 
-def test_verbs_that_the_status_does_not_allow(app: Holdfast, send: Task) -> None:
+def test_commands_that_the_status_does_not_allow_are_refused(app: Holdfast, send: Task) -> None:
     send.using(key="k").enqueue("ann")
     [held] = claim(app.engine, queue="mail")
     assert app.jobs.cancel(held.id).cancel_requested
@@ -203,7 +203,7 @@ def test_verbs_that_the_status_does_not_allow(app: Holdfast, send: Task) -> None
         app.jobs.retry(held.id)
 
 
-def test_by_entity_and_by_filter(app: Holdfast, send: Task) -> None:
+def test_commands_by_entity_and_by_filter(app: Holdfast, send: Task) -> None:
     for number in range(3):
         send.using(entity=("movie", number % 2)).enqueue("ann")
     send.enqueue("ben")
@@ -215,7 +215,7 @@ def test_by_entity_and_by_filter(app: Holdfast, send: Task) -> None:
     assert app.jobs.count() == 0
 
 
-def test_a_filter_changes_more_than_one_batch(app: Holdfast, send: Task) -> None:
+def test_a_command_by_filter_changes_more_than_one_batch(app: Holdfast, send: Task) -> None:
     send.enqueue_many({"to": str(n)} for n in range(1203))
     assert app.jobs.cancel_all(type="send").changed == 1203
     assert app.jobs.retry_all(status="cancelled", type="send").changed == 1203

@@ -132,14 +132,14 @@ CALLS: dict[str, tuple[Callable[[Task], object], type[Exception], str]] = {
 
 
 @pytest.mark.parametrize("case", list(CALLS), ids=list(CALLS))
-def test_an_enqueue_that_breaks_a_rule(app: Holdfast, send: Task, case: str) -> None:
+def test_invalid_enqueues_are_refused(app: Holdfast, send: Task, case: str) -> None:
     call, kind, words = CALLS[case]
     with pytest.raises(kind, match=words if "|" in words else re.escape(words)):
         call(send)
     assert app.jobs.count() == 0
 
 
-def test_depth_without_end(app: Holdfast, send: Task) -> None:
+def test_a_payload_nested_without_end_is_refused(app: Holdfast, send: Task) -> None:
     deep: list[Any] = []
     for _ in range(100_000):
         deep = [deep]
@@ -177,7 +177,7 @@ VERBS: dict[str, tuple[Callable[[Holdfast], object], str]] = {
 
 
 @pytest.mark.parametrize("case", list(VERBS), ids=list(VERBS))
-def test_a_verb_that_breaks_a_rule(app: Holdfast, case: str) -> None:
+def test_invalid_commands_are_refused(app: Holdfast, case: str) -> None:
     call, words = VERBS[case]
     with pytest.raises((HoldfastError, TypeError), match=words):
         call(app)
@@ -201,7 +201,7 @@ REGISTRATIONS: dict[str, tuple[Callable[[Holdfast], object], str]] = {
 
 
 @pytest.mark.parametrize("case", list(REGISTRATIONS), ids=list(REGISTRATIONS))
-def test_a_registration_that_breaks_a_rule(case: str) -> None:
+def test_invalid_registrations_are_refused(case: str) -> None:
     call, words = REGISTRATIONS[case]
     app = Holdfast("sqlite:///never-opened.db")
     with pytest.raises(InvalidInput, match=words):
@@ -209,7 +209,7 @@ def test_a_registration_that_breaks_a_rule(case: str) -> None:
     assert app.tasks == {}
 
 
-def test_two_tasks_of_one_name() -> None:
+def test_two_tasks_with_one_name_are_refused() -> None:
     app = Holdfast("sqlite:///never-opened.db")
     app.task(name="x")(lambda: None)
     with pytest.raises(InvalidInput, match="'x' is registered already"):
@@ -229,12 +229,12 @@ def test_two_tasks_of_one_name() -> None:
         ("postgresql://localhost:port/x?nonsense=1", "cannot be understood"),
     ],
 )
-def test_a_url_that_cannot_be_understood(url: str, words: str) -> None:
+def test_an_invalid_url_is_refused(url: str, words: str) -> None:
     with pytest.raises(InvalidURL, match=words):
         Holdfast(url)
 
 
-def test_a_driver_that_is_not_installed(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_driver_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in [name for name in sys.modules if name.startswith("holdfast.engine.postgres")]:
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.setitem(sys.modules, "psycopg", None)
@@ -242,12 +242,12 @@ def test_a_driver_that_is_not_installed(monkeypatch: pytest.MonkeyPatch) -> None
         Holdfast("postgresql://localhost/x")
 
 
-def test_a_schema_that_is_no_identifier() -> None:
+def test_a_schema_that_is_no_identifier_is_refused() -> None:
     with pytest.raises(InvalidInput, match="lower-case letters"):
         Holdfast("postgresql://localhost/x", schema='x"; DROP SCHEMA public; --')
 
 
-def test_the_password_is_shown_nowhere() -> None:
+def test_the_password_is_never_shown() -> None:
     app = Holdfast("postgresql://user:hunter2@127.0.0.1:1/x")
     with pytest.raises(DatabaseUnavailable) as problem:
         app.jobs.count()
@@ -255,7 +255,7 @@ def test_the_password_is_shown_nowhere() -> None:
 
 
 @pytest.mark.parametrize("url", ["postgresql://127.0.0.1:1/x", "sqlite:////no/such/folder/jobs.db"])
-def test_a_database_that_cannot_be_reached_says_so_soon(url: str) -> None:
+def test_an_unreachable_database_is_reported_soon(url: str) -> None:
     with Holdfast(url) as app:
         began = time.monotonic()
         with pytest.raises(DatabaseUnavailable):
@@ -263,7 +263,7 @@ def test_a_database_that_cannot_be_reached_says_so_soon(url: str) -> None:
         assert time.monotonic() - began < 8
 
 
-def test_a_file_that_is_no_database(tmp_path: Path) -> None:
+def test_a_file_that_is_no_database_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "notes.txt"
     path.write_text("this is not a database, but a page of notes. " * 50)
     with Holdfast(f"sqlite:///{path}") as app, pytest.raises(HoldfastError, match="not a database"):
@@ -286,7 +286,7 @@ def test_network_filesystems_are_refused() -> None:
             refuse_network(Path(path), mounts)
 
 
-def test_after_close(database: Database) -> None:
+def test_calls_after_close_are_refused(database: Database) -> None:
     app = database.app()
     app.enqueue("t")
     app.close()
@@ -308,7 +308,7 @@ def _child(app: Holdfast, answers: Any) -> None:
 
 
 @pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
-def test_after_a_fork(app: Holdfast) -> None:
+def test_calls_after_a_fork_are_refused(app: Holdfast) -> None:
     app.enqueue("t")
     context = multiprocessing.get_context("fork")
     answers = context.Queue()

@@ -66,7 +66,7 @@ TOLD: list[tuple[str, str, Any]] = [
 
 
 @pytest.mark.parametrize(("name", "text", "expected"), TOLD)
-def test_the_environment_is_asked(
+def test_settings_are_read_from_the_environment(
     monkeypatch: pytest.MonkeyPatch, name: str, text: str, expected: Any
 ) -> None:
     for variable, value in (EXACT | {f"HOLDFAST_{name}": text}).items():
@@ -77,7 +77,7 @@ def test_the_environment_is_asked(
 
 
 @pytest.mark.parametrize("name", sorted({name for name, _, _ in TOLD}))
-def test_an_empty_variable_is_none(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+def test_an_empty_variable_counts_as_unset(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
     monkeypatch.setenv("HOLDFAST_BACKOFF_JITTER", "0")
     expected = found(make_settings(), name)
     monkeypatch.setenv(f"HOLDFAST_{name}", "")
@@ -101,7 +101,7 @@ def test_an_empty_variable_is_none(monkeypatch: pytest.MonkeyPatch, name: str) -
         ("workdir", Path("/given"), "WORKDIR", "/told", Path("/given")),
     ],
 )
-def test_what_is_given_in_code_wins(
+def test_arguments_override_the_environment(
     monkeypatch: pytest.MonkeyPatch, option: str, value: Any, name: str, text: str, expected: Any
 ) -> None:
     monkeypatch.setenv(f"HOLDFAST_{name}", text)
@@ -153,17 +153,19 @@ def test_an_error_names_the_setting(
         ({"retention": {"running": 1}}, "running is no final status"),
     ],
 )
-def test_what_is_given_in_code_is_checked_as_well(options: dict[str, Any], message: str) -> None:
+def test_arguments_are_validated_like_the_environment(
+    options: dict[str, Any], message: str
+) -> None:
     with pytest.raises(InvalidInput, match=message):
         make_settings(**options)
 
 
-def test_a_relative_folder_is_made_absolute_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_relative_folder_becomes_absolute_immediately(monkeypatch: pytest.MonkeyPatch) -> None:
     """A handler may change the working directory later."""
     assert make_settings(workdir="scratch").workdir == Path.cwd() / "scratch"
 
 
-def test_tasks_take_the_applications_settings() -> None:
+def test_tasks_inherit_the_applications_settings() -> None:
     app = Holdfast("sqlite:///x.db", max_attempts=9, timeout="20s", retention={"failed": "1h"})
 
     @app.task

@@ -45,7 +45,7 @@ def look(request: pytest.FixtureRequest, chromium: Browser, live: Site) -> Itera
     yield from looks(chromium, live, *request.param)
 
 
-def test_every_page_can_be_read_by_everybody(look: Page, sample: SampleData):
+def test_every_page_has_no_accessibility_violations(look: Page, sample: SampleData):
     wrong = []
     show(look, "/jobs")
     for name in NAMES:
@@ -56,7 +56,7 @@ def test_every_page_can_be_read_by_everybody(look: Page, sample: SampleData):
     assert wrong == []
 
 
-def test_what_opens_can_be_read_by_everybody(look: Page, sample: SampleData):
+def test_dialogs_and_menus_have_no_accessibility_violations(look: Page, sample: SampleData):
     wrong: list[str] = []
 
     def check(name: str) -> None:
@@ -98,7 +98,7 @@ def test_what_opens_can_be_read_by_everybody(look: Page, sample: SampleData):
     assert wrong == []
 
 
-def test_the_way_in_can_be_read_by_everybody(chromium: Browser, live: Site):
+def test_the_login_page_has_no_accessibility_violations(chromium: Browser, live: Site):
     for scheme, size in VARIANTS:
         context = chromium.new_context(base_url=live.url, viewport=size, color_scheme=scheme)
         page = live.watch(context.new_page())

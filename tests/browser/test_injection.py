@@ -73,11 +73,11 @@ def guarded(chromium: Browser, live: Site) -> Iterator[Guarded]:
     assert problems == []
 
 
-def test_there_are_many():
+def test_there_are_many_payloads():
     assert len(set(ALL)) >= 60
 
 
-def test_in_lists(guarded: Guarded, live: Site):
+def test_payloads_are_inert_in_lists(guarded: Guarded, live: Site):
     """Keys, entities and errors of jobs; groups of errors; the newest errors of the overview."""
     queue = f"q-{new()}"
     jobs = [
@@ -104,7 +104,7 @@ def test_in_lists(guarded: Guarded, live: Site):
     guarded.check("audit", (ALL[0],))
 
 
-def test_in_one_job(guarded: Guarded, live: Site):
+def test_payloads_are_inert_on_a_jobs_page(guarded: Guarded, live: Site):
     """Keys and values of arguments and results at any depth; errors, tracebacks and messages."""
     gate = new()
     value: dict[str, Any] = {one: one for one in ALL}
@@ -135,7 +135,7 @@ def test_in_one_job(guarded: Guarded, live: Site):
     GATES[gate].set()
 
 
-def test_in_names_of_tokens(guarded: Guarded, live: Site):
+def test_payloads_are_inert_in_names_of_tokens(guarded: Guarded, live: Site):
     names = [one[:100] for one in ALL if one[:100].isprintable()]
     for name in names:
         live.access.create(name, "viewer")
@@ -144,7 +144,7 @@ def test_in_names_of_tokens(guarded: Guarded, live: Site):
     guarded.check("system", tuple(names))
 
 
-def test_in_the_address(guarded: Guarded, live: Site):
+def test_payloads_are_inert_in_the_address(guarded: Guarded, live: Site):
     page, texts = guarded.page, iter(ALL[::4])
     for path in (
         *("/jobs?q={}&type={}&key={}&worker={}", "/jobs/{}", "/errors?type={}&status={}&group={}"),

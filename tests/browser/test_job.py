@@ -39,7 +39,7 @@ def test_progress_moves_without_a_reload(page: Page, live: Site):
     assert page.evaluate("window.stillHere") is True
 
 
-def test_it_says_why_a_job_waits(page: Page, live: Site):
+def test_the_page_shows_why_a_job_waits(page: Page, live: Site):
     queue = f"q-{new()}"
     live.app.queues.pause(queue)
     job = live.app.enqueue("add", {"a": 1}, queue=queue)
@@ -48,7 +48,7 @@ def test_it_says_why_a_job_waits(page: Page, live: Site):
     expect(page.locator(".reasons")).to_contain_text("paused")
 
 
-def test_numbers_are_exact_on_every_way(page: Page, context: BrowserContext, live: Site):
+def test_numbers_are_exact_in_every_direction(page: Page, context: BrowserContext, live: Site):
     """An integer beyond what JavaScript's numbers hold: shown, copied as curl, and run by curl."""
     context.grant_permissions(["clipboard-read", "clipboard-write"], origin=live.url)
     payload: dict[str, Any] = {"value": {"id": BIG, "deep": [{"it's": 'a "quote"'}, None, True]}}
@@ -94,7 +94,7 @@ def test_a_failed_job_is_retried(page: Page, live: Site):
     expect(page.get_by_role("region", name="Result", exact=True)).to_contain_text("mended")
 
 
-def test_a_running_job_is_cancelled_after_a_question(page: Page, live: Site):
+def test_a_running_job_is_cancelled_after_a_confirmation(page: Page, live: Site):
     job = live.app.enqueue("render", {"title": "long", "gate": new()})
     show(page, f"/jobs/{job.id}")
     expect(page.locator(".job-head")).to_contain_text("running")
@@ -103,7 +103,7 @@ def test_a_running_job_is_cancelled_after_a_question(page: Page, live: Site):
     expect(page.locator(".job-head")).to_contain_text("cancelled")
 
 
-def test_a_job_of_later_is_edited_and_run_now(page: Page, live: Site):
+def test_a_scheduled_job_is_edited_and_run_now(page: Page, live: Site):
     job = live.app.enqueue("add", {"a": 40}, delay="1h")
     show(page, f"/jobs/{job.id}")
     pick(page, "More", "Edit")
@@ -116,7 +116,7 @@ def test_a_job_of_later_is_edited_and_run_now(page: Page, live: Site):
     expect(page.locator(".job-head")).to_contain_text("completed")
 
 
-def test_its_idempotency_key_is_a_fact(page: Page, live: Site):
+def test_the_idempotency_key_is_shown(page: Page, live: Site):
     value = f"order {new()}"
     job = live.app.enqueue("add", {"a": 1}, idempotency_key=value)
     show(page, f"/jobs/{job.id}")
@@ -144,7 +144,7 @@ def test_a_job_is_duplicated_with_changes_and_deleted(page: Page, live: Site):
     expect(page.get_by_text("There is no such job")).to_be_visible()
 
 
-def test_a_new_job_by_the_form_of_its_schema(page: Page, live: Site):
+def test_a_job_is_enqueued_with_the_form_of_its_schema(page: Page, live: Site):
     show(page, "/")
     page.keyboard.press("n")
     drawer = page.get_by_role("dialog")

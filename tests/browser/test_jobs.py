@@ -16,7 +16,7 @@ from tests.browser.site import Site, finish, new, pick, row, settled, show, unti
 __all__ = ["database", "live", "nothing_left_behind", "site"]
 
 
-def test_the_query_bar_completes_by_keyboard(page: Page, live: Site):
+def test_the_query_bar_completes_with_the_keyboard(page: Page, live: Site):
     finish(live, live.app.enqueue("add", {"a": 1}), live.app.enqueue("crash"))
     show(page, "/")
     page.keyboard.press("/")
@@ -47,12 +47,12 @@ def test_the_query_bar_completes_by_keyboard(page: Page, live: Site):
     expect(page.get_by_role("link", name="add", exact=True)).to_have_count(0)
 
 
-def test_a_query_that_cannot_be_read_is_explained(page: Page, live: Site):
+def test_an_invalid_query_is_explained(page: Page, live: Site):
     show(page, "/jobs?q=status%3Anonsense")
     expect(page.get_by_role("alert")).to_contain_text("nonsense")
 
 
-def test_the_address_is_the_state(page: Page, live: Site):
+def test_the_address_holds_the_state_of_the_page(page: Page, live: Site):
     finish(live, live.app.enqueue("crash"), live.app.enqueue("add", {"a": 1}))
     show(page, "/jobs?status=failed&q=type%3Acrash")
     shown = page.locator("tr[data-id]").count()
@@ -72,7 +72,7 @@ def test_the_address_is_the_state(page: Page, live: Site):
     expect(page).to_have_url(f"{live.url}/jobs")
 
 
-def test_rows_change_live_and_what_somebody_does_stays(page: Page, live: Site):
+def test_rows_update_live_and_keep_the_users_selection(page: Page, live: Site):
     """A job runs and ends without a reload; the selection, the scroll and the focus stay."""
     gate = new()
     queue = f"q-{gate}"
@@ -106,7 +106,7 @@ def test_rows_change_live_and_what_somebody_does_stays(page: Page, live: Site):
         expect(row(page, other.id)).to_contain_text("completed")
 
 
-def test_tabs_count_and_more_rows_are_loaded(page: Page, live: Site):
+def test_tabs_show_counts_and_more_rows_are_loaded(page: Page, live: Site):
     queue = f"q-{new()}"
     live.app.queues.pause(queue)
     for n in range(120):
@@ -128,7 +128,7 @@ def test_tabs_count_and_more_rows_are_loaded(page: Page, live: Site):
         expect(tab).to_have_text(f"{status.capitalize()}{counts[status]}")
 
 
-def test_many_are_cancelled_retried_and_deleted(page: Page, live: Site):
+def test_many_jobs_are_cancelled_retried_and_deleted(page: Page, live: Site):
     """First those that were picked, then all that match; the number is confirmed."""
     queue = f"q-{new()}"
     live.app.queues.pause(queue)
@@ -169,7 +169,7 @@ def test_many_are_cancelled_retried_and_deleted(page: Page, live: Site):
     expect(page.get_by_text("No job matches")).to_be_visible()
 
 
-def test_what_is_shown_can_be_exported(page: Page, live: Site, tmp_path: Path):
+def test_the_shown_jobs_can_be_exported(page: Page, live: Site, tmp_path: Path):
     key = f"=cmd|{new()}"
     queue = f"q-{new()}"
     live.app.queues.pause(queue)
@@ -191,7 +191,7 @@ def test_what_is_shown_can_be_exported(page: Page, live: Site, tmp_path: Path):
     assert waiting.value.suggested_filename.endswith(".jsonl")
 
 
-def test_rows_are_walked_and_picked_by_keyboard(page: Page, live: Site):
+def test_rows_are_navigated_and_selected_with_the_keyboard(page: Page, live: Site):
     queue = f"q-{new()}"
     live.app.queues.pause(queue)
     jobs = [live.app.enqueue("add", {"a": n}, queue=queue) for n in range(3)]

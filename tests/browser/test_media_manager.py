@@ -85,7 +85,7 @@ def enrich(page: Page, title: str) -> Locator:
     return row(page, title)
 
 
-def test_the_bar_moves_and_ends_completed(testbed: MediaTestbed, page: Page) -> None:
+def test_the_progress_bar_moves_and_ends_completed(testbed: MediaTestbed, page: Page) -> None:
     gate = testbed.provider.hold("Held")
     item = enrich(page, "Held")
     expect(item).to_have_attribute("data-status", "running")
@@ -101,7 +101,7 @@ def test_the_bar_moves_and_ends_completed(testbed: MediaTestbed, page: Page) -> 
     expect(item.get_by_role("button")).to_be_enabled()
 
 
-def test_a_failure_is_shown_and_can_be_tried_again(testbed: MediaTestbed, page: Page) -> None:
+def test_a_failure_is_shown_and_can_be_retried(testbed: MediaTestbed, page: Page) -> None:
     testbed.provider.script("Absent", 404)
     item = enrich(page, "Absent")
     expect(item).to_have_attribute("data-status", "failed")
@@ -114,7 +114,7 @@ def test_a_failure_is_shown_and_can_be_tried_again(testbed: MediaTestbed, page: 
     expect(item).to_have_attribute("data-status", "completed")
 
 
-def test_a_retry_is_told_while_it_waits(testbed: MediaTestbed, page: Page) -> None:
+def test_a_waiting_retry_is_shown(testbed: MediaTestbed, page: Page) -> None:
     testbed.provider.script("Limited", Limited(2))
     item = enrich(page, "Limited")
     expect(item).to_have_attribute("data-status", "retrying")
@@ -122,7 +122,7 @@ def test_a_retry_is_told_while_it_waits(testbed: MediaTestbed, page: Page) -> No
     expect(item).to_have_attribute("data-status", "completed")
 
 
-def test_the_page_goes_on_after_the_server_was_killed(
+def test_the_page_reconnects_after_the_server_was_killed(
     testbed: MediaTestbed, page: Page, problems: list[str]
 ) -> None:
     gate = testbed.provider.hold("Killed")
@@ -135,7 +135,7 @@ def test_the_page_goes_on_after_the_server_was_killed(
     problems[:] = [one for one in problems if "ERR_CONNECTION_REFUSED" not in one]
 
 
-def test_a_wrong_key_is_told(testbed: MediaTestbed, chromium: Browser) -> None:
+def test_a_wrong_key_is_reported(testbed: MediaTestbed, chromium: Browser) -> None:
     page = chromium.new_page(base_url=str(testbed.client.base_url))
     page.goto("/library/")
     expect(page.get_by_label("API key")).to_be_visible()
@@ -154,7 +154,7 @@ def test_a_title_is_drawn_as_text(page: Page) -> None:
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize("viewport", [WIDE, NARROW], ids=["wide", "narrow"])
-def test_it_can_be_used_by_everybody(
+def test_the_page_has_no_accessibility_violations(
     chromium: Browser,
     testbed: MediaTestbed,
     problems: list[str],

@@ -50,7 +50,7 @@ def call(blank: Page) -> Any:
     return run
 
 
-def test_times_numbers_and_sizes_in_few_characters(call):
+def test_times_numbers_and_sizes_are_formatted_shortly(call):
     seconds = "[0, 0.0004, 0.42, 3.24, 9.96, 59.7, 75, 3600, 3725, 90000]"
     assert call("format.js", f"{seconds}.map(m.duration)") == [
         *("0 s", "<1 ms", "420 ms", "3.2 s", "10 s", "1m", "1m 15s", "1h", "1h 2m", "1d 1h"),
@@ -66,7 +66,7 @@ def test_times_numbers_and_sizes_in_few_characters(call):
     ]
 
 
-def test_times_are_those_of_the_reader_or_of_utc(call):
+def test_times_are_shown_in_local_time_or_utc(call):
     """A day begins when it begins on the clock that is shown."""
     late, now = "'2026-01-01T20:15:07.250Z'", "Date.parse('2026-01-01T17:00:00Z')"
     shown = (
@@ -83,7 +83,7 @@ def test_times_are_those_of_the_reader_or_of_utc(call):
     assert call("format.js", f"m.fullTime({late})") == told
 
 
-def test_what_deceives_the_eye_is_shown_as_its_code(call):
+def test_deceptive_characters_are_shown_as_their_code(call):
     given = "String.fromCharCode(0x61, 0x202e, 0x62, 7, 0x63)"
     assert call("format.js", f"m.visible({given})") == "a\\u202eb\\u0007c"
 
@@ -93,7 +93,7 @@ def test_integers_of_any_size_survive(call):
     assert call("json.js", f"m.stringify(m.parse('{text}'))") == text
 
 
-def test_a_page_laid_over_the_rows_keeps_their_place(call):
+def test_a_page_merged_into_the_rows_keeps_their_order(call):
     rows = "['f', 'e', 'd', 'c', 'b'].map((id) => ({id}))"
     page = "{jobs: ['g', 'f', 'd'].map((id) => ({id, fresh: true})), next: 'd'}"
     shown = "({rows: r.rows.map((one) => one.id + (one.moved ? '!' : '')), waiting: r.waiting})"
@@ -105,7 +105,7 @@ def test_a_page_laid_over_the_rows_keeps_their_place(call):
         assert call("joblist.js", script) == wanted
 
 
-def test_rows_that_nobody_asked_for_do_not_pile_up(call):
+def test_rows_of_a_distant_page_replace_the_old_ones(call):
     """More came than a page holds: nobody knows what lies between it and the rows before."""
     script = """(() => {
       const rows = [{id: 'c'}, {id: 'b'}, {id: 'a'}];
@@ -122,7 +122,7 @@ def test_rows_that_nobody_asked_for_do_not_pile_up(call):
     ]
 
 
-def test_what_was_heard_before_nobody_looked_leads_to_nothing(call):
+def test_events_received_before_a_pause_trigger_no_request(call):
     """A page that was hidden or paused a moment ago asks for nothing, not even once more."""
     script = """(async () => {
       const told = [];
@@ -143,7 +143,7 @@ def test_what_was_heard_before_nobody_looked_leads_to_nothing(call):
     assert call("live.js", script) == [["hush"], ["refresh"]]
 
 
-def test_a_traceback_is_folded_to_the_application(call):
+def test_a_traceback_is_folded_to_the_applications_frames(call):
     trace = (
         "Traceback (most recent call last):\\n"
         '  File "/opt/shop/site-packages/httpx/a.py", line 3, in send\\n    raise X\\n'
@@ -180,7 +180,7 @@ def test_a_form_becomes_a_payload(call):
     }
 
 
-def test_the_word_at_the_caret_is_completed(call):
+def test_the_word_at_the_cursor_is_completed(call):
     text = 'type:mail error:"rate li'
     assert call("query.js", f"m.wordAt({text!r}, {len(text)}).text") == 'error:"rate li'
     labels = "(await m.complete('st')).map((one) => one.insert)"
@@ -191,7 +191,7 @@ def test_the_word_at_the_caret_is_completed(call):
     assert call("query.js", names) == ["type:render "]
 
 
-def test_addresses_are_matched_whole(call):
+def test_addresses_are_matched_completely(call):
     tried = "['/jobs/a%20b', '/jobs', '/jobs/', '/jobs/a/b', '/jobs/%E0%A4%A']"
     assert call("router.js", f"{tried}.map((one) => m.match('/jobs/:id', one))") == [
         {"id": "a b"},

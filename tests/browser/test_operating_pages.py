@@ -56,7 +56,7 @@ def test_a_queue_is_paused_resumed_limited_and_purged(page: Page, site: Site):
     assert site.app.jobs.count(queue="media") == 0
 
 
-def test_who_only_looks_is_offered_nothing(chromium: Browser, site: Site):
+def test_a_viewer_is_offered_no_action(chromium: Browser, site: Site):
     site.app.enqueue("render", {"title": "film"})
     made = flow(site)
     _, token = site.access.create("guest", "viewer")
@@ -84,7 +84,7 @@ def test_a_task_is_run_from_its_own_page(page: Page, site: Site):
     assert site.app.jobs.count(type="add") == before + 1
 
 
-def test_a_schedule_is_disabled_and_moved(page: Page, site: Site):
+def test_a_schedule_is_disabled_and_rescheduled(page: Page, site: Site):
     site.app.tasks["tidy"].using(key="nightly", every="1h").schedule()
     opened(page, "/schedules")
     row = page.get_by_role("listitem").filter(has_text="nightly")
@@ -101,7 +101,7 @@ def test_a_schedule_is_disabled_and_moved(page: Page, site: Site):
     expect(row.get_by_text("in 2 d")).to_be_visible()
 
 
-def test_a_worker_tells_where_it_stands(page: Page, site: Site):
+def test_a_worker_shows_its_stacks(page: Page, site: Site):
     with site.app.worker(queues="media=2"):
         gate = new_id()  # gates stay open for those who come later
         job = site.app.enqueue("render", {"title": "film", "gate": gate})
@@ -132,7 +132,7 @@ def test_a_workflow_is_drawn_released_and_retried(page: Page, site: Site):
         expect(page.get_by_role("heading", name="crash")).to_be_visible()
 
 
-def test_what_operators_did_is_in_the_log(page: Page, site: Site):
+def test_actions_of_operators_are_in_the_audit_log(page: Page, site: Site):
     opened(page, "/activity?tab=audit")
     expect(page.get_by_role("row").filter(has_text="log_in").first).to_be_visible()
 

@@ -11,7 +11,7 @@ from tests.browser.site import Site, finish, new, show, until
 __all__ = ["database", "live", "nothing_left_behind", "site"]
 
 
-def test_the_overview_tells_how_it_goes(page: Page, live: Site):
+def test_the_overview_shows_the_state_of_the_system(page: Page, live: Site):
     """Figures, a chart of the last hour, queues, tasks; and a worker that nobody has is missed."""
     finish(live, live.app.enqueue("add", {"a": 1}), live.app.enqueue("crash"))
     live.app.enqueue("add", {"a": 1}, queue="nobody")
@@ -31,7 +31,7 @@ def test_the_overview_tells_how_it_goes(page: Page, live: Site):
     expect(page.get_by_role("button", name="15m")).to_have_attribute("aria-pressed", "true")
 
 
-def test_errors_that_are_alike_are_retried_together(page: Page, live: Site):
+def test_similar_errors_are_retried_together(page: Page, live: Site):
     gate = f"gate{new()}"
     jobs = [live.app.enqueue("mend", {"gate": gate}) for _ in range(3)]
     other = live.app.enqueue("refuse", {"name": "Ann"})

@@ -8,17 +8,17 @@ DIAMOND = """[{child: 'b', parent: 'a'}, {child: 'c', parent: 'a'}, {child: 'd',
   {child: 'd', parent: 'c'}, {child: 'd', parent: 'a'}]"""
 
 
-def test_a_job_stands_right_of_all_that_it_waits_for(call):
+def test_a_job_is_drawn_right_of_its_parents(call):
     ranks = call("layers.js", f"Object.fromEntries(m.ranks(['d', 'c', 'b', 'a'], {DIAMOND}))")
     assert ranks == {"a": 0, "b": 1, "c": 1, "d": 2}
 
 
-def test_a_circle_ends(call):
+def test_a_cycle_in_the_graph_ends_the_layout(call):
     circle = "[{child: 'a', parent: 'b'}, {child: 'b', parent: 'a'}]"
     assert call("layers.js", f"m.layout(['a', 'b'], {circle}).nodes.length") == 2
 
 
-def test_boxes_do_not_lie_upon_each_other(call):
+def test_boxes_do_not_overlap(call):
     script = """(() => {
       const ids = ['s', ...Array.from({length: 60}, (_, n) => `m${n}`), 'r'];
       const edges = ids.slice(1, -1)
@@ -33,19 +33,19 @@ def test_boxes_do_not_lie_upon_each_other(call):
     assert call("layers.js", script) == [0, 0, True]
 
 
-def test_a_long_edge_has_a_place_in_every_layer_it_passes(call):
+def test_a_long_edge_has_a_point_in_every_layer(call):
     points = f"m.layout(['a', 'b', 'c', 'd'], {DIAMOND}).edges.map((one) => one.points.length)"
     assert call("layers.js", points) == [2, 2, 2, 2, 4]
 
 
-def test_what_took_longest_is_followed_back(call):
+def test_the_critical_path_is_followed_back(call):
     jobs = """[{id: 'a', started_at: '1', completed_at: '2'},
       {id: 'b', started_at: '3', completed_at: '9'},
       {id: 'c', started_at: '3', completed_at: '4'}, {id: 'd', started_at: '9', completed_at: 'x'}]"""
     assert call("layers.js", f"m.critical({jobs}, {DIAMOND})") == ["a", "b", "d"]
 
 
-def test_marks_of_an_axis_are_few_and_round(call):
+def test_ticks_of_an_axis_are_few_and_round(call):
     assert call("components/Waterfall.js", "[m.ticks(4.2), m.ticks(100), m.ticks(0.004)]") == [
         [0, 1, 2, 3, 4],
         [0, 30, 60, 90],
@@ -53,7 +53,7 @@ def test_marks_of_an_axis_are_few_and_round(call):
     ]
 
 
-def test_the_tail_is_bounded_and_keeps_one_progress_of_a_job(call):
+def test_the_event_tail_is_bounded_and_keeps_one_progress_event_for_a_job(call):
     script = """(() => {
       const event = (event, job_id) => ({ event, data: { job_id } });
       let rows = m.joined([], [event('job:started', 'a'), event('job:progress', 'a')], 't', 3);

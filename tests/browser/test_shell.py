@@ -16,7 +16,7 @@ __all__ = ["database", "live", "nothing_left_behind", "site"]
 ACTIONS = ("New job", "Retry", "Cancel", "Delete", "Run now", "Retry all", "Delete all", "Pause")
 
 
-def test_who_is_not_known_is_asked_for_a_token(context, site: Site):
+def test_an_unauthenticated_user_is_asked_for_a_token(context, site: Site):
     page = site.watch(context.new_page())
     page.goto("/jobs?status=failed")
     page.get_by_label("token").fill("hf_" + "x" * 43)
@@ -32,7 +32,7 @@ def test_who_is_not_known_is_asked_for_a_token(context, site: Site):
     expect(page.get_by_label("token")).to_be_visible()
 
 
-def test_a_token_that_is_revoked_ends_the_session(context, site: Site):
+def test_a_revoked_token_ends_the_session(context, site: Site):
     info, secret = site.access.create("for a while", "viewer")
     page = site.enter(context, secret)
     show(page, "/jobs")
@@ -68,7 +68,7 @@ def test_the_palette_finds_pages_tasks_and_jobs(page: Page, live: Site):
     expect(box).to_have_count(0)
 
 
-def test_keys_lead_everywhere_and_are_listed(page: Page, site: Site):
+def test_keyboard_shortcuts_lead_to_every_page_and_are_listed(page: Page, site: Site):
     show(page, "/")
     page.keyboard.press("?")
     dialog = page.get_by_role("dialog", name="Keyboard shortcuts")
@@ -82,7 +82,7 @@ def test_keys_lead_everywhere_and_are_listed(page: Page, site: Site):
         expect(page.get_by_role("heading", name=heading, exact=True, level=1)).to_be_visible()
 
 
-def test_the_theme_is_chosen_and_kept(page: Page, site: Site):
+def test_the_chosen_theme_is_kept(page: Page, site: Site):
     show(page, "/")
     ground = "getComputedStyle(document.body).backgroundColor"
     button = page.get_by_role("button", name="Theme:")
@@ -99,7 +99,7 @@ def test_the_theme_is_chosen_and_kept(page: Page, site: Site):
     expect(page.get_by_role("button", name="Theme: dark")).to_be_visible()
 
 
-def test_times_are_the_readers_or_utc_and_that_is_kept(chromium: Browser, live: Site, failed: str):
+def test_the_choice_of_local_time_or_utc_is_kept(chromium: Browser, live: Site, failed: str):
     context = chromium.new_context(base_url=live.url, viewport=WIDE, timezone_id="Asia/Kolkata")  # type: ignore[arg-type]
     page = live.enter(context, live.token)
     show(page, f"/jobs/{failed}")
@@ -120,7 +120,7 @@ def test_times_are_the_readers_or_utc_and_that_is_kept(chromium: Browser, live: 
     context.close()
 
 
-def test_reduced_motion_means_none(page: Page, site: Site):
+def test_reduced_motion_disables_animations(page: Page, site: Site):
     """A short transition would be one of every property of every element."""
     show(page, "/")
     change = """(theme) => {
@@ -133,7 +133,7 @@ def test_reduced_motion_means_none(page: Page, site: Site):
     assert (moving, light == dark) == (0, False)
 
 
-def test_an_address_that_names_nothing_says_so(page: Page, site: Site):
+def test_an_unknown_address_shows_not_found(page: Page, site: Site):
     show(page, "/nowhere/at/all")
     expect(page.get_by_text("There is no such page")).to_be_visible()
     show(page, "/jobs/01a1e404-0000-7000-8000-000000000000")
@@ -157,7 +157,7 @@ def test_a_viewer_sees_no_action(context, live: Site, failed: str):
     expect(page.get_by_role("dialog")).to_have_count(1)
 
 
-def test_read_only_takes_actions_from_everybody(chromium: Browser, live: Site, failed: str):
+def test_read_only_removes_all_actions(chromium: Browser, live: Site, failed: str):
     server = dashboard(live.app, hosts=["127.0.0.1"], read_only=True)
     with served(server, server.state.web.close) as url:
         context = chromium.new_context(base_url=url, viewport=WIDE)  # type: ignore[arg-type]
@@ -183,7 +183,9 @@ def sees_all_and_does_nothing(page: Page, failed: str) -> None:
         expect(page.get_by_role("button", name=name, exact=True)).to_have_count(0)
 
 
-def test_it_works_inside_another_application(chromium: Browser, live: Site, failed: str):
+def test_the_dashboard_works_mounted_in_another_application(
+    chromium: Browser, live: Site, failed: str
+):
     """Mounted below a path of another server: pages, links, requests and the stream stay below it."""
     inner = dashboard(live.app, hosts=["127.0.0.1"])
     outer = Starlette(routes=[Mount("/tools/jobs", app=inner)])
@@ -212,7 +214,7 @@ def test_it_works_inside_another_application(chromium: Browser, live: Site, fail
         context.close()
 
 
-def test_an_invitation_opens_once_and_leaves_the_address(context, live: Site):
+def test_an_invitation_link_works_once_and_is_removed_from_the_address(context, live: Site):
     secret = live.server.state.web.invitations.make()
     page = live.watch(context.new_page())
     page.goto(f"/#token={secret}")
@@ -230,7 +232,7 @@ HIDE = """(hidden) => {
 }"""
 
 
-def test_a_hidden_tab_asks_for_nothing_and_a_shown_one_catches_up(page: Page, live: Site):
+def test_a_hidden_tab_sends_no_requests_and_catches_up_when_shown(page: Page, live: Site):
     gone: list[str] = []
     page.on("requestfailed", lambda one: gone.append(one.url))
     show(page, "/jobs")
@@ -249,7 +251,7 @@ def test_a_hidden_tab_asks_for_nothing_and_a_shown_one_catches_up(page: Page, li
     expect(page.get_by_role("button", name="Live updates: Live")).to_be_visible()
 
 
-def test_live_updates_are_paused_and_go_on(page: Page, live: Site):
+def test_live_updates_are_paused_and_resumed(page: Page, live: Site):
     show(page, "/jobs")
     expect(page.get_by_role("button", name="Live updates: Live")).to_be_visible()
     page.get_by_role("button", name="Live updates").click()

@@ -14,7 +14,7 @@ JOBS = 2000
 _MB = 1_000_000
 
 
-def test_pages_neither_flood_nor_leak(context: BrowserContext, live: Site):
+def test_pages_neither_flood_the_server_nor_leak_memory(context: BrowserContext, live: Site):
     live.enter(context, live.token).close()
     enqueue_burst(live, 200)  # what is made once, such as code and charts, is made
     pages = {path: OpenPage(live, context, path) for path in ("/jobs", "/")}

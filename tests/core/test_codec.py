@@ -81,21 +81,21 @@ VALUES: dict[str, Any] = {
 }
 
 
-def test_types_survive() -> None:
+def test_types_survive_encoding_and_decoding() -> None:
     arguments = Arguments("everything", everything)
     payload = arguments.encode((), VALUES)
     assert arguments.decode(payload) == VALUES
     assert arguments.decode(json.dumps(json.loads(payload))) == VALUES
 
 
-def test_positional_arguments_are_stored_by_name_and_defaults_are_left_to_the_code() -> None:
+def test_positional_arguments_are_stored_by_name_without_defaults() -> None:
     def handler(a: int, b: str = "x") -> None: ...
 
     assert Arguments("t", handler).encode((7,), {}) == '{"a":7}'
     assert Arguments("t", handler).decode('{"a":7}') == {"a": 7}
 
 
-def test_a_handler_that_collects_keywords() -> None:
+def test_keyword_collecting_handlers_are_supported() -> None:
     def handler(a: int, **rest: Any) -> None: ...
 
     arguments = Arguments("t", handler)
@@ -103,7 +103,7 @@ def test_a_handler_that_collects_keywords() -> None:
     assert arguments.decode(payload) == {"a": 1, "b": [2], "c": "3"}
 
 
-def test_a_parameter_may_be_skipped() -> None:
+def test_skipped_parameters_are_not_stored() -> None:
     def handler(ctx: object, a: int) -> None: ...
 
     assert Arguments("t", handler, skip=1).encode((1,), {}) == '{"a":1}'
@@ -125,7 +125,7 @@ def test_a_stored_payload_that_no_longer_fits_names_the_field(payload: str, word
         Arguments("t", handler).decode(payload)
 
 
-def test_the_limit_is_exact() -> None:
+def test_the_size_limit_is_exact() -> None:
     def handler(a: str) -> None: ...
 
     arguments = Arguments("t", handler)
@@ -135,7 +135,7 @@ def test_the_limit_is_exact() -> None:
         arguments.encode(("x" * (room + 1),), {})
 
 
-def test_hints_that_cannot_be_resolved_or_converted() -> None:
+def test_type_hints_that_cannot_be_resolved_or_converted() -> None:
     def unresolved(a: "Missing") -> None: ...  # type: ignore[name-defined]  # noqa: F821
 
     with pytest.raises(InvalidInput, match="cannot be resolved"):
@@ -158,7 +158,7 @@ def test_a_json_schema_for_forms() -> None:
     assert schema["properties"]["b"]["type"] == "string"
 
 
-def test_results() -> None:
+def test_results_are_encoded() -> None:
     def typed() -> list[Data]: ...
 
     result = Result("t", typed)
@@ -229,7 +229,7 @@ ERRORS: dict[str, Callable[[], BaseException]] = {
 
 
 @pytest.mark.parametrize("case", list(ERRORS), ids=list(ERRORS))
-def test_the_error_encoder_is_total(case: str) -> None:
+def test_the_error_encoder_accepts_every_exception(case: str) -> None:
     error, trace = encode_error(ERRORS[case]())
     for text in (error, trace):
         assert 0 < len(text) <= MAX_ERROR
@@ -238,7 +238,7 @@ def test_the_error_encoder_is_total(case: str) -> None:
     assert len(json.dumps(error)) > 2
 
 
-def test_the_error_says_type_and_message() -> None:
+def test_an_encoded_error_has_type_and_message() -> None:
     error, trace = encode_error(raised(ValueError("no such podcast")))
     assert error == "ValueError: no such podcast"
     assert "raise error" in trace
@@ -260,7 +260,7 @@ def test_the_error_says_type_and_message() -> None:
         max_leaves=20,
     )
 )
-def test_whatever_json_can_say_survives(value: Any) -> None:
+def test_every_json_value_survives(value: Any) -> None:
     assert json.loads(encode_json(value, "value")) == value
 
 

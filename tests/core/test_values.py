@@ -26,7 +26,7 @@ def test_ids_of_many_threads_do_not_collide() -> None:
     assert len(set(ids)) == 16_000
 
 
-def test_floor_ids_bound_a_moment() -> None:
+def test_floor_ids_are_below_all_ids_of_a_time() -> None:
     before = datetime.now(UTC)
     made = new_id()
     assert floor_id(before - timedelta(seconds=1)) < made < floor_id(before + timedelta(seconds=5))
@@ -34,7 +34,7 @@ def test_floor_ids_bound_a_moment() -> None:
 
 
 @pytest.mark.parametrize("value", ["", "7", "x" * 36, None, 7, "0" * 33])
-def test_what_is_no_id(value: object) -> None:
+def test_invalid_ids_are_refused(value: object) -> None:
     with pytest.raises(InvalidInput, match="is not a job id"):
         parse_id(value)
 
@@ -55,7 +55,7 @@ def test_what_is_no_id(value: object) -> None:
         ("1.5h", 5400.0),
     ],
 )
-def test_durations(value: object, expected: float) -> None:
+def test_durations_are_parsed(value: object, expected: float) -> None:
     assert seconds(value) == expected  # type: ignore[arg-type]
 
 
@@ -80,18 +80,18 @@ def test_durations(value: object, expected: float) -> None:
         "1e9d",
     ],
 )
-def test_what_is_no_duration(value: object) -> None:
+def test_invalid_durations_are_refused(value: object) -> None:
     with pytest.raises(InvalidInput, match="give seconds, a timedelta, or a string"):
         seconds(value)  # type: ignore[arg-type]
 
 
-def test_moments_survive_to_the_microsecond() -> None:
+def test_times_survive_to_the_microsecond() -> None:
     moment = datetime(2026, 11, 15, 23, 59, 59, 999999, tzinfo=UTC)
     assert from_microseconds(to_microseconds(moment)) == moment
     assert to_microseconds(datetime(1970, 1, 1, tzinfo=UTC)) == 0
 
 
-def test_clocks() -> None:
+def test_clocks_advance() -> None:
     fake = FakeClock()
     before = fake.now()
     fake.advance(1.5)

@@ -120,7 +120,7 @@ def test_a_frozen_process_for_isolated_jobs_does_not_hold_up_the_others(
 
 
 @pytest.mark.parametrize("database", ["postgres"], indirect=True)
-def test_what_freezes_its_process_is_told_from_what_is_late_for_it(testbed: CrashTestbed) -> None:
+def test_a_freezing_job_is_distinguished_from_its_delayed_neighbour(testbed: CrashTestbed) -> None:
     """The job beside it times out. Nobody knows which of the two froze the process: the one without a
     timeout runs in smaller company from then on, and takes no more jobs with it."""
     with testbed.app() as app, worker_group(testbed, app=APP, queues="default=4") as workers:

@@ -4,13 +4,13 @@ from tests.crash import isolation
 from tests.crash.testbed import CrashTestbed, Report
 
 
-def test_the_jobs_of_a_killed_tree_run_again_together(testbed: CrashTestbed) -> None:
+def test_the_jobs_of_a_killed_process_tree_run_again_concurrently(testbed: CrashTestbed) -> None:
     report = Report()
     isolation.run_killed_tree(testbed, report, 12, heartbeat=2.0, soon=60.0)
     assert report.problems == []
 
 
-def test_many_victims_of_one_death_are_done_soon_and_others_do_not_wait(
+def test_many_suspects_of_one_death_finish_soon_and_new_jobs_do_not_wait(
     testbed: CrashTestbed,
 ) -> None:
     """One at a time they would take a minute."""
@@ -19,13 +19,13 @@ def test_many_victims_of_one_death_are_done_soon_and_others_do_not_wait(
     assert report.problems == []
 
 
-def test_an_operators_kill_is_never_a_crash(testbed: CrashTestbed) -> None:
+def test_an_operators_kill_never_counts_as_a_crash(testbed: CrashTestbed) -> None:
     report = Report()
     isolation.run_operator_kills(testbed, report, 5)
     assert report.problems == []
 
 
-def test_only_what_had_begun_is_a_victim(testbed: CrashTestbed) -> None:
+def test_only_started_jobs_become_suspects(testbed: CrashTestbed) -> None:
     """What was claimed and waited for the event loop runs among the ordinary jobs."""
     report = Report()
     isolation.run_killed_before_begun(testbed, report, 10)

@@ -17,6 +17,6 @@ def testbed(
     )
 
 
-def test_workers_go_on_while_the_tables_are_migrated(testbed: CrashTestbed) -> None:
+def test_workers_keep_working_while_the_tables_are_migrated(testbed: CrashTestbed) -> None:
     report = migrations.run(testbed, rows=50_000, release="", stall=10.0)
     assert report.problems == []

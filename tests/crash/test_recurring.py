@@ -2,7 +2,7 @@ from tests.crash import recurring
 from tests.crash.testbed import CrashTestbed
 
 
-def test_five_schedulers_that_are_frozen_miss_no_moment_and_have_none_twice(
+def test_five_frozen_schedulers_miss_no_due_time_and_run_none_twice(
     testbed: CrashTestbed,
 ) -> None:
     report = recurring.run(

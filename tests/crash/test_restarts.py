@@ -5,7 +5,7 @@ from tests.crash.testbed import CrashTestbed
 
 
 @pytest.mark.parametrize("database", ["postgres"], indirect=True)
-def test_workers_go_on_by_themselves_after_the_server_crashed(testbed: CrashTestbed) -> None:
+def test_workers_recover_by_themselves_after_a_server_crash(testbed: CrashTestbed) -> None:
     if testbed.server is None or not testbed.server.can_restart:
         pytest.skip("the server is not ours to restart")
     report = restarts.run(testbed, times=2, load=1.0, back=60.0, measured=False)

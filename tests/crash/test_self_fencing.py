@@ -43,7 +43,7 @@ class Table:
         return [info(id, no, dead=id in self.dead) for id, no in self.numbers.items()]
 
 
-class Dataset:
+class FencingSimulation:
     """Our last beat was at 0; then the clock goes on, in steps as SelfFencing takes them."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -77,49 +77,49 @@ class Dataset:
 
 
 @pytest.fixture
-def world(monkeypatch: pytest.MonkeyPatch) -> Dataset:
-    return Dataset(monkeypatch)
+def simulation(monkeypatch: pytest.MonkeyPatch) -> FencingSimulation:
+    return FencingSimulation(monkeypatch)
 
 
-def test_a_silence_that_all_share_stops_nothing(world: Dataset) -> None:
-    world.go(0.9 * BEAT, others_beat_every=BEAT)
-    world.go(20 * BEAT, others_beat_every=None)
-    assert world.stopped_at is None
+def test_runs_continue_if_all_workers_are_silent(simulation: FencingSimulation) -> None:
+    simulation.go(0.9 * BEAT, others_beat_every=BEAT)
+    simulation.go(20 * BEAT, others_beat_every=None)
+    assert simulation.stopped_at is None
 
 
 @pytest.mark.parametrize("every", [0.4 * BEAT, BEAT, 1.2 * BEAT, 1.45 * BEAT])
-def test_a_silence_of_ours_alone_stops_runs_before_others_take_them(
-    world: Dataset, every: float
+def test_runs_stop_before_others_take_them_if_only_this_worker_is_silent(
+    simulation: FencingSimulation, every: float
 ) -> None:
-    world.go(4 * BEAT, others_beat_every=every)
-    assert world.stopped_at is not None
-    assert world.stopped_at <= 2.9 * BEAT
+    simulation.go(4 * BEAT, others_beat_every=every)
+    assert simulation.stopped_at is not None
+    assert simulation.stopped_at <= 2.9 * BEAT
 
 
-def test_others_that_are_heard_again_end_the_excuse(world: Dataset) -> None:
+def test_runs_stop_when_other_workers_send_heartbeats_again(simulation: FencingSimulation) -> None:
     """A lock that others get past and we do not."""
-    world.go(10 * BEAT, others_beat_every=None)
-    confirmed = world.beat_at
+    simulation.go(10 * BEAT, others_beat_every=None)
+    confirmed = simulation.beat_at
     assert confirmed > 9 * BEAT
-    world.go(14 * BEAT, others_beat_every=BEAT)
-    assert world.stopped_at is not None
-    assert world.stopped_at - confirmed <= 2.9 * BEAT
+    simulation.go(14 * BEAT, others_beat_every=BEAT)
+    assert simulation.stopped_at is not None
+    assert simulation.stopped_at - confirmed <= 2.9 * BEAT
 
 
-def test_a_database_that_cannot_be_read_is_no_excuse(world: Dataset) -> None:
-    world.table.reachable = False
-    world.go(4 * BEAT, others_beat_every=None)
-    assert world.stopped_at is not None
-    assert world.stopped_at <= 2.5 * BEAT
+def test_an_unreadable_database_does_not_let_runs_continue(simulation: FencingSimulation) -> None:
+    simulation.table.reachable = False
+    simulation.go(4 * BEAT, others_beat_every=None)
+    assert simulation.stopped_at is not None
+    assert simulation.stopped_at <= 2.5 * BEAT
 
 
-def test_one_that_was_declared_dead_is_not_confirmed(world: Dataset) -> None:
-    world.table.dead.add("we")
-    world.go(4 * BEAT, others_beat_every=None)
-    assert world.beat_at == 0.0
+def test_a_worker_that_was_declared_dead_is_not_confirmed(simulation: FencingSimulation) -> None:
+    simulation.table.dead.add("we")
+    simulation.go(4 * BEAT, others_beat_every=None)
+    assert simulation.beat_at == 0.0
 
 
-def test_whoever_pauses_for_as_long_as_we_listened_begins_anew_with_us() -> None:
+def test_an_observer_that_pauses_for_the_whole_window_forgets_its_observations() -> None:
     """The other side of the bargain: an observer whose beats stopped that long forgets."""
     observer = Observer(BEAT)
     seen = [info("we", 1)]

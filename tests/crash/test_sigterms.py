@@ -6,12 +6,12 @@ from tests.crash.testbed import CrashTestbed, jobs_of, unfinished, until
 from tests.crash.worker_group import worker_group
 
 
-def test_a_stop_under_load_spends_nothing_and_loses_nothing(testbed: CrashTestbed) -> None:
+def test_a_stop_under_load_spends_no_attempt_and_loses_no_job(testbed: CrashTestbed) -> None:
     report = sigterms.run(testbed, times=5, processes=1, grace=0.5, late=5.0, seed=1)
     assert report.problems == []
 
 
-def test_a_second_request_to_stop_ends_at_once_and_blames_no_job(testbed: CrashTestbed) -> None:
+def test_a_second_sigterm_ends_immediately_and_makes_no_job_suspect(testbed: CrashTestbed) -> None:
     with testbed.app() as app, worker_group(testbed, grace=60.0, heartbeat=0.5) as workers:
         workers.start()
         jobs = [app.enqueue("gated").id, app.enqueue("gated_thread").id]
@@ -33,7 +33,7 @@ def test_a_second_request_to_stop_ends_at_once_and_blames_no_job(testbed: CrashT
         assert "to run alone" not in workers.log()
 
 
-def test_sigusr1_prints_the_stacks_of_what_runs(testbed: CrashTestbed) -> None:
+def test_sigusr1_prints_the_stacks_of_running_jobs(testbed: CrashTestbed) -> None:
     with testbed.app() as app, worker_group(testbed) as workers:
         workers.start()
         jobs = [app.enqueue("gated").id, app.enqueue("gated_thread").id]
@@ -49,7 +49,9 @@ def test_sigusr1_prints_the_stacks_of_what_runs(testbed: CrashTestbed) -> None:
         assert len(workers.live_supervisors()) == 1
 
 
-def test_who_asks_from_elsewhere_is_told_the_stacks_of_what_runs(testbed: CrashTestbed) -> None:
+def test_stacks_of_running_jobs_can_be_requested_through_the_database(
+    testbed: CrashTestbed,
+) -> None:
     with testbed.app() as app, worker_group(testbed, heartbeat=0.5) as workers:
         workers.start()
         job = app.enqueue("gated_thread").id

@@ -5,7 +5,7 @@ from tests.crash.testbed import CrashTestbed
 
 
 @pytest.mark.parametrize("database", ["sqlite"], indirect=True)
-def test_a_thread_that_never_returns_costs_its_process_and_harms_no_other(
+def test_a_stuck_thread_has_its_process_replaced_and_harms_no_other_job(
     testbed: CrashTestbed,
 ) -> None:
     report = stuck_threads.run(testbed, rounds=1, beside=11.0)

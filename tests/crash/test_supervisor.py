@@ -16,7 +16,7 @@ from tests.crash.worker_group import environment, is_gone, worker_group
 
 
 @pytest.mark.parametrize("database", ["sqlite"], indirect=True)
-def test_a_supervisor_that_can_start_no_process_tries_again(testbed: CrashTestbed) -> None:
+def test_a_supervisor_that_cannot_start_a_process_retries(testbed: CrashTestbed) -> None:
     with testbed.app() as app, worker_group(testbed) as workers:
         workers.start().until_ready()
         [supervisor] = workers.supervisors
@@ -33,7 +33,7 @@ def test_a_supervisor_that_can_start_no_process_tries_again(testbed: CrashTestbe
 
 
 @pytest.mark.parametrize("database", ["sqlite"], indirect=True)
-def test_a_process_that_said_that_it_leaves_is_not_judged_by_its_exit(
+def test_a_deregistered_process_is_not_judged_by_its_exit(
     testbed: CrashTestbed, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It says so to its supervisor: its database may not be there."""
@@ -64,7 +64,7 @@ def test_a_process_that_said_that_it_leaves_is_not_judged_by_its_exit(
 
 
 @pytest.mark.parametrize("database", ["sqlite"], indirect=True)
-def test_a_child_that_does_not_read_delays_nobody(
+def test_a_child_that_does_not_read_delays_no_other_child(
     testbed: CrashTestbed, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name, value in environment(testbed, None).items():

@@ -11,13 +11,13 @@ from tests.crash.worker_group import ROOT
 
 
 @pytest.mark.parametrize("database", ["sqlite"], indirect=True)
-def test_nobody_hears_that_the_database_is_locked(testbed: CrashTestbed) -> None:
+def test_no_writer_gets_a_database_is_locked_error(testbed: CrashTestbed) -> None:
     report = writers.run(testbed, seconds=5.0)
     assert report.problems == []
 
 
 @pytest.mark.parametrize("database", ["sqlite"], indirect=True)
-def test_a_thread_that_waits_for_hints_does_not_disturb_one_that_writes(
+def test_a_thread_that_waits_for_hints_does_not_disturb_a_writing_thread(
     testbed: CrashTestbed,
 ) -> None:
     """Both look at the database through one process, while another process writes."""

@@ -10,7 +10,7 @@ WITH_CODE = [page for page in PAGES if blocks(page, "python")]
 
 
 @pytest.mark.parametrize("page", WITH_CODE, ids=map(name_of, WITH_CODE))
-def test_the_blocks_of_a_page_run(
+def test_the_code_blocks_of_a_page_run(
     page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -18,6 +18,6 @@ def test_the_blocks_of_a_page_run(
     exec(compile("\n".join(blocks(page, "python")), str(page), "exec"), names)
 
 
-def test_there_is_code() -> None:
+def test_pages_with_code_are_found() -> None:
     """Without this, a moved folder would make the test above pass on nothing."""
     assert len(WITH_CODE) > 15

@@ -57,7 +57,7 @@ COMMANDS = [
     COMMANDS,
     ids=[f"{name_of(page)}: {' '.join(words)}" for page, words in COMMANDS],
 )
-def test_a_command_can_be_given(
+def test_every_shown_command_is_valid(
     page: Path, words: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv("HOLDFAST_APP", raising=False)
@@ -67,7 +67,7 @@ def test_a_command_can_be_given(
         raise AssertionError(f"{name_of(page)}: holdfast {' '.join(words)}: {problem}") from None
 
 
-def test_a_wrong_command_is_noticed() -> None:
+def test_an_invalid_command_is_noticed() -> None:
     for words in (["jobs", "lsit"], ["worker", "a:b", "--proceses", "2"], ["web", "--port", "x"]):
         with pytest.raises(Exception, match=r"no verb|No such option|integer"):
             parse(words)
@@ -96,7 +96,7 @@ MENTIONS = [
 ]
 
 
-def test_what_sentences_mention_exists() -> None:
+def test_commands_and_options_mentioned_in_prose_exist() -> None:
     wrong = []
     for page, verb, options in MENTIONS:
         command: Any = ROOT
@@ -121,7 +121,7 @@ def every_verb() -> list[str]:
 
 
 @pytest.mark.parametrize("verb", every_verb())
-def test_every_verb_is_shown_on_a_page_that_somebody_wrote(verb: str) -> None:
+def test_every_command_is_shown_on_a_written_page(verb: str) -> None:
     shown = {" ".join(words[: len(verb.split())]) for _, words in COMMANDS}
     shown |= {mentioned for _, mentioned, _ in MENTIONS}
     assert verb in shown, f"holdfast {verb} is on no page of {name_of(DOCS)}: write about it"

@@ -64,14 +64,14 @@ def run(folder: Path, *words: str) -> str:
     return done.stdout
 
 
-def test_one_file_and_one_command(folder: Path) -> None:
+def test_the_quickstart_works_with_one_file_and_one_command(folder: Path) -> None:
     assert "python hello.py" in "".join(blocks(PAGE, "sh"))
     assert run(folder, "python", "hello.py") == "hello world\n"
     assert "`hello world`" in PAGE.read_text()
 
 
 @pytest.mark.timeout(300)
-def test_what_is_killed_runs_again(folder: Path, worker: Callable[[], "subprocess.Popen[bytes]"]):
+def test_a_killed_job_runs_again(folder: Path, worker: Callable[[], "subprocess.Popen[bytes]"]):
     lines = "".join(blocks(PAGE, "sh")).splitlines()
     [enqueue] = [line for line in lines if "seconds=30" in line]
     run(folder, "python", "hello.py")

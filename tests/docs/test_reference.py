@@ -43,7 +43,7 @@ def _without_bars(code: re.Match[str]) -> str:
 
 
 @pytest.mark.parametrize(("module", "name"), NAMES, ids=[f"{m.__name__}.{n}" for m, n in NAMES])
-def test_every_public_name_is_there(module: Any, name: str, staged: Path) -> None:
+def test_every_public_name_is_in_the_reference(module: Any, name: str, staged: Path) -> None:
     index = (staged / "docs/reference/api.md").read_text()
     found = re.search(rf"^\| \[`{name}`\]\(([^)#]+)(#\S+)?\) \| (.+) \|$", index, re.MULTILINE)
     assert found is not None, f"{name} is not on the page"
@@ -59,13 +59,13 @@ def test_every_public_name_is_there(module: Any, name: str, staged: Path) -> Non
     ],
     ids=lambda thing: thing.__name__,
 )
-def test_every_public_name_has_words(thing: Any) -> None:
+def test_every_public_name_has_a_docstring(thing: Any) -> None:
     """Its own, not those that it inherits."""
     words = source_of(inspect.unwrap(thing)).words
     assert len(words.split()) >= 3, f"{thing.__name__} has no docstring that says what it is"
 
 
-def test_every_method_that_is_shown_has_words() -> None:
+def test_every_shown_method_has_a_docstring() -> None:
     wrong = []
     for entry in (*api.APPLICATION, *api.TASKS):
         found = {one.name: one for one in api.all_methods(entry.thing)}
@@ -89,7 +89,7 @@ def options_of_the_application() -> list[str]:
         *(("tasks.md", name) for name in Options.__dataclass_fields__ if name != "aging"),
     ],
 )
-def test_every_option_has_a_meaning(page: str, name: str, staged: Path) -> None:
+def test_every_option_has_a_description(page: str, name: str, staged: Path) -> None:
     found = rows(staged / "docs/reference" / page, name)
     assert found, f"{name} is not on {page}"
     assert all(len(row) < 4 or row[3].strip() for row in found), f"{name}: say what it means, by #:"
@@ -99,14 +99,14 @@ def test_every_option_has_a_meaning(page: str, name: str, staged: Path) -> None:
     "name",
     sorted({*options_of_the_application(), *OPTIONS, *Options.__dataclass_fields__} - {"url"}),
 )
-def test_every_option_is_explained_by_somebody(name: str) -> None:
+def test_every_option_is_explained_on_a_written_page(name: str) -> None:
     written = "\n".join(
         page.read_text() for page in DOCS.rglob("*.md") if "decisions" not in page.parts
     )
     assert re.search(rf"\b{name}\s*=|`{name}`", written), f"no guide uses {name}="
 
 
-def test_every_verb_and_option_of_the_command(staged: Path) -> None:
+def test_every_command_and_option_is_in_the_reference(staged: Path) -> None:
     page = (staged / "docs/reference/cli.md").read_text()
     for name, one in command.commands().items():
         assert f"`{name}`" in page
@@ -115,7 +115,7 @@ def test_every_verb_and_option_of_the_command(staged: Path) -> None:
             assert f"`{option.opts[0]}`" in page or option.param_type_name == "argument"
 
 
-def test_every_route(staged: Path) -> None:
+def test_every_route_is_in_the_reference(staged: Path) -> None:
     page = (staged / "docs/reference/rest.md").read_text()
     routes: list[Any] = dashboard(Holdfast("sqlite:///none.db")).routes
     known = {
@@ -129,7 +129,7 @@ def test_every_route(staged: Path) -> None:
     assert len(known) > 40
 
 
-def test_every_event_and_status_and_transition(staged: Path) -> None:
+def test_every_event_status_and_transition_is_in_the_reference(staged: Path) -> None:
     pages = staged / "docs/reference"
     for kind in EventKind:
         assert rows(pages / "events.md", kind.value)[0][2].count("`") > 8
@@ -139,7 +139,7 @@ def test_every_event_and_status_and_transition(staged: Path) -> None:
         assert rows(pages / "states.md", verb)
 
 
-def test_every_setting(staged: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_every_setting_is_in_the_reference(staged: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A variable that is shown is one that counts."""
     page = (staged / "docs/reference/configuration.md").read_text()
     for name in configuration.variables():
@@ -165,7 +165,7 @@ def _differ(before: Any, after: Any, key: str) -> bool:
     return bool(one != other)
 
 
-def test_the_schema_is_that_of_the_database(database: Database) -> None:
+def test_the_documented_schema_is_that_of_the_database(database: Database) -> None:
     database.app().migrate()
     kind = "sqlite" if database.kind == "sqlite" else "postgres"
     told = {name: set(table.columns) for name, table in schema.read(kind).items()}
@@ -200,7 +200,7 @@ def _of_postgres(database: Database) -> dict[str, set[str]]:
     return found
 
 
-def test_every_column_has_a_meaning() -> None:
+def test_every_column_has_a_description() -> None:
     words = schema.words()
     wrong = [
         f"{name}.{column}"

@@ -53,7 +53,7 @@ def test_every_page_is_in_the_navigation(staged: Path) -> None:
     assert [page for page in found if f'"{page}"' not in navigation] == []
 
 
-def test_every_link_of_the_site_leads_somewhere(pages: dict[Path, Page]) -> None:
+def test_every_link_of_the_site_has_a_target(pages: dict[Path, Page]) -> None:
     wrong = []
     for page in pages.values():
         if page.path.name == "404.html":  # its links begin at the root of whoever serves it
@@ -71,7 +71,7 @@ def test_every_link_of_the_site_leads_somewhere(pages: dict[Path, Page]) -> None
     assert wrong == []
 
 
-def test_the_site_asks_no_other_place_for_anything(pages: dict[Path, Page], built: Path) -> None:
+def test_the_site_loads_nothing_from_other_hosts(pages: dict[Path, Page], built: Path) -> None:
     for page in pages.values():
         outside = [one for one in page.fetched if re.match(r"(https?:)?//", one)]
         assert outside == [], page.path.name
@@ -79,7 +79,7 @@ def test_the_site_asks_no_other_place_for_anything(pages: dict[Path, Page], buil
         assert not re.search(r"url\(['\"]?(https?:)?//|@import", style.read_text()), style.name
 
 
-def test_tables_and_lists_are_drawn(built: Path, staged: Path) -> None:
+def test_tables_and_lists_are_rendered(built: Path, staged: Path) -> None:
     """The builder wants blank lines around them, which pages leave out."""
     for page in (staged / "docs").rglob("*.md"):
         text = re.sub(r"^```.*?^```$", "", page.read_text(), flags=re.MULTILINE | re.DOTALL)
@@ -105,7 +105,7 @@ def test_tables_and_lists_are_drawn(built: Path, staged: Path) -> None:
     ],
     ids=name_of,
 )
-def test_links_of_a_source_lead_somewhere(page: Path, staged: Path) -> None:
+def test_links_of_a_source_page_have_a_target(page: Path, staged: Path) -> None:
     for target in links(page):
         address, _, anchor = target.partition("#")
         path = (page.parent / address).resolve() if address else page
@@ -124,7 +124,7 @@ def anchors(page: Path) -> set[str]:
     return found
 
 
-def test_a_broken_link_is_no_site(staged: Path, tmp_path: Path) -> None:
+def test_a_broken_link_fails_the_build(staged: Path, tmp_path: Path) -> None:
     shutil.copytree(staged, tmp_path / "staged", ignore=shutil.ignore_patterns("site", ".cache"))
     page = tmp_path / "staged" / "docs" / "quickstart.md"
     page.write_text(page.read_text() + "\n[nowhere](nowhere.md)\n")

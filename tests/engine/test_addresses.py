@@ -38,12 +38,12 @@ def plain_environment(monkeypatch: pytest.MonkeyPatch) -> None:
         ("postgresql://%2Frun%2Fpostgresql/shop", "%2Frun%2Fpostgresql:None/shop#holdfast"),
     ],
 )
-def test_the_place_of_one_host_is_what_it_always_was(url: str, place: str) -> None:
+def test_the_identity_of_one_host_is_unchanged(url: str, place: str) -> None:
     """Folders of jobs that run are named after it: another name would lose them with an upgrade."""
     assert place_of(url, "holdfast") == place
 
 
-def test_the_folder_of_a_place_is_what_it_always_was(tmp_path: Path) -> None:
+def test_the_folder_of_a_database_identity_is_unchanged(tmp_path: Path) -> None:
     database = place_of("postgresql://ann@db.example:5433/shop", "holdfast")
     settings = make_settings(workdir=tmp_path, database=database)
     assert settings.workdir == tmp_path / "7659bd4c33bd"
@@ -61,7 +61,7 @@ def test_the_folder_of_a_place_is_what_it_always_was(tmp_path: Path) -> None:
         ("postgres://h1,h2", "h1,h2#s"),
     ],
 )
-def test_the_place_of_several_hosts(url: str, place: str) -> None:
+def test_the_identity_of_several_hosts(url: str, place: str) -> None:
     assert place_of(url, "s") == place
 
 
@@ -80,7 +80,7 @@ def test_the_place_of_several_hosts(url: str, place: str) -> None:
         ("postgresql://", "PostgreSQL (the local server, database (default))"),
     ],
 )
-def test_it_is_described_by_its_first_host(url: str, told: str) -> None:
+def test_several_hosts_are_described_by_the_first(url: str, told: str) -> None:
     assert describe(url) == told
 
 
@@ -96,13 +96,11 @@ def test_it_is_described_by_its_first_host(url: str, told: str) -> None:
         ("postgresql://h1,h2/shop?target_session_attrs=primary", {}),
     ],
 )
-def test_of_several_hosts_the_one_is_taken_that_can_be_written_to(
-    url: str, defaults: dict[str, str]
-) -> None:
+def test_the_writable_one_of_several_hosts_is_used(url: str, defaults: dict[str, str]) -> None:
     assert with_defaults(url) == defaults
 
 
-def test_the_environment_may_say_so_too(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_environment_may_name_several_hosts(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PGHOST", "h1,h2")
     assert with_defaults("postgresql:///shop") == READ_WRITE
     assert with_defaults("postgresql://h3/shop") == {}
@@ -119,7 +117,7 @@ def test_the_environment_may_say_so_too(monkeypatch: pytest.MonkeyPatch) -> None
         ("postgresql://h1:5432,[::1/shop", "cannot be understood"),
     ],
 )
-def test_a_url_that_leads_nowhere_is_refused(url: str, told: str) -> None:
+def test_a_url_without_a_target_is_refused(url: str, told: str) -> None:
     with pytest.raises(InvalidURL, match=told):
         Holdfast(url)
 
@@ -135,7 +133,7 @@ def test_a_url_that_leads_nowhere_is_refused(url: str, told: str) -> None:
         ("postgresql:///shop?port=1,2", {"PGSERVICE": "shop"}),
     ],
 )
-def test_hosts_may_be_given_otherwise(
+def test_hosts_may_be_given_as_parameters(
     url: str, environment: dict[str, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name in ("PGHOST", "PGHOSTADDR", "PGSERVICE"):
@@ -145,7 +143,7 @@ def test_hosts_may_be_given_otherwise(
     check_url(url)
 
 
-def test_hosts_of_the_environment_count_only_where_the_url_names_none(
+def test_hosts_of_the_environment_apply_only_if_the_url_names_none(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setenv("PGHOST", "h1,h2,h3")
@@ -163,7 +161,7 @@ def test_hosts_of_the_environment_count_only_where_the_url_names_none(
         ("postgresql://h1,h2", "postgresql://h1,h2"),
     ],
 )
-def test_what_is_shown_of_it(url: str, shown: str) -> None:
+def test_the_shown_url_has_no_secrets(url: str, shown: str) -> None:
     check_url(url)
     assert without_password(url) == shown
 
@@ -192,7 +190,9 @@ def urls(server: PostgresServer) -> dict[str, str]:
 
 
 @pytest.mark.parametrize("form", ["hosts", "addresses", "query", "ipv6", "socket", "both"])
-def test_everything_works(primary: PostgresServer, form: str, tmp_path: Path) -> None:
+def test_everything_works_with_several_hosts(
+    primary: PostgresServer, form: str, tmp_path: Path
+) -> None:
     url = urls(primary)[form]
     with Holdfast(url, auto_migrate=True) as app:
 
@@ -216,7 +216,7 @@ def test_everything_works(primary: PostgresServer, form: str, tmp_path: Path) ->
         assert done.returncode == 0, f"{words}: {done.stdout}{done.stderr}"
 
 
-def test_nobody_is_there(tmp_path: Path) -> None:
+def test_no_reachable_host_is_an_error(tmp_path: Path) -> None:
     url = f"postgresql://postgres@127.0.0.1:{free_port()},127.0.0.1:{free_port()}/shop"
     done = process("jobs", "list", "--url", url, cwd=tmp_path)
     assert done.returncode != 0
@@ -227,7 +227,7 @@ def test_nobody_is_there(tmp_path: Path) -> None:
     assert "Traceback" not in told.stderr
 
 
-def test_the_first_host_is_a_standby(primary: PostgresServer) -> None:
+def test_a_standby_as_the_first_host_is_skipped(primary: PostgresServer) -> None:
     with StandbyServer(primary) as standby:
         url = several_hosts(standby.url(), primary.url())
         with Holdfast(url, auto_migrate=True) as app:

@@ -36,7 +36,7 @@ def stale_finish_is_accepted(engine: Engine) -> bool:
     return engine.get([stale.id])[0].status == "completed"
 
 
-def test_the_fence(database: Database) -> None:
+def test_the_fence_refuses_a_stale_finish(database: Database) -> None:
     assert not stale_finish_is_accepted(database.engine())
 
 
@@ -70,12 +70,12 @@ def claims_past_a_locked_row(engine: Engine, database: Database) -> bool:
 
 
 @pytest.mark.parametrize("database", ["postgres"], indirect=True)
-def test_skip_locked(database: Database) -> None:
+def test_skip_locked_lets_a_claim_pass_locked_rows(database: Database) -> None:
     assert claims_past_a_locked_row(database.engine(), database)
 
 
 @pytest.mark.parametrize("database", ["postgres"], indirect=True)
-def test_without_skip_locked_a_claim_waits_for_a_stranger(database: Database) -> None:
+def test_without_skip_locked_a_claim_waits_for_another_transaction(database: Database) -> None:
     engine = database.engine()
     mutate(engine, "claim", "FOR NO KEY UPDATE SKIP LOCKED", "FOR NO KEY UPDATE")
     assert not claims_past_a_locked_row(engine, database)
@@ -110,7 +110,7 @@ def stranger(database: Database) -> Callable[[], None]:
 
 
 @pytest.mark.parametrize("database", ["sqlite"], indirect=True)
-def test_begin_immediate(database: Database) -> None:
+def test_begin_immediate_lets_a_write_wait(database: Database) -> None:
     assert reads_then_writes(database.engine(), stranger(database))
 
 

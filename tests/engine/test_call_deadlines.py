@@ -28,7 +28,7 @@ def deadlines() -> Iterator[CallDeadlines]:
         yield deadlines
 
 
-def test_a_thread_is_made_when_it_is_started(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_thread_starts_with_the_first_deadline(monkeypatch: pytest.MonkeyPatch) -> None:
     """One that was made before a fork cannot be started after it, by Python 3.13.0."""
     made: list[threading.Thread] = []
 
@@ -48,7 +48,7 @@ def test_a_thread_is_made_when_it_is_started(monkeypatch: pytest.MonkeyPatch) ->
     assert [thread.is_alive() for thread in made] == [False]
 
 
-def test_it_goes_on_after_an_unexpected_exception(
+def test_the_thread_survives_an_unexpected_exception(
     connection: Connection, deadlines: CallDeadlines, caplog: pytest.LogCaptureFixture
 ) -> None:
     raised = threading.Event()
@@ -79,7 +79,7 @@ def test_an_error_of_one_connection_does_not_keep_another_from_its_deadline(
     assert "could not end an overdue call" in caplog.text
 
 
-def test_a_socket_that_cannot_be_made_leaves_no_descriptor(
+def test_a_failed_socket_leaves_no_descriptor(
     connection: Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     made: list[int] = []
@@ -96,7 +96,9 @@ def test_a_socket_that_cannot_be_made_leaves_no_descriptor(
         os.fstat(made[0])
 
 
-def test_a_call_that_has_ended_is_not_cut(connection: Connection, deadlines: CallDeadlines) -> None:
+def test_a_finished_call_is_not_interrupted(
+    connection: Connection, deadlines: CallDeadlines
+) -> None:
     deadline = time.monotonic() - 1
     deadlines.begin(connection, deadline)
     deadlines.end(connection)

@@ -40,7 +40,7 @@ def test_a_claim_begins_where_the_last_one_ended() -> None:
     assert other["id"] == FIRST_ID
 
 
-def test_a_job_of_our_own_in_front_is_not_missed() -> None:
+def test_a_job_enqueued_by_this_process_before_the_cursor_is_not_missed() -> None:
     bounds = ready(FakeClock())
     bounds.claimed("default", [claimed()])
     bounds.inserted([new()])
@@ -49,7 +49,7 @@ def test_a_job_of_our_own_in_front_is_not_missed() -> None:
     assert begins_anew(bounds)
 
 
-def test_everything_is_looked_at_as_often_as_it_is_cheap() -> None:
+def test_cheap_full_scans_run_often() -> None:
     for cost, pause in [(0.001, 0.05), (0.01, 0.2), (0.1, 2.0), (5.0, 10.0)]:
         clock = FakeClock()
         bounds = ready(clock, cost)
@@ -60,7 +60,7 @@ def test_everything_is_looked_at_as_often_as_it_is_cheap() -> None:
         assert begins_anew(bounds)
 
 
-def test_too_little_found_means_a_look_at_everything_unless_that_is_dear() -> None:
+def test_a_short_claim_is_followed_by_a_full_scan_unless_that_is_expensive() -> None:
     clock = FakeClock()
     assert ready(clock, 0.005).may_look_again()
     dear = ready(clock, 0.2)
@@ -69,7 +69,7 @@ def test_too_little_found_means_a_look_at_everything_unless_that_is_dear() -> No
     assert dear.may_look_again()
 
 
-def test_what_goes_back_in_line_forgets() -> None:
+def test_a_released_job_resets_the_cursor() -> None:
     bounds = ready(FakeClock())
     bounds.claimed("default", [claimed(), dataclasses.replace(claimed(), type="fetch")])
     bounds.forget("default", ["fetch"])

@@ -66,7 +66,7 @@ print("done", min(os.dup(0) for _ in range(3)))
 """
 
 
-def test_two_thousand_open_files(database: Database, tmp_path: Path) -> None:
+def test_databases_work_with_two_thousand_open_files(database: Database, tmp_path: Path) -> None:
     (tmp_path / "shop.py").write_text(MODULE)
     (tmp_path / "main.py").write_text(PROGRAM)
     done = subprocess.run(

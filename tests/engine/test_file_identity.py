@@ -15,7 +15,7 @@ def inode(path: Path) -> tuple[int, int]:
 
 
 @pytest.mark.parametrize("quick", [True, False], ids=["as here", "without statx"])
-def test_a_file_is_known_by_its_device_and_number(
+def test_a_file_is_identified_by_its_device_and_inode(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, quick: bool
 ) -> None:
     if not quick:
@@ -29,7 +29,7 @@ def test_a_file_is_known_by_its_device_and_number(
     assert file_identity._inode(os.fsencode(file)) is None
 
 
-def test_threads_that_ask_at_once_do_not_get_each_others_answers(tmp_path: Path) -> None:
+def test_concurrent_threads_do_not_get_each_others_answers(tmp_path: Path) -> None:
     files = [tmp_path / f"file-{number}" for number in range(4)]
     for file in files:
         file.touch()

@@ -50,7 +50,7 @@ def engine_of(database: Database, proxy: Proxy, *, auto_migrate: bool = True) ->
 
 @BOTH
 @pytest.mark.parametrize("words", [POOLED, FIRST_LOOK, *MIGRATING])
-def test_the_first_enqueue_ends(bare_database: Database, proxy: Proxy, words: str) -> None:
+def test_the_first_enqueue_times_out(bare_database: Database, proxy: Proxy, words: str) -> None:
     before = keepers()
     with Holdfast(
         proxy.url(bare_database.url),
@@ -81,7 +81,7 @@ def enqueued_at_last(app: Holdfast) -> bool:
 
 
 @BOTH
-def test_without_migrating_too(bare_database: Database, proxy: Proxy) -> None:
+def test_the_first_call_without_migrating_times_out(bare_database: Database, proxy: Proxy) -> None:
     engine = engine_of(bare_database, proxy, auto_migrate=False)
     proxy.stall_at(asks(FIRST_LOOK))
     with pytest.raises(DatabaseUnavailable, match="did not answer within"):
@@ -90,7 +90,7 @@ def test_without_migrating_too(bare_database: Database, proxy: Proxy) -> None:
 
 @BOTH
 @pytest.mark.parametrize("words", [FIRST_LOOK, "CREATE TABLE"])
-def test_migrate_ends(bare_database: Database, proxy: Proxy, words: str) -> None:
+def test_migrate_times_out(bare_database: Database, proxy: Proxy, words: str) -> None:
     before = keepers()
     engine = engine_of(bare_database, proxy)
     proxy.stall_at(asks(words))
@@ -101,7 +101,9 @@ def test_migrate_ends(bare_database: Database, proxy: Proxy, words: str) -> None
 
 @BOTH
 @pytest.mark.parametrize("words", ["SHOW server_version", FIRST_LOOK, "SHOW autovacuum"])
-def test_the_doctor_ends(bare_database: Database, proxy: Proxy, words: str) -> None:
+def test_the_doctor_reports_a_silent_server(
+    bare_database: Database, proxy: Proxy, words: str
+) -> None:
     bare_database.engine().open()
     engine = engine_of(bare_database, proxy)
     proxy.stall_at(asks(words))
@@ -111,7 +113,7 @@ def test_the_doctor_ends(bare_database: Database, proxy: Proxy, words: str) -> N
 
 
 @BOTH
-def test_who_waits_for_another_thread_that_opens_gives_up(
+def test_a_thread_that_waits_for_another_to_connect_times_out(
     bare_database: Database, proxy: Proxy
 ) -> None:
     engine = engine_of(bare_database, proxy)

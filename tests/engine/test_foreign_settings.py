@@ -181,7 +181,7 @@ async def the_rest(app: Holdfast, send: Task[[int], int], kind: Kind, tx: Any) -
 
 @over([*POSTGRES, *PSYCOPG2_KINDS])
 @pytest.mark.parametrize("isolation", ["READ COMMITTED", "SERIALIZABLE"])
-def test_every_verb_in_a_transaction_with_codecs_and_settings_of_its_own(
+def test_every_command_runs_in_a_transaction_with_its_own_codecs_and_settings(
     database: Database,
     app: Holdfast,
     send: Task[[int], int],
@@ -205,7 +205,7 @@ def test_every_verb_in_a_transaction_with_codecs_and_settings_of_its_own(
 
 
 @over([kind for kind in POSTGRES if kind.name in ("psycopg", "psycopg-async", "asyncpg")])
-def test_a_completion_in_such_a_transaction(
+def test_a_completion_runs_in_a_transaction_with_its_own_settings(
     database: Database, app: Holdfast, send: Task[[int], int], noted: str, kind: Kind
 ) -> None:
     async def write(ctx: Context) -> None:
@@ -231,7 +231,7 @@ def test_a_completion_in_such_a_transaction(
 
 
 @over([kind for kind in POSTGRES if kind.name in ("psycopg", "psycopg-async", "asyncpg")])
-def test_settings_are_put_back_after_an_error_too(
+def test_settings_are_restored_after_an_error(
     database: Database, app: Holdfast, send: Task[[int], int], noted: str, kind: Kind
 ) -> None:
     send.using(key="k").enqueue(1)

@@ -132,7 +132,7 @@ PROGRAMS = {
 
 
 @pytest.mark.parametrize("how", PROGRAMS)
-def test_an_application_that_has_opened_nothing_may_be_forked(
+def test_an_application_without_open_connections_may_be_forked(
     database: Database, tmp_path: Path, how: str
 ) -> None:
     """Every child and the parent enqueue; no two ids are the same."""
@@ -145,7 +145,7 @@ def test_an_application_that_has_opened_nothing_may_be_forked(
 
 
 @pytest.mark.parametrize("call", ["shop.send.enqueue(n=0)", "shop.app.jobs.count()"])
-def test_one_that_has_says_which_call_opened_it(
+def test_a_forked_application_names_the_call_that_opened_it(
     database: Database, tmp_path: Path, call: str
 ) -> None:
     """And what the children do does not harm the parent's connections."""
@@ -157,12 +157,14 @@ def test_one_that_has_says_which_call_opened_it(
     assert len(own) == 1
 
 
-def test_one_that_was_opened_by_an_awaited_call_says_so(database: Database, tmp_path: Path) -> None:
+def test_a_forked_application_names_an_awaited_call_that_opened_it(
+    database: Database, tmp_path: Path
+) -> None:
     told, _ = run(database, tmp_path, FORK, PARENT="shop.asyncio.run(shop.send.aenqueue(n=0))")
     assert all("in thread 'holdfast" in text for text in told)
 
 
-def test_an_opening_that_failed_opened_nothing(database: Database, tmp_path: Path) -> None:
+def test_a_failed_connection_does_not_count_as_opened(database: Database, tmp_path: Path) -> None:
     """Threads of the asynchronous calls, which the children do not have, are made anew there."""
     parent = textwrap.dedent(
         """
@@ -260,7 +262,9 @@ def ask(at: Path) -> tuple[int, str]:
 
 
 @pytest.mark.parametrize("threads", [(), ("--threads", "4")])
-def test_gunicorn_preload(database: Database, tmp_path: Path, threads: tuple[str, ...]) -> None:
+def test_gunicorn_preload_works(
+    database: Database, tmp_path: Path, threads: tuple[str, ...]
+) -> None:
     pids: set[str] = set()
     ids: list[str] = []
     with gunicorn(database, tmp_path, *threads) as at:
@@ -275,7 +279,7 @@ def test_gunicorn_preload(database: Database, tmp_path: Path, threads: tuple[str
     assert {job.id for job in database.app().jobs.search()} == set(ids)
 
 
-def test_gunicorn_preload_of_a_module_that_uses_the_database(
+def test_gunicorn_preload_of_a_module_that_uses_the_database_is_refused(
     database: Database, tmp_path: Path
 ) -> None:
     with gunicorn(database, tmp_path, FORK_EARLY="yes") as at:
@@ -302,7 +306,7 @@ with turns.take():
 
 
 @pytest.mark.parametrize("database", ["sqlite"], indirect=True)
-def test_a_forked_child_does_not_keep_the_turn_of_a_parent_that_was_killed(
+def test_a_forked_child_does_not_keep_the_write_turn_of_a_killed_parent(
     database: Database,
 ) -> None:
     parent = subprocess.Popen(

@@ -79,7 +79,7 @@ def test_an_enqueue_that_raised_wrote_nothing(engine: SqliteEngine, keyed: bool)
     assert insert(engine).created
 
 
-def test_a_full_disk_is_told_with_what_to_do(engine: SqliteEngine) -> None:
+def test_a_full_disk_is_reported_with_the_remedy(engine: SqliteEngine) -> None:
     limit_pages(engine, 10)
     with pytest.raises(StorageError, match=r"cannot write to '.*make room on its disk"):
         insert(engine, payload=LARGE)

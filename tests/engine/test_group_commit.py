@@ -61,7 +61,7 @@ def until_waiting(group: GroupCommit[Any, Any], count: int) -> None:
     raise AssertionError("they do not gather")
 
 
-def test_what_gathers_while_one_writes_is_written_together() -> None:
+def test_requests_that_arrive_during_a_write_share_the_next_commit() -> None:
     gate = Gate()
     group: GroupCommit[int, int] = GroupCommit(gate.write, largest=100)
     first = submit_in_threads(group, [1])
@@ -87,7 +87,7 @@ def test_groups_are_bounded() -> None:
     assert [len(works) for works in gate.groups] == [1, 2, 2, 1]
 
 
-def test_a_writer_that_fails_fails_its_group_and_no_later_one() -> None:
+def test_a_failed_write_fails_its_group_and_no_later_group() -> None:
     gate = Gate()
     gate.open.set()
     gate.failing = ValueError("no")
@@ -107,7 +107,9 @@ def test_a_writer_that_fails_fails_its_group_and_no_later_one() -> None:
         (DatabaseBusy("held"), "DatabaseBusy"),
     ],
 )
-def test_what_others_learn_of_the_leaders_interrupt(raised: BaseException, others: str) -> None:
+def test_an_interrupt_of_the_leader_leaves_the_outcome_of_its_group_unknown(
+    raised: BaseException, others: str
+) -> None:
     """It is the leader's own, and the others cannot know whether it came after the commit."""
     gate = Gate()
     gate.open.set()
@@ -128,7 +130,7 @@ def test_what_others_learn_of_the_leaders_interrupt(raised: BaseException, other
     assert kinds == sorted([others, type(raised).__name__])
 
 
-def test_an_interrupt_while_waiting_leaves_a_leader() -> None:
+def test_an_interrupted_waiter_leaves_a_leader_for_the_group() -> None:
     """The thread that was to lead next is interrupted: the one behind it leads."""
     gate = Gate()
     group: GroupCommit[int, int] = GroupCommit(gate.write, largest=1)
@@ -151,7 +153,7 @@ def test_an_interrupt_while_waiting_leaves_a_leader() -> None:
     assert group.submit(4) == 8
 
 
-def test_who_waits_too_long_for_its_turn_has_written_nothing() -> None:
+def test_a_request_that_times_out_before_its_turn_has_written_nothing() -> None:
     gate = Gate()
     group: GroupCommit[int, int] = GroupCommit(gate.write, largest=256)
     first = submit_in_threads(group, [1])
@@ -165,7 +167,7 @@ def test_who_waits_too_long_for_its_turn_has_written_nothing() -> None:
     assert gate.groups == [[1], [3]]
 
 
-def test_who_is_being_written_too_long_cannot_know() -> None:
+def test_a_request_that_times_out_during_its_write_has_an_unknown_outcome() -> None:
     gate = Gate()
     group: GroupCommit[int, int] = GroupCommit(gate.write, largest=256)
     first = submit_in_threads(group, [1])

@@ -62,7 +62,7 @@ def path(database: Database) -> Path:
 
 
 @pytest.mark.parametrize("program", [TURN, WRITE], ids=["turn", "write"])
-def test_who_holds_a_lock_is_known_and_named(database: Database, path: Path, program: str) -> None:
+def test_the_holder_of_a_lock_is_named(database: Database, path: Path, program: str) -> None:
     with Holdfast(f"{database.url}?busy_timeout=0.2") as app:
         app.task(name="send")(lambda: None)
         app.enqueue("send")
@@ -84,12 +84,12 @@ def test_who_holds_a_lock_is_known_and_named(database: Database, path: Path, pro
     assert "which is stopped" in str(stopped.value)
 
 
-def test_who_only_reads_is_not_named(database: Database, path: Path) -> None:
+def test_a_reader_is_not_named_as_a_lock_holder(database: Database, path: Path) -> None:
     with other_process(READ, path):
         assert lock_holders(path) == set()
 
 
-def test_our_own_process_is_named_as_such(database: Database, path: Path) -> None:
+def test_this_process_is_named_as_the_lock_holder(database: Database, path: Path) -> None:
     with Holdfast(f"{database.url}?busy_timeout=0.2") as app:
         app.task(name="send")(lambda: None)
         app.enqueue("send")
@@ -99,5 +99,5 @@ def test_our_own_process_is_named_as_such(database: Database, path: Path) -> Non
                 app.enqueue("send")
 
 
-def test_a_database_that_is_not_there_has_no_holders(database: Database, tmp_path: Path) -> None:
+def test_a_missing_database_has_no_lock_holders(database: Database, tmp_path: Path) -> None:
     assert lock_holders(tmp_path / "none.db") == set()

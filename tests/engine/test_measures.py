@@ -7,7 +7,7 @@ from tests.conftest import Database
 from tests.support.jobs import new
 
 
-def test_sizes(engine: Engine):
+def test_the_size_of_the_database_is_measured(engine: Engine):
     before = engine.doctor.measure().sizes
     engine.insert([new(payload='{"text":"' + 100 * "x" + '"}') for _ in range(1000)])
     after = engine.doctor.measure().sizes
@@ -16,7 +16,7 @@ def test_sizes(engine: Engine):
     assert grown > 100_000, "a thousand jobs take room"
 
 
-def test_sizes_of_tables(database: Database, engine: Engine):
+def test_the_sizes_of_tables_are_measured(database: Database, engine: Engine):
     engine.open()
     tables = engine.doctor.measure().sizes.tables
     if database.kind == "postgres":
@@ -26,7 +26,7 @@ def test_sizes_of_tables(database: Database, engine: Engine):
         assert tables == {}, "SQLite would have to walk through every page"
 
 
-def test_migrations(engine: Engine):
+def test_applied_migrations_are_listed(engine: Engine):
     applied = engine.migrate()
     measures = engine.doctor.measure()
     assert measures.migrations[0][0].startswith("0001_")

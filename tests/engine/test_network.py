@@ -59,7 +59,7 @@ COMMITTED: dict[str, Callable[[bytes], bool]] = {
 
 class TestCutReplies:
     @pytest.mark.parametrize("count", [1, 7, 80])
-    def test_the_client_repeats_it_by_itself(
+    def test_the_client_repeats_a_lost_request_by_itself(
         self, app: Holdfast, database: Database, proxy: Proxy, count: int
     ) -> None:
         """One job commits itself, some share a statement, many go by COPY."""
@@ -69,7 +69,7 @@ class TestCutReplies:
         assert proxy._on_reply is None, "no reply was cut"
         assert sorted(inserted(database)) == sorted(job.id for job in jobs)
 
-    def test_it_goes_on_while_the_server_is_away(
+    def test_repeats_continue_while_the_server_is_unavailable(
         self, app: Holdfast, database: Database, proxy: Proxy
     ) -> None:
         def committed(reply: bytes) -> bool:
@@ -84,7 +84,7 @@ class TestCutReplies:
         assert job.created
         assert inserted(database) == [job.id]
 
-    def test_repeats_get_the_time_that_is_left(
+    def test_repeats_get_only_the_remaining_time(
         self, database: Database, proxy: Proxy, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         def committed(reply: bytes) -> bool:
@@ -110,7 +110,7 @@ class TestCutReplies:
         jobs = in_threads(16, lambda _: app.enqueue("t"))
         assert sorted(inserted(database)) == sorted(job.id for job in jobs)
 
-    def test_where_nobody_can_know_the_error_has_the_id(
+    def test_an_unknown_outcome_is_an_error_with_the_job_id(
         self, app: Holdfast, database: Database, proxy: Proxy
     ) -> None:
         def committed(reply: bytes) -> bool:
@@ -130,7 +130,7 @@ class TestUncertainErrors:
     """An error of a later try says nothing about the first one, whose answer was lost: no error but
     OutcomeUnknown is raised for a job that may be there."""
 
-    def test_no_connection_is_free_for_the_second_try(
+    def test_no_free_connection_for_the_repeat_is_an_unknown_outcome(
         self, app: Holdfast, database: Database, proxy: Proxy
     ) -> None:
         engine = app.engine
@@ -148,7 +148,7 @@ class TestUncertainErrors:
             app.enqueue("t")
         assert inserted(database) == [raised.value.id]
 
-    def test_the_server_is_away_after_the_second_copy(
+    def test_an_unavailable_server_after_the_repeat_is_an_unknown_outcome(
         self, app: Holdfast, database: Database, proxy: Proxy
     ) -> None:
         """The ids are there already, as COPY tells, and nobody can look whose they are."""
@@ -158,7 +158,7 @@ class TestUncertainErrors:
             app.engine.insert([new() for _ in range(80)])
         assert sorted(inserted(database)) == sorted(raised.value.ids)
 
-    def test_the_app_is_closed_before_the_repeat(
+    def test_an_app_closed_before_the_repeat_is_an_unknown_outcome(
         self, app: Holdfast, database: Database, proxy: Proxy
     ) -> None:
         def committed(reply: bytes) -> bool:
@@ -173,7 +173,7 @@ class TestUncertainErrors:
             app.enqueue("t")
         assert inserted(database) == [raised.value.id]
 
-    def test_a_trigger_refuses_what_is_there_already(
+    def test_a_trigger_that_refuses_the_repeat_is_an_unknown_outcome(
         self, app: Holdfast, database: Database, proxy: Proxy
     ) -> None:
         """Repeats are refused because of the row that the first try has written."""
@@ -204,7 +204,7 @@ class TestKeys:
     """A repeat of what has changed a live job may find that job finished, and would add another one."""
 
     @pytest.mark.parametrize("policy", ["replace", "debounce"])
-    def test_what_changes_a_live_job_is_not_sent_again(
+    def test_an_insert_that_changes_a_live_job_is_not_repeated(
         self, app: Holdfast, database: Database, proxy: Proxy, policy: Any
     ) -> None:
         task = app.task(name="t")(lambda n: n)
@@ -227,7 +227,7 @@ class TestKeys:
         assert inserted(database) == []
 
     @pytest.mark.parametrize("policy", ["existing", "raise"])
-    def test_what_changes_none_is_sent_again(
+    def test_an_insert_that_changes_no_live_job_is_repeated(
         self, app: Holdfast, database: Database, proxy: Proxy, policy: Any
     ) -> None:
         proxy.cut_reply(COMMITTED["commit"])
@@ -271,7 +271,7 @@ class TestGroups:
             with pytest.raises(OutcomeUnknown):
                 request.outcome()
 
-    def test_a_look_for_followers_counts(
+    def test_the_lookup_of_followers_counts_against_the_deadline(
         self, database: Database, proxy: Proxy, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         with closing(engine_through(proxy, database, timeout=30)) as engine:
@@ -310,7 +310,7 @@ def watched_calls(
 class TestSilence:
     """The connections stay open, and carry nothing: new ones work."""
 
-    def test_an_enqueue_is_sent_again_on_a_new_connection(
+    def test_an_enqueue_is_repeated_on_a_new_connection(
         self, database: Database, proxy: Proxy
     ) -> None:
         url = proxy.url(database.url)
@@ -323,7 +323,7 @@ class TestSilence:
             assert app.enqueue("t").created
         assert len(inserted(database)) == 3
 
-    def test_a_server_that_never_answers_is_told_within_the_timeout(
+    def test_a_silent_server_is_reported_within_the_timeout(
         self, app: Holdfast, proxy: Proxy
     ) -> None:
         app.enqueue("t")
@@ -334,7 +334,7 @@ class TestSilence:
         assert time.monotonic() - began < 30
         proxy.flow()
 
-    def test_a_worker_logs_it_connects_anew_and_goes_on(
+    def test_a_worker_logs_a_silent_server_reconnects_and_continues(
         self, app: Holdfast, database: Database, proxy: Proxy, caplog: pytest.LogCaptureFixture
     ) -> None:
         @app.task
@@ -351,7 +351,9 @@ class TestSilence:
             assert time.monotonic() - began < 35
             until(lambda: "did not answer within" in caplog.text)
 
-    def test_the_wait_for_a_turn_in_a_group_counts(self, app: Holdfast, proxy: Proxy) -> None:
+    def test_the_wait_in_a_group_counts_against_the_deadline(
+        self, app: Holdfast, proxy: Proxy
+    ) -> None:
         app.enqueue("t")
         proxy.stall(new=True)
         spent: list[float] = []
@@ -369,7 +371,7 @@ class TestSilence:
 
 
 class TestIdleConnections:
-    def test_those_that_nobody_uses_are_closed(
+    def test_idle_connections_are_closed(
         self, database: Database, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         monkeypatch.setattr(connections, "UNUSED", 1.0)
@@ -385,7 +387,7 @@ class TestIdleConnections:
             until(lambda: sessions(database) <= 3, "an idle worker holds three at the most")
             assert finished(app, works.enqueue()).status == "completed"
 
-    def test_a_server_without_room_for_more_is_shared(self, database: Database) -> None:
+    def test_a_server_at_its_connection_limit_is_shared(self, database: Database) -> None:
         """When the server has none left, those that we have are waited for."""
         role = f"crowded_{database.schema}"
         with psycopg.connect(database.url, autocommit=True) as own:
@@ -424,7 +426,7 @@ class TestPooler:
     """A pgbouncer in transaction mode that nobody has told us of."""
 
     @pytest.mark.parametrize("more", ["", "ignore_startup_parameters = options,extra_float_digits"])
-    def test_it_is_noticed_and_nothing_is_lost(
+    def test_a_pooler_is_detected_and_no_job_is_lost(
         self, database: Database, caplog: pytest.LogCaptureFixture, more: str
     ) -> None:
         with (
@@ -445,7 +447,7 @@ class TestPooler:
             assert "reached through a connection pooler" in caplog.text
 
     @pytest.mark.parametrize("back", [True, False])
-    def test_its_own_connection_breaks_under_a_commit(
+    def test_a_poolers_connection_broken_during_a_commit_loses_no_job(
         self, database: Database, proxy: Proxy, back: bool
     ) -> None:
         """The pooler tells of it with a SQLSTATE, which is not the server's: the job may be there."""
@@ -472,7 +474,7 @@ class TestPooler:
                     app.enqueue("t")
         assert len(inserted(database)) == 1
 
-    def test_a_database_whose_times_are_written_otherwise(
+    def test_a_database_with_another_date_style_works_behind_a_pooler(
         self, database: Database, server: PostgresServer
     ) -> None:
         url = server.create_database()
@@ -492,7 +494,7 @@ class TestPooler:
                 assert [finished(app, job).result for job in jobs] == list(range(20))
         server.drop_database(name)
 
-    def test_a_direct_connection_is_not_taken_for_one(self, database: Database) -> None:
+    def test_a_direct_connection_is_not_taken_for_a_pooler(self, database: Database) -> None:
         engine = database.engine()
         assert isinstance(engine, PostgresEngine)
         engine.open()

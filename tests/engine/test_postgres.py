@@ -45,7 +45,7 @@ def until(holds: Callable[[], bool], what: str) -> None:
         time.sleep(0.02)
 
 
-def test_verbs_go_on_after_their_connections_were_ended(database: Database) -> None:
+def test_commands_reconnect_after_their_connections_were_terminated(database: Database) -> None:
     engine = database.engine()
     in_threads(4, lambda _: insert(engine))
     for _ in range(3):
@@ -57,7 +57,7 @@ def test_verbs_go_on_after_their_connections_were_ended(database: Database) -> N
     assert len(claim(engine, 10)) == 7
 
 
-def test_a_server_that_restarts_is_waited_for_by_nobody_and_found_again(
+def test_calls_fail_fast_while_the_server_restarts_and_reconnect_afterwards(
     database: Database, server: PostgresServer
 ) -> None:
     if not server.can_restart:
@@ -83,7 +83,7 @@ def _inserts(engine: Engine) -> bool:
         return False
 
 
-def test_a_listener_that_was_cut_off_listens_again(database: Database) -> None:
+def test_a_disconnected_listener_reconnects(database: Database) -> None:
     engine, other = database.engine(), database.engine()
     wakeups = engine.wakeups()
     insert(other)
@@ -96,7 +96,7 @@ def test_a_listener_that_was_cut_off_listens_again(database: Database) -> None:
     assert wakeups.wait(10)
 
 
-def test_a_pooler_sees_no_session_state(database: Database) -> None:
+def test_no_session_state_is_used_behind_a_pooler(database: Database) -> None:
     """Nothing is prepared, set or listened to: any session may serve the next transaction."""
     engine = database.engine(pooler=True)
     for _ in range(12):
@@ -129,7 +129,7 @@ def test_without_a_pooler_statements_are_prepared_and_bounded(database: Database
             assert connection.execute(f"SHOW {name}").fetchone() == (value,)
 
 
-def test_schemas_are_worlds_apart(database: Database) -> None:
+def test_schemas_are_independent(database: Database) -> None:
     other_schema = database.schema + "_b"
     one, two = database.engine(), database.engine(schema=other_schema)
     try:
@@ -146,7 +146,7 @@ def test_schemas_are_worlds_apart(database: Database) -> None:
             connection.execute(f"DROP SCHEMA {other_schema} CASCADE")
 
 
-def test_the_tables_carry_their_own_vacuum_settings(database: Database) -> None:
+def test_the_tables_have_their_own_vacuum_settings(database: Database) -> None:
     engine = database.engine()
     insert(engine)
     options = dict(
@@ -161,7 +161,7 @@ def test_the_tables_carry_their_own_vacuum_settings(database: Database) -> None:
     assert "fillfactor=50" in options["workers"]
 
 
-def test_a_notice_carries_a_queues_name_and_is_debounced(database: Database) -> None:
+def test_a_notification_has_the_queues_name_and_is_debounced(database: Database) -> None:
     engine = database.engine()
     insert(engine)
     with psycopg.connect(database.url, autocommit=True) as listener:
@@ -177,7 +177,7 @@ def test_a_notice_carries_a_queues_name_and_is_debounced(database: Database) -> 
     assert 1 <= len(heard) <= allowed
 
 
-def test_a_row_that_a_stranger_holds_is_an_error_in_bounded_time(database: Database) -> None:
+def test_a_row_locked_by_another_client_is_an_error_in_bounded_time(database: Database) -> None:
     engine = database.engine()
     job = insert(engine)
     with psycopg.connect(database.url) as holder:
@@ -190,7 +190,7 @@ def test_a_row_that_a_stranger_holds_is_an_error_in_bounded_time(database: Datab
     assert engine_commands.cancel(engine, [job.id], keep=1.0) == [job.id]
 
 
-def test_a_keyed_enqueue_that_waits_holds_up_nobody_else(database: Database) -> None:
+def test_a_waiting_keyed_enqueue_does_not_delay_other_enqueues(database: Database) -> None:
     """Somebody's open transaction holds a key: only enqueues of that key wait for it."""
     engine = database.engine()
     insert(engine)
@@ -215,7 +215,7 @@ def test_a_keyed_enqueue_that_waits_holds_up_nobody_else(database: Database) -> 
     assert len(made) == 20
 
 
-def test_a_claim_finds_what_was_released_behind_its_bound(database: Database) -> None:
+def test_a_claim_finds_jobs_released_behind_its_cursor(database: Database) -> None:
     """The low-water bound is a shortcut: when it finds less than asked, everything is looked at."""
     from holdfast.jobs import outcome
 

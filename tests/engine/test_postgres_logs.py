@@ -16,7 +16,7 @@ from tests.support.waiting import until
 pytestmark = pytest.mark.parametrize("database", ["postgres"], indirect=True)
 
 
-def test_lines_that_wait_to_be_committed_are_in_nobodys_way(database: Database) -> None:
+def test_uncommitted_log_lines_block_no_other_client(database: Database) -> None:
     """Progress, the finish and the next claim do not take the job for held."""
     engine = database.engine()
     job = running(engine)
@@ -32,7 +32,7 @@ def test_lines_that_wait_to_be_committed_are_in_nobodys_way(database: Database) 
         assert [one.id for one in claim(engine)] == [job.id]
 
 
-def test_a_job_that_is_being_deleted_is_waited_for(database: Database) -> None:
+def test_log_lines_wait_for_the_deletion_of_their_job(database: Database) -> None:
     """A delete that is not committed yet decides about the lines, and fails no others."""
     engine = database.engine()
     job, other = running(engine), running(engine)

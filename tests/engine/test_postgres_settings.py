@@ -61,7 +61,7 @@ def _enqueued(using: Using[[str]]) -> list[Job]:
     return [using.using(on_conflict="replace").enqueue(str(n)) for n in range(10)]
 
 
-def test_such_a_database_is_one_like_any_other(url: str, tmp_path: Path) -> None:
+def test_a_database_with_unusual_settings_works(url: str, tmp_path: Path) -> None:
     moment = datetime(2099, 3, 4, 5, 6, 7, 89, tzinfo=UTC)
     with Holdfast(url, auto_migrate=True) as app:
 
@@ -99,7 +99,7 @@ def test_such_a_database_is_one_like_any_other(url: str, tmp_path: Path) -> None
     assert done.returncode == 0, done.stdout
 
 
-def test_behind_a_pooler_the_doctor_names_settings_that_we_cannot_set(url: str) -> None:
+def test_behind_a_pooler_the_doctor_names_settings_that_cannot_be_set(url: str) -> None:
     """Of those that we need, a pooler carries along only DateStyle for each client."""
     with psycopg.connect(url, autocommit=True) as connection:
         own = sql.Identifier(connection.info.dbname)

@@ -46,7 +46,7 @@ def test_every_connection_is_durable_and_never_checkpoints_by_itself(database: D
         assert pragma(connection, "journal_size_limit") == 64 * 1024 * 1024
 
 
-def test_a_new_file_is_its_owners_alone(tmp_path: Path, database: Database) -> None:
+def test_a_new_file_is_readable_only_by_its_owner(tmp_path: Path, database: Database) -> None:
     with closing(open_engine(f"sqlite:///{tmp_path}/new.db")) as engine:
         engine.open()
         files = list(tmp_path.glob("new.db*"))
@@ -55,7 +55,7 @@ def test_a_new_file_is_its_owners_alone(tmp_path: Path, database: Database) -> N
     assert modes == dict.fromkeys(names, 0o600)
 
 
-def test_a_file_that_was_there_keeps_its_mode(tmp_path: Path, database: Database) -> None:
+def test_an_existing_file_keeps_its_mode(tmp_path: Path, database: Database) -> None:
     path = tmp_path / "mine.db"
     with closing(sqlite3.connect(path)) as mine:
         mine.execute("CREATE TABLE mine (id)")
@@ -65,7 +65,7 @@ def test_a_file_that_was_there_keeps_its_mode(tmp_path: Path, database: Database
     assert stat.S_IMODE(path.stat().st_mode) == 0o660
 
 
-def test_synchronous_normal_must_be_asked_for(database: Database) -> None:
+def test_synchronous_normal_must_be_requested(database: Database) -> None:
     with closing(
         module.SqliteEngine.from_url(
             database.url + "?synchronous=normal", clock=database.engine().clock, auto_migrate=True
@@ -75,7 +75,7 @@ def test_synchronous_normal_must_be_asked_for(database: Database) -> None:
         assert pragma(engine._open().connection, "synchronous") == 1
 
 
-def test_a_file_that_cannot_be_written_is_told_with_what_to_do(database: Database) -> None:
+def test_an_unwritable_file_is_reported_with_the_remedy(database: Database) -> None:
     """Root may write anything, so SQLite is told to open it for reading alone."""
     engine = database.engine()
     insert(engine)
@@ -92,7 +92,7 @@ def test_a_file_that_cannot_be_written_is_told_with_what_to_do(database: Databas
     assert str(engine.path) in str(told)
 
 
-def test_the_log_is_moved_into_the_database_and_does_not_grow(database: Database) -> None:
+def test_the_wal_is_checkpointed_and_does_not_grow(database: Database) -> None:
     """Without checkpoints this would leave a log of tens of megabytes."""
     engine = database.engine()
     largest = 0
@@ -133,7 +133,7 @@ def test_checkpoints_run_while_the_writer_holds_the_lock(
     assert seen == ["PRAGMA wal_checkpoint(PASSIVE)"]
 
 
-def test_a_held_lock_is_an_error_in_bounded_time_and_passes(database: Database) -> None:
+def test_a_held_lock_is_an_error_in_bounded_time_until_it_is_released(database: Database) -> None:
     app = Holdfast(database.url + "?busy_timeout=0.3")
     app.enqueue("t")
     with closing(sqlite3.connect(database.path, isolation_level=None)) as mine:
@@ -148,7 +148,7 @@ def test_a_held_lock_is_an_error_in_bounded_time_and_passes(database: Database) 
     app.close()
 
 
-def test_a_turn_is_taken_by_one_at_a_time(tmp_path: Path, database: Database) -> None:
+def test_the_write_turn_has_one_holder_at_a_time(tmp_path: Path, database: Database) -> None:
     path = tmp_path / "x.db"
     turns = [Turns(path, timeout=10) for _ in range(4)]
     inside: list[int] = []
@@ -167,7 +167,7 @@ def test_a_turn_is_taken_by_one_at_a_time(tmp_path: Path, database: Database) ->
         turn.close()
 
 
-def test_the_first_use_inside_a_transaction_waits_for_nobody(database: Database) -> None:
+def test_the_first_use_inside_a_transaction_does_not_wait(database: Database) -> None:
     """The one whose turn it is may wait for that very transaction."""
     database.app().migrate()
     app = Holdfast(f"{database.url}?busy_timeout=0.2")
@@ -181,7 +181,7 @@ def test_the_first_use_inside_a_transaction_waits_for_nobody(database: Database)
     assert database.app().jobs.get(job.id).status == "pending"
 
 
-def test_a_turn_that_does_not_come_is_an_error(tmp_path: Path, database: Database) -> None:
+def test_a_write_turn_that_is_never_free_is_an_error(tmp_path: Path, database: Database) -> None:
     path = tmp_path / "x.db"
     one, two = Turns(path, timeout=10), Turns(path, timeout=0.2)
     with one.take(), pytest.raises(DatabaseBusy, match="no turn to write"), two.take():
@@ -232,7 +232,7 @@ def test_four_processes_write_to_one_file(database: Database) -> None:
         assert pragma(connection, "integrity_check") == "ok"
 
 
-def test_large_payloads_do_not_travel_with_each_change_of_status(database: Database) -> None:
+def test_large_payloads_are_not_rewritten_with_each_change_of_status(database: Database) -> None:
     """The row of a job with 20 KB of arguments is as small as any other."""
     engine = database.engine()
     job = insert(engine, payload='{"x":"%s"}' % ("x" * 20_000))

@@ -72,7 +72,7 @@ def in_one_group(engine: SqliteEngine, jobs: Sequence[NewJob]) -> list[Job | Bas
     return told[1:]
 
 
-def test_an_interrupt_of_the_leader_after_the_commit(engine: SqliteEngine) -> None:
+def test_an_interrupt_of_the_leader_after_the_commit_loses_nothing(engine: SqliteEngine) -> None:
     """The others find out that their jobs are there, and never notice."""
     commits = 0
 
@@ -93,7 +93,9 @@ def test_an_interrupt_of_the_leader_after_the_commit(engine: SqliteEngine) -> No
 
 
 @pytest.mark.parametrize("keyed", [False, True])
-def test_a_trigger_that_undoes_the_whole_transaction(engine: SqliteEngine, keyed: bool) -> None:
+def test_a_trigger_that_rolls_back_the_transaction_fails_only_its_request(
+    engine: SqliteEngine, keyed: bool
+) -> None:
     with closing(sqlite3.connect(engine.path)) as own:
         own.execute(
             "CREATE TRIGGER no_bad BEFORE INSERT ON holdfast_jobs WHEN NEW.type = 'bad'"
@@ -132,7 +134,9 @@ def test_a_commit_that_could_not_be_synced_is_repeated(engine: SqliteEngine, wri
     assert engine.counts()["pending"] == 1
 
 
-def test_a_disk_that_syncs_no_commit(database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_disk_that_never_syncs_is_an_error(
+    database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The error has the ids, and no repeat is given more than the time that is left."""
     engine = database.engine(timeout=2.0)
     assert isinstance(engine, SqliteEngine)
@@ -161,7 +165,7 @@ def test_a_disk_that_syncs_no_commit(database: Database, monkeypatch: pytest.Mon
 
 
 @pytest.mark.parametrize("policy", ["replace", "debounce"])
-def test_what_changes_a_live_job_is_not_committed_again(engine: SqliteEngine, policy: Any) -> None:
+def test_changes_of_live_jobs_are_not_committed_again(engine: SqliteEngine, policy: Any) -> None:
     """The job that it changed may have finished by then, and a repeat would add another one."""
     engine.insert([new(key="k")])
     commits = 0
@@ -179,7 +183,7 @@ def test_what_changes_a_live_job_is_not_committed_again(engine: SqliteEngine, po
     assert (raised.value.ids, commits) == ((job.id,), 1)
 
 
-def test_an_engine_that_is_closed_while_another_thread_begins_a_call(
+def test_closing_an_engine_during_a_call_of_another_thread(
     engine: SqliteEngine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     writer: Writer | None = engine._open()

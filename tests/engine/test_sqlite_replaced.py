@@ -143,7 +143,7 @@ def test_nothing_is_acknowledged_after_the_file_is_gone(
         app.migrate()
 
 
-def test_the_log_alone_was_deleted(path: Path, opened: Callable[[], Holdfast]) -> None:
+def test_a_deleted_wal_is_noticed(path: Path, opened: Callable[[], Holdfast]) -> None:
     app = opened()
     app.enqueue("send")
     path.with_name("jobs.db-wal").unlink()
@@ -151,7 +151,7 @@ def test_the_log_alone_was_deleted(path: Path, opened: Callable[[], Holdfast]) -
         app.enqueue("send")
 
 
-def test_the_log_may_be_reset_and_emptied(path: Path, opened: Callable[[], Holdfast]) -> None:
+def test_the_wal_may_be_reset_and_truncated(path: Path, opened: Callable[[], Holdfast]) -> None:
     """By ourselves, by another connection that checkpoints, by others that open and close."""
     app = opened()
     for _ in range(3):
@@ -165,7 +165,7 @@ def test_the_log_may_be_reset_and_emptied(path: Path, opened: Callable[[], Holdf
     assert app.jobs.count() == 6
 
 
-def test_a_process_that_only_reads_learns_it_within_seconds(
+def test_a_reading_process_notices_within_seconds(
     path: Path, opened: Callable[[], Holdfast]
 ) -> None:
     app = opened()
@@ -185,7 +185,7 @@ def test_a_process_that_only_reads_learns_it_within_seconds(
     assert "was deleted or moved" in health.problems[0]
 
 
-def test_a_worker_claims_no_more(
+def test_a_worker_stops_claiming(
     path: Path, opened: Callable[[], Holdfast], caplog: pytest.LogCaptureFixture
 ) -> None:
     """It keeps away from both files: the one that it has open, and the new one."""
@@ -215,7 +215,7 @@ def test_a_worker_claims_no_more(
             until(lambda: ran == [1, 2], "the job of the new file")
 
 
-def test_closing_does_not_harm_the_file_that_took_the_place(
+def test_closing_does_not_harm_the_new_file(
     path: Path, opened: Callable[[], Holdfast], template: Template
 ) -> None:
     """SQLite deletes the log by its name when the last connection closes."""
@@ -245,7 +245,7 @@ def test_another_reader_is_not_opened_on_the_new_file(
         app.jobs.count()
 
 
-def test_links_and_times_do_not_matter(path: Path, tmp_path: Path) -> None:
+def test_links_and_timestamps_do_not_matter(path: Path, tmp_path: Path) -> None:
     (tmp_path / "link").symlink_to(tmp_path, target_is_directory=True)
     with Holdfast(f"sqlite:///{tmp_path}/link/jobs.db") as app:
         app.enqueue("send")
@@ -255,7 +255,7 @@ def test_links_and_times_do_not_matter(path: Path, tmp_path: Path) -> None:
         assert app.jobs.count() == 2
 
 
-def test_a_file_that_is_replaced_while_it_is_opened_is_opened_anew(path: Path) -> None:
+def test_a_file_replaced_during_open_is_opened_again(path: Path) -> None:
     identity, made = Identity(path), []
 
     def connect() -> sqlite3.Connection:
@@ -276,7 +276,7 @@ def test_a_file_that_is_replaced_while_it_is_opened_is_opened_anew(path: Path) -
         identity.check()
 
 
-def test_a_new_file_is_known_too(tmp_path: Path) -> None:
+def test_a_newly_created_file_is_identified(tmp_path: Path) -> None:
     path = tmp_path / "new.db"
     with Holdfast(f"sqlite:///{path}") as app:
         app.enqueue("send")

@@ -30,7 +30,7 @@ def quiet(wakeups: Wakeups) -> bool:
 
 
 @pytest.mark.parametrize("same", [True, False], ids=["same engine", "another engine"])
-def test_an_insert_wakes_who_waits(database: Database, same: bool) -> None:
+def test_an_insert_wakes_a_waiting_worker(database: Database, same: bool) -> None:
     engine = database.engine()
     other = engine if same else database.engine()
     insert(other)
@@ -52,7 +52,7 @@ def test_a_thread_that_already_waits_is_woken(database: Database) -> None:
     assert heard[0] != frozenset()
 
 
-def test_a_burst_is_heard_to_its_end(database: Database) -> None:
+def test_the_last_insert_of_a_burst_is_noticed(database: Database) -> None:
     """Hints of a burst are joined, and one comes after the last insert."""
     engine, other = database.engine(), database.engine()
     wakeups = engine.wakeups()
@@ -76,7 +76,7 @@ def test_wake_ends_the_wait_of_another_thread(engine: Engine) -> None:
     timer.join()
 
 
-def test_our_own_claims_do_not_wake_us(database: Database) -> None:
+def test_own_claims_do_not_wake_a_worker(database: Database) -> None:
     engine = database.engine()
     engine.insert([new() for _ in range(5)])
     wakeups = engine.wakeups()
@@ -85,7 +85,7 @@ def test_our_own_claims_do_not_wake_us(database: Database) -> None:
     assert wakeups.wait(0.2) == frozenset()
 
 
-def test_closing_twice_is_closing_once(engine: Engine) -> None:
+def test_closing_twice_is_harmless(engine: Engine) -> None:
     wakeups = engine.wakeups()
     wakeups.close()
     wakeups.close()
@@ -93,7 +93,7 @@ def test_closing_twice_is_closing_once(engine: Engine) -> None:
     assert insert(engine).created
 
 
-def test_an_operators_retry_and_a_resumed_queue_wake_too(database: Database) -> None:
+def test_a_retry_and_a_resumed_queue_wake_workers(database: Database) -> None:
     engine, other = database.engine(), database.engine()
     job = insert(other)
     engine_commands.cancel(other, [job.id], keep=60.0)

@@ -73,7 +73,7 @@ def end(engine: Engine, finish: Finish) -> None:
 # What is told
 
 
-def test_enqueueing_is_told(engine: Engine, follower: Follower) -> None:
+def test_an_enqueue_emits_an_event(engine: Engine, follower: Follower) -> None:
     one = insert(engine, entity_type="movie", entity_id="7", queue="media")
     many = engine.insert([new() for _ in range(60)])  # COPY on PostgreSQL
     later = insert(engine, delay=60.0)
@@ -86,7 +86,7 @@ def test_enqueueing_is_told(engine: Engine, follower: Follower) -> None:
     assert follower.seen() == [("enqueued", "pending")]
 
 
-def test_a_live_key_is_told_when_it_changes_something(
+def test_an_enqueue_with_a_live_key_emits_an_event_if_it_changes_the_job(
     engine: Engine, follower: Follower, clock: FakeClock
 ) -> None:
     first, other = new(key="k"), new()
@@ -100,7 +100,7 @@ def test_a_live_key_is_told_when_it_changes_something(
     assert sorted(event.job_id == first.id for event in follower.events()) == [False, True]
 
 
-def test_runs_are_told(engine: Engine, follower: Follower, clock: FakeClock) -> None:
+def test_runs_emit_events(engine: Engine, follower: Follower, clock: FakeClock) -> None:
     job = running(engine, max_attempts=5)
     for _ in range(2):  # what is no news is told once
         engine.report([Report(*job.claim, 50.0, "half"), Report(job.id, 99, 1.0, "stale")])
@@ -128,7 +128,7 @@ def test_runs_are_told(engine: Engine, follower: Follower, clock: FakeClock) -> 
     ]
 
 
-def test_ends_are_told_once(engine: Engine, follower: Follower) -> None:
+def test_finishes_emit_one_event(engine: Engine, follower: Follower) -> None:
     done, bad, stopped = (running(engine) for _ in range(3))
     follower.events()
     finishes = [
@@ -149,7 +149,7 @@ def test_ends_are_told_once(engine: Engine, follower: Follower) -> None:
     assert events[stopped.id].kind == "cancelled"
 
 
-def test_a_large_result_is_left_out(engine: Engine, follower: Follower) -> None:
+def test_a_large_result_is_omitted_from_its_event(engine: Engine, follower: Follower) -> None:
     small, large = running(engine), running(engine)
     end(engine, outcome.completed(small, '"' + "x" * (outbox.RESULT - 2) + '"', keep=60.0))
     end(engine, outcome.completed(large, '"' + "x" * (outbox.RESULT - 1) + '"', keep=60.0))
@@ -158,7 +158,7 @@ def test_a_large_result_is_left_out(engine: Engine, follower: Follower) -> None:
     assert (len(ends[0].result), ends[1].result) == (outbox.RESULT - 2, None)
 
 
-def test_what_the_row_knows_better_is_told(engine: Engine, follower: Follower) -> None:
+def test_events_have_values_of_the_row(engine: Engine, follower: Follower) -> None:
     """Asked to stop, it is cancelled instead of tried again; asked for again, it runs again."""
     job = running(engine)
     assert engine_commands.cancel(engine, [job.id], keep=60.0) == [job.id]
@@ -172,7 +172,7 @@ def test_what_the_row_knows_better_is_told(engine: Engine, follower: Follower) -
         engine_commands.delete(engine, [job.id])
 
 
-def test_cancelling_and_rescue_are_told(engine: Engine, follower: Follower) -> None:
+def test_cancelling_and_rescue_emit_events(engine: Engine, follower: Follower) -> None:
     waits, runs, asked = insert(engine, queue="other"), running(engine), running(engine)
     engine_commands.cancel(engine, [waits.id, asked.id], keep=60.0)
     follower.events()
@@ -185,7 +185,7 @@ def test_cancelling_and_rescue_are_told(engine: Engine, follower: Follower) -> N
     assert (alone.id, follower.kinds()) == (runs.id, ["started"])
 
 
-def test_runs_under_limits_and_of_several_types_are_told(
+def test_runs_under_limits_and_of_several_types_emit_events(
     engine: Engine, follower: Follower
 ) -> None:
     rules = {"send": rule("send", Limit(1))}
@@ -198,7 +198,7 @@ def test_runs_under_limits_and_of_several_types_are_told(
     assert follower.kinds() == ["enqueued"] * 2 + ["started"] * 2
 
 
-def test_runs_of_a_recurring_job_are_told(engine: Engine, follower: Follower) -> None:
+def test_runs_of_a_recurring_job_emit_events(engine: Engine, follower: Follower) -> None:
     now = engine.clock.now()
     for error, recur, kind in (
         (None, Recur(now, now), "completed"),
@@ -223,7 +223,7 @@ def test_runs_of_a_recurring_job_are_told(engine: Engine, follower: Follower) ->
         assert event.result == (7 if kind == "completed" else None)
 
 
-def test_workflows_are_told(app: Holdfast) -> None:
+def test_workflows_emit_events(app: Holdfast) -> None:
     bad: list[str] = ["b"]
 
     @app.task(max_attempts=1)
@@ -261,7 +261,7 @@ SOME = ("sqlite3", "aiosqlite", "sqlalchemy", "psycopg", "psycopg2", "psycopg-as
 
 
 @over([kind for kind in KINDS if kind.name in SOME and kind.awaited is kind.make.is_async])
-def test_in_a_callers_transaction_it_is_told_if_that_commits(
+def test_events_of_a_callers_transaction_are_emitted_if_it_commits(
     database: Database, kind: Kind
 ) -> None:
     app = database.app()
@@ -293,7 +293,7 @@ def life(engine: Engine) -> None:
     engine_commands.cancel(engine, [insert(engine).id], keep=60.0)
 
 
-def test_nothing_is_written_while_nobody_follows(
+def test_no_events_are_written_without_followers(
     database: Database, engine: Engine, clock: FakeClock
 ) -> None:
     other = database.engine(clock)
@@ -314,7 +314,7 @@ def test_nothing_is_written_while_nobody_follows(
     assert stored(engine) == before
 
 
-def test_a_subscription_outlives_its_reader(engine: Engine, clock: FakeClock) -> None:
+def test_a_subscription_remains_after_its_reader_left(engine: Engine, clock: FakeClock) -> None:
     for name, seconds in ((None, 30.0), ("board", 600.0)):
         follower = Follower(engine, name=name)
         begin = follower.feed.position
@@ -328,9 +328,7 @@ def test_a_subscription_outlives_its_reader(engine: Engine, clock: FakeClock) ->
                 Follower(engine, begin, name=name)
 
 
-def test_an_expired_reader_learns_that_it_missed_something(
-    engine: Engine, clock: FakeClock
-) -> None:
+def test_an_expired_reader_gets_events_gone(engine: Engine, clock: FakeClock) -> None:
     follower = Follower(engine, name="board")
     insert(engine)
     clock.advance(1000)
@@ -360,7 +358,7 @@ def test_a_reader_resumes_from_its_position(engine: Engine) -> None:
         Follower(engine, 999)
 
 
-def test_who_comes_back_to_the_last_event_learns_that_nobody_followed_meanwhile(
+def test_a_reader_that_resumes_at_the_last_event_gets_events_gone_after_a_gap(
     engine: Engine, clock: FakeClock
 ) -> None:
     first = Follower(engine)
@@ -402,7 +400,7 @@ def test_the_outbox_is_bounded(
         assert execute(engine, f"SELECT * FROM {{{table}}}") == []
 
 
-def test_filters(app: Holdfast) -> None:
+def test_readers_filter_events(app: Holdfast) -> None:
     movie = app.enqueue("a", {}, entity=("movie", 7), queue="media")
     wanted: list[tuple[dict[str, Any], list[str]]] = [
         ({}, ["a", "b", "c"]),
@@ -430,7 +428,7 @@ def test_filters(app: Holdfast) -> None:
             app.events(**bad)  # type: ignore[arg-type]
 
 
-def test_a_reader_is_woken(database: Database) -> None:
+def test_a_waiting_reader_is_woken_by_an_event(database: Database) -> None:
     """From this process and from another, long before it would look by itself."""
     app, other = database.app(), database.app()
     with app.events() as events:
@@ -492,7 +490,7 @@ def test_async_readers(app: Holdfast) -> None:
     assert len(asyncio.run(read())) == 3
 
 
-def test_order_is_kept_for_each_job(database: Database) -> None:
+def test_events_of_a_job_are_in_order(database: Database) -> None:
     """Writers at the same moment, each in its own engine; a reader meanwhile and one after."""
     engines = [database.engine() for _ in range(4)]
     follower = Follower(engines[0], name="board")
@@ -567,7 +565,7 @@ def test_a_transaction_that_commits_late_is_not_skipped(database: Database) -> N
 
 
 @pytest.mark.parametrize("database", ["postgres"], indirect=True)
-def test_a_long_transaction_of_others_holds_nothing_up(database: Database) -> None:
+def test_a_long_foreign_transaction_does_not_delay_events(database: Database) -> None:
     app = database.app()
     follower = Follower(app.engine)
     with psycopg.connect(database.url) as other:

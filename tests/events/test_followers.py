@@ -34,7 +34,7 @@ def run(engine: Engine, job: Job) -> None:
     engine.finish([outcome.completed(one, "1", keep=60.0) for one in claimed])
 
 
-def test_only_jobs_that_somebody_follows_are_written(
+def test_only_events_of_followed_jobs_are_written(
     database: Database, engine: Engine, clock: FakeClock
 ) -> None:
     other = database.engine(clock)
@@ -55,7 +55,9 @@ def test_only_jobs_that_somebody_follows_are_written(
     assert stored(engine) == 2 * len(RUN)
 
 
-def test_a_job_is_also_written_for_who_follows_everything(engine: Engine, clock: FakeClock) -> None:
+def test_events_of_every_job_are_written_for_a_follower_of_all(
+    engine: Engine, clock: FakeClock
+) -> None:
     job = insert(engine, type="a")
     own, every = Follower(engine, job=job.id), Follower(engine)
     run(engine, job)
@@ -70,7 +72,7 @@ def test_a_job_is_also_written_for_who_follows_everything(engine: Engine, clock:
     assert stored(engine) == before
 
 
-def test_who_follows_a_job_is_not_disturbed_by_who_comes(engine: Engine) -> None:
+def test_a_follower_of_a_job_is_not_disturbed_by_new_followers(engine: Engine) -> None:
     """Nothing of it is missing, whatever was not written of others."""
     job = insert(engine, type="a")
     own = Follower(engine, job=job.id)
@@ -84,7 +86,7 @@ def test_who_follows_a_job_is_not_disturbed_by_who_comes(engine: Engine) -> None
         Follower(engine, begin)
 
 
-def test_who_comes_back_to_a_job_resumes(engine: Engine, clock: FakeClock) -> None:
+def test_a_follower_that_returns_to_a_job_resumes(engine: Engine, clock: FakeClock) -> None:
     job, other = insert(engine, type="a"), insert(engine, type="b")
     own = Follower(engine, job=job.id)
     assert Follower(engine, own.feed.position, job=job.id).kinds() == []  # at once
@@ -106,7 +108,7 @@ def test_who_comes_back_to_a_job_resumes(engine: Engine, clock: FakeClock) -> No
         Follower(engine, newest, job=job.id)
 
 
-def test_a_subscription_takes_over_what_another_one_had(engine: Engine, clock: FakeClock) -> None:
+def test_a_narrower_subscription_continues_an_earlier_one(engine: Engine, clock: FakeClock) -> None:
     """All was followed, then the job alone: nothing of it is missing."""
     job = insert(engine, type="a")
     every = Follower(engine)
@@ -121,7 +123,7 @@ def test_a_subscription_takes_over_what_another_one_had(engine: Engine, clock: F
         Follower(engine, begin)
 
 
-def test_a_feed_changes_what_it_follows(engine: Engine, clock: FakeClock) -> None:
+def test_a_feed_changes_its_topics(engine: Engine, clock: FakeClock) -> None:
     one, two = insert(engine, type="a"), insert(engine, type="b")
     feed = Feed(engine, None, None, lambda event: True, [one.id])
     first = feed.since[one.id]
@@ -141,7 +143,7 @@ def test_a_feed_changes_what_it_follows(engine: Engine, clock: FakeClock) -> Non
     feed.close()
 
 
-def test_a_feed_that_finds_no_database_follows_later(
+def test_a_feed_without_a_database_subscribes_later(
     engine: Engine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     one, two = insert(engine, type="a"), insert(engine, type="b")
@@ -162,7 +164,7 @@ def test_a_feed_that_finds_no_database_follows_later(
     feed.close()
 
 
-def test_a_wait_is_ended_for_who_comes(engine: Engine) -> None:
+def test_a_new_topic_ends_the_wait_of_a_feed(engine: Engine) -> None:
     """Otherwise they would not be let in before the next look."""
     feed = Feed(engine, None, None, lambda event: True, [insert(engine).id])
     found: list[JobEvent] = []
@@ -174,7 +176,7 @@ def test_a_wait_is_ended_for_who_comes(engine: Engine) -> None:
     feed.close()
 
 
-def test_a_reader_of_a_job_that_overslept_learns_it(engine: Engine, clock: FakeClock) -> None:
+def test_an_expired_reader_of_a_job_gets_events_gone(engine: Engine, clock: FakeClock) -> None:
     job = insert(engine, type="a")
     own = Follower(engine, job=job.id)
     clock.advance(31)
@@ -186,7 +188,7 @@ def test_a_reader_of_a_job_that_overslept_learns_it(engine: Engine, clock: FakeC
         own.events()
 
 
-def test_an_overslept_reader_misses_nothing_that_was_written_for_others(
+def test_an_expired_reader_still_gets_events_written_for_others(
     engine: Engine, clock: FakeClock
 ) -> None:
     job = insert(engine, type="a")
@@ -198,7 +200,7 @@ def test_an_overslept_reader_misses_nothing_that_was_written_for_others(
     assert own.kinds() == RUN
 
 
-def test_beyond_a_bound_topics_are_not_told_apart(
+def test_beyond_a_bound_of_topics_all_events_are_written(
     engine: Engine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(outbox, "TOPICS", 2)
@@ -212,7 +214,7 @@ def test_beyond_a_bound_topics_are_not_told_apart(
     assert [follower.events() for follower in followers] == [[], [], []]
 
 
-def test_one_name_may_follow_several_things(engine: Engine) -> None:
+def test_one_name_may_have_several_topics(engine: Engine) -> None:
     one, two = insert(engine, type="a"), insert(engine, type="b")
     followers = [Follower(engine, job=job.id, name="board") for job in (one, two)]
     for job in (one, two):
@@ -221,7 +223,7 @@ def test_one_name_may_follow_several_things(engine: Engine) -> None:
 
 
 @pytest.mark.parametrize("database", ["postgres"], indirect=True)
-def test_who_comes_holds_nobody_up(database: Database) -> None:
+def test_a_new_follower_does_not_delay_others(database: Database) -> None:
     """Who begins takes a position of its own: nobody waits for others' transactions because of it."""
     app = database.app()
     every = Follower(app.engine)
@@ -235,7 +237,7 @@ def test_who_comes_holds_nobody_up(database: Database) -> None:
 
 
 @pytest.mark.parametrize("database", ["postgres"], indirect=True)
-def test_what_is_new_may_be_ahead_of_what_was_told(database: Database) -> None:
+def test_events_of_a_new_topic_may_precede_the_position_of_the_feed(database: Database) -> None:
     """A transaction that goes on holds what is behind it up, also where something has begun."""
     app = database.app()
     jobs = [app.enqueue("send", {}) for _ in range(3)]

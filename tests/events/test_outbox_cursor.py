@@ -14,7 +14,7 @@ def look(
     return [row[0] for row in outbox_cursor.take(Reading(newest, wanted, ended, 0, rows), LIMIT)]
 
 
-def test_without_gaps_all_is_told_whoever_else_runs() -> None:
+def test_without_gaps_all_events_are_delivered_despite_other_transactions() -> None:
     outbox_cursor = OutboxCursor(0)
     assert look(outbox_cursor, 1, 2, newest=2) == [1, 2]
     assert (outbox_cursor.position, outbox_cursor.pending) == (2, False)
@@ -23,14 +23,14 @@ def test_without_gaps_all_is_told_whoever_else_runs() -> None:
     assert look(outbox_cursor, *range(3, 11), newest=10) == [8, 9, 10]
 
 
-def test_what_comes_late_is_waited_for() -> None:
+def test_a_late_event_is_waited_for() -> None:
     outbox_cursor = OutboxCursor(0)
     assert look(outbox_cursor, 1, 3, 4, newest=4) == [1]
     assert look(outbox_cursor, 1, 2, 3, 4, newest=4) == [2, 3, 4]
     assert (outbox_cursor.position, outbox_cursor.pending) == (4, False)
 
 
-def test_what_never_comes_is_passed_when_all_before_the_mark_have_ended() -> None:
+def test_a_gap_is_passed_when_all_earlier_transactions_have_ended() -> None:
     outbox_cursor = OutboxCursor(0)
     assert look(outbox_cursor, 2, newest=2) == []  # the first look takes no number
     assert outbox_cursor.wants_mark
@@ -42,14 +42,14 @@ def test_what_never_comes_is_passed_when_all_before_the_mark_have_ended() -> Non
     assert (outbox_cursor.position, outbox_cursor.pending) == (4, False)
 
 
-def test_a_gap_at_the_end_is_passed_too() -> None:
+def test_a_gap_at_the_end_is_passed() -> None:
     outbox_cursor = OutboxCursor(0)
     assert look(outbox_cursor, 1, newest=3) == [1]
     assert look(outbox_cursor, newest=3, ended=9, mark=9) == []
     assert (outbox_cursor.position, outbox_cursor.pending) == (3, False)
 
 
-def test_a_full_look_does_not_jump_over_what_it_has_not_seen() -> None:
+def test_a_full_page_does_not_skip_unread_events() -> None:
     outbox_cursor = OutboxCursor(0)
     look(outbox_cursor, 2, newest=12)
     assert look(outbox_cursor, *range(2, 13), newest=12, ended=9, mark=9) == [2, 3, 4, 5, 6]

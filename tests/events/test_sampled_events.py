@@ -41,13 +41,13 @@ def finish(engine: Engine, jobs: list[Job]) -> None:
     engine.finish([outcome.completed(job, keep=60.0) for job in jobs])
 
 
-def test_of_little_everything_is_told(engine: Engine, glance: Feed) -> None:
+def test_all_events_of_a_low_rate_are_delivered(engine: Engine, glance: Feed) -> None:
     fill(engine, 3)
     finish(engine, claim(engine, 3))
     assert kinds(glance) == ["enqueued"] * 3 + ["started"] * 3 + ["completed"] * 3
 
 
-def test_of_much_a_little_of_each_kind_is_written(
+def test_of_a_high_rate_a_sample_of_each_kind_is_written(
     engine: Engine, clock: FakeClock, glance: Feed
 ) -> None:
     fill(engine)
@@ -62,7 +62,7 @@ def test_of_much_a_little_of_each_kind_is_written(
     assert kinds(glance) == ["enqueued"] * MOST
 
 
-def test_what_is_rare_is_told_beside_what_is_not(engine: Engine, glance: Feed) -> None:
+def test_rare_events_are_delivered_beside_frequent_ones(engine: Engine, glance: Feed) -> None:
     fill(engine)
     jobs = claim(engine, MANY)
     failed = outcome.failed(jobs[-1], "broken", keep=60.0)
@@ -71,14 +71,18 @@ def test_what_is_rare_is_told_beside_what_is_not(engine: Engine, glance: Feed) -
     assert broken.job_id == jobs[-1].id
 
 
-def test_who_follows_everything_beside_it_misses_nothing(engine: Engine, glance: Feed) -> None:
+def test_a_follower_of_all_beside_a_sampling_one_misses_nothing(
+    engine: Engine, glance: Feed
+) -> None:
     every = Follower(engine)
     fill(engine)
     finish(engine, claim(engine, MANY))
     assert len(every.events()) == 3 * MANY
 
 
-def test_who_follows_a_job_beside_it_misses_nothing_of_it(engine: Engine, glance: Feed) -> None:
+def test_a_follower_of_a_job_beside_a_sampling_one_misses_nothing(
+    engine: Engine, glance: Feed
+) -> None:
     fill(engine)
     last = insert(engine)
     own = Follower(engine, job=last.id)
@@ -87,13 +91,15 @@ def test_who_follows_a_job_beside_it_misses_nothing_of_it(engine: Engine, glance
     assert stored(engine) == 3 * MOST + 2
 
 
-def test_who_came_for_a_glance_does_not_stand_for_everything(engine: Engine, glance: Feed) -> None:
+def test_a_sampling_follower_does_not_count_as_a_follower_of_all(
+    engine: Engine, glance: Feed
+) -> None:
     fill(engine)
     every = Follower(engine)
     assert every.feed.since[""] > glance.since[GLANCE]
 
 
-def test_another_process_learns_of_it(
+def test_another_process_samples_for_the_follower(
     database: Database, engine: Engine, clock: FakeClock, glance: Feed
 ) -> None:
     other = database.engine(clock)
@@ -103,7 +109,7 @@ def test_another_process_learns_of_it(
     assert stored(engine) == 3 * MOST
 
 
-def test_once_a_second_is_spent_nothing_is_asked_of_writers(engine: Engine, glance: Feed) -> None:
+def test_a_spent_sampling_budget_costs_writers_nothing(engine: Engine, glance: Feed) -> None:
     ids = [job.id for job in fill(engine)]
     assert not engine.is_followed(ids, [EventKind.ENQUEUED])
     assert not engine.is_followed(None, [EventKind.ENQUEUED])

@@ -5,7 +5,7 @@ from holdfast.jobs.job import EventKind
 DONE, FAILED = EventKind.COMPLETED, EventKind.FAILED
 
 
-def test_there_is_room_again_in_the_next_second():
+def test_the_budget_is_renewed_in_the_next_second():
     clock = FakeClock()
     pace = Pace(clock.monotonic)
     pace.count(DONE, MOST - 1)
@@ -16,7 +16,7 @@ def test_there_is_room_again_in_the_next_second():
     assert pace.room(DONE) == MOST
 
 
-def test_what_came_in_two_seconds_may_have_been_one_of_a_writer():
+def test_events_of_two_seconds_may_be_one_second_of_a_writer():
     clock = FakeClock()
     pace = Pace(clock.monotonic)
     pace.count(DONE, MOST - 2)

@@ -74,27 +74,27 @@ def test_a_new_feed(still: FeedsTestbed) -> None:
     checks.new_feed(still)
 
 
-def test_who_has_waited_longest_runs_first(still: FeedsTestbed) -> None:
+def test_the_feed_that_has_waited_longest_is_fetched_first(still: FeedsTestbed) -> None:
     checks.oldest_first(still)
 
 
-def test_the_feeds_own_hints_decide_the_next_fetch(still: FeedsTestbed) -> None:
+def test_caching_headers_and_ttl_decide_the_next_fetch(still: FeedsTestbed) -> None:
     checks.hints(still)
 
 
-def test_failures_are_counted_and_back_off(still: FeedsTestbed) -> None:
+def test_failures_are_counted_and_delayed_by_the_backoff(still: FeedsTestbed) -> None:
     checks.failures(still)
 
 
-def test_the_last_one_to_leave_disables_the_job(still: FeedsTestbed) -> None:
+def test_the_last_unsubscribe_disables_the_job(still: FeedsTestbed) -> None:
     checks.unsubscribing(still)
 
 
-def test_coming_back_enables_it_with_the_next_run_that_it_had(still: FeedsTestbed) -> None:
+def test_resubscribing_enables_the_job_and_keeps_its_next_run(still: FeedsTestbed) -> None:
     checks.resubscribing(still)
 
 
-def test_a_feed_has_one_job_whoever_subscribes(still: FeedsTestbed) -> None:
+def test_a_feed_has_one_job_for_all_subscribers(still: FeedsTestbed) -> None:
     checks.one_row_per_feed(still)
 
 
@@ -105,15 +105,15 @@ def test_the_daily_job_is_made_at_start_up(live: FeedsTestbed) -> None:
     concurrency_checks.daily_job(live)
 
 
-def test_no_feed_is_fetched_twice_at_once(live: FeedsTestbed) -> None:
+def test_no_feed_is_fetched_concurrently(live: FeedsTestbed) -> None:
     concurrency_checks.no_concurrent_fetches(live)
 
 
-def test_a_job_that_is_disabled_while_it_runs(live: FeedsTestbed) -> None:
+def test_a_job_disabled_while_it_runs_completes_its_run(live: FeedsTestbed) -> None:
     concurrency_checks.disabled_while_it_runs(live)
 
 
-def test_what_ends_within_a_day_is_renewed(live: FeedsTestbed) -> None:
+def test_leases_that_end_within_a_day_are_renewed(live: FeedsTestbed) -> None:
     concurrency_checks.hub_leases(live)
 
 
@@ -121,11 +121,11 @@ def test_two_processes_make_one_row(live: FeedsTestbed) -> None:
     concurrency_checks.two_processes(live)
 
 
-def test_the_last_to_leave_is_decided_under_a_race(live: FeedsTestbed) -> None:
+def test_the_last_unsubscribe_is_decided_correctly_in_a_race(live: FeedsTestbed) -> None:
     concurrency_checks.subscribing_and_unsubscribing(live)
 
 
-def test_a_killed_workers_run_is_taken_over(live: FeedsTestbed) -> None:
+def test_the_run_of_a_killed_worker_is_taken_over(live: FeedsTestbed) -> None:
     """The last test, since it kills a worker of the testbed."""
     concurrency_checks.killed_worker(live)
 
@@ -158,7 +158,7 @@ SOON = format_datetime(NOW + HOUR, usegmt=True)
         ({}, None),
     ],
 )
-def test_how_long_an_answer_is_good(said: dict[str, str], wait: timedelta | None) -> None:
+def test_the_freshness_of_an_answer(said: dict[str, str], wait: timedelta | None) -> None:
     assert hints.freshness(headers(**said), NOW) == wait
 
 
@@ -174,7 +174,7 @@ def test_how_long_an_answer_is_good(said: dict[str, str], wait: timedelta | None
         ({}, None, 60),
     ],
 )
-def test_the_wait_is_the_longer_one_within_bounds(
+def test_the_wait_is_the_longer_of_both_hints_within_bounds(
     said: dict[str, str], ttl: int | None, minutes: int
 ) -> None:
     assert "FEEDS_SHORTEST" not in os.environ
@@ -185,12 +185,12 @@ def test_the_wait_is_the_longer_one_within_bounds(
     ("said", "seconds"),
     [("90", 90), (SOON, 3600), ("-5", None), ("later", None), ("", None), ("99999999", 86400)],
 )
-def test_a_server_that_says_when_to_come_back(said: str, seconds: int | None) -> None:
+def test_retry_after_is_parsed(said: str, seconds: int | None) -> None:
     wanted = None if seconds is None else timedelta(seconds=seconds)
     assert hints.retry_after(headers(retry_after=said), NOW) == wanted
 
 
-def test_a_hub_is_found_in_the_feed_or_beside_it() -> None:
+def test_a_hub_is_found_in_the_feed_or_its_headers() -> None:
     body = b"<rss><channel><title>t</title></channel></rss>"
     link = '<https://a.example/>; rel="self", <https://hub.example/>; rel="hub"'
     assert fetching.read(body, link).hub == "https://hub.example/"
@@ -199,7 +199,7 @@ def test_a_hub_is_found_in_the_feed_or_beside_it() -> None:
     assert fetching.read(linked + b"</channel></rss>").hub == "h"
 
 
-def test_only_addresses_of_the_web_are_fetched(still: FeedsTestbed) -> None:
+def test_only_http_addresses_are_fetched(still: FeedsTestbed) -> None:
     with pytest.raises(ValueError, match=r"'file:///etc/passwd' is no address of the web"):
         subscribe("ann", "file:///etc/passwd")
     assert read(feeds) == []
@@ -209,7 +209,7 @@ def test_only_addresses_of_the_web_are_fetched(still: FeedsTestbed) -> None:
 
 
 @pytest.mark.parametrize("wrong", ["topic", "feed", "mode", "term"])
-def test_a_hub_that_we_did_not_ask_is_told_so(still: FeedsTestbed, wrong: str) -> None:
+def test_an_unrequested_confirmation_of_a_hub_is_refused(still: FeedsTestbed, wrong: str) -> None:
     url = still.web.feed("asked", hub=still.web.hub)
     subscribe("ann", url)
     still.advance(timedelta())
@@ -225,7 +225,9 @@ def test_a_hub_that_we_did_not_ask_is_told_so(still: FeedsTestbed, wrong: str) -
     assert [row.expires_at for row in read(websub)] == [None]
 
 
-def test_by_hand(still: FeedsTestbed, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_command_line_subscribes_lists_and_unsubscribes(
+    still: FeedsTestbed, capsys: pytest.CaptureFixture[str]
+) -> None:
     url = still.web.feed("by-hand")
     reader.main("create")
     reader.main("subscribe", "ann", url)
@@ -244,11 +246,11 @@ def test_by_hand(still: FeedsTestbed, capsys: pytest.CaptureFixture[str]) -> Non
         reader.main("help")
 
 
-def test_leaving_what_nobody_reads_is_refused(still: FeedsTestbed) -> None:
+def test_unsubscribing_from_an_unknown_feed_is_refused(still: FeedsTestbed) -> None:
     with pytest.raises(LookupError, match="subscribe first"):
         unsubscribe("ann", "http://127.0.0.1:9/")
 
 
-def test_what_is_no_feed_is_refused() -> None:
+def test_a_body_that_is_no_feed_is_refused() -> None:
     with pytest.raises(ValueError, match="no <channel>"):
         fetching.read(b"<html></html>")

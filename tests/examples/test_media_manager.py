@@ -53,7 +53,7 @@ def shown(testbed: MediaTestbed, *sentences: str) -> None:
 # settings
 
 
-def test_the_workers_defaults_are_those_of_the_design() -> None:
+def test_the_workers_defaults_match_the_design() -> None:
     config = WorkerConfig()
     assert config.model_dump(by_alias=True) == {
         "concurrency": 4,
@@ -78,7 +78,7 @@ def test_a_misspelt_setting_is_refused() -> None:
         Settings.model_validate({"worker": {"concurrency": 0}})
 
 
-def test_the_levels_have_the_numbers_of_the_design() -> None:
+def test_the_priority_levels_match_the_design() -> None:
     assert {level.name: level.value for level in Level} == {
         "CRITICAL": 1,
         "USER": 2,
@@ -88,7 +88,7 @@ def test_the_levels_have_the_numbers_of_the_design() -> None:
     }
 
 
-def test_one_is_the_highest_of_ten() -> None:
+def test_priority_one_is_the_highest_of_ten() -> None:
     ours = [to_priority(level) for level in range(1, 11)]
     assert ours == sorted(ours, reverse=True)
     assert min(ours) == 0  # what has no priority goes last
@@ -97,7 +97,7 @@ def test_one_is_the_highest_of_ten() -> None:
             to_priority(level)
 
 
-def test_what_is_done_by_hand_is_critical_and_what_follows_normal() -> None:
+def test_manual_jobs_are_critical_and_automatic_jobs_are_normal() -> None:
     assert (inherited(True), inherited(False)) == (Level.CRITICAL, Level.NORMAL)
 
 
@@ -128,7 +128,7 @@ def test_a_library_and_its_scans_are_one_transaction(testbed: MediaTestbed) -> N
     checks.transactional_enqueue(testbed)
 
 
-def test_priorities_decide_and_equals_are_first_in_first_out(testbed: MediaTestbed) -> None:
+def test_jobs_run_by_priority_and_equal_ones_in_order(testbed: MediaTestbed) -> None:
     shown(testbed, "1 runs before 2, 3, 5 and 7; equals in the order made")
 
 
@@ -139,7 +139,7 @@ def test_a_chain_survives_kill_9_in_the_middle_of_a_phase(testbed: MediaTestbed)
     shown(testbed, "the crash spent no attempt")
 
 
-def test_nothing_is_doubled(testbed: MediaTestbed) -> None:
+def test_no_job_is_duplicated(testbed: MediaTestbed) -> None:
     shown(
         testbed,
         "each title went through each phase in one job, no more",
@@ -149,7 +149,7 @@ def test_nothing_is_doubled(testbed: MediaTestbed) -> None:
     )
 
 
-def test_payloads_name_rows(testbed: MediaTestbed) -> None:
+def test_payloads_refer_to_rows(testbed: MediaTestbed) -> None:
     shown(testbed, "payloads refer to rows, and are small")
 
 
@@ -157,7 +157,7 @@ def test_phases_are_switched_without_a_restart(testbed: MediaTestbed) -> None:
     checks.phase_switches(testbed)
 
 
-def test_a_scan_is_followed_only_if_both_switches_say_so(testbed: MediaTestbed) -> None:
+def test_a_scan_is_followed_only_if_both_switches_are_on(testbed: MediaTestbed) -> None:
     shown(testbed, "with chainToEnrich off, no job follows a scan")
     testbed.set(phases={"enrichment": {"enabled": False}})
     (testbed.harness.folder / "films" / "New here (2001).mkv").touch()
@@ -171,11 +171,11 @@ def test_a_scan_is_followed_only_if_both_switches_say_so(testbed: MediaTestbed) 
     testbed.client.delete(f"/api/v1/media/{testbed.about('New here')['entity_id']}")
 
 
-def test_priority_context_is_inherited(testbed: MediaTestbed) -> None:
+def test_following_jobs_inherit_the_priority(testbed: MediaTestbed) -> None:
     checks.inheritance(testbed)
 
 
-def test_as_many_run_at_once_as_the_settings_say(testbed: MediaTestbed) -> None:
+def test_the_concurrency_setting_is_obeyed(testbed: MediaTestbed) -> None:
     checks.concurrency_limit(testbed)
 
 
@@ -187,11 +187,11 @@ def test_create_list_cancel_and_retry_over_http(testbed: MediaTestbed) -> None:
     checks.requests(testbed)
 
 
-def test_what_runs_by_itself(testbed: MediaTestbed) -> None:
+def test_scheduled_jobs_run_automatically(testbed: MediaTestbed) -> None:
     checks.schedules(testbed)
 
 
-def test_a_switched_off_phase_is_not_scanned_by_the_hour(testbed: MediaTestbed) -> None:
+def test_a_disabled_phase_is_not_scanned_hourly(testbed: MediaTestbed) -> None:
     testbed.set(phases={"scanning": {"enabled": False}})
     row = testbed.observer.schedules.get("scan-library", f"library:{testbed.films}")
     before = row.last_run_at
@@ -228,7 +228,7 @@ def test_a_job_has_the_fields_of_the_design(testbed: MediaTestbed) -> None:
     assert str(testbed.process.pid) in job["worker_id"]
 
 
-def test_a_job_that_failed_is_retrying_and_then_runs_again(testbed: MediaTestbed) -> None:
+def test_a_failed_job_is_retrying_and_then_runs_again(testbed: MediaTestbed) -> None:
     testbed.provider.script("Shown", 500)
     job = testbed.create("enrich-metadata", testbed.about("Shown"))
     told = testbed.messages(job["follow"])
@@ -242,7 +242,7 @@ def test_a_job_that_failed_is_retrying_and_then_runs_again(testbed: MediaTestbed
         assert one["run_at"]
 
 
-def test_completed_jobs_stay_30_days_and_failed_ones_90(testbed: MediaTestbed) -> None:
+def test_completed_jobs_are_kept_30_days_and_failed_ones_90(testbed: MediaTestbed) -> None:
     done = testbed.until(testbed.enrich("Auto"), "completed")
     testbed.provider.script("Unshown", 404)
     failed = testbed.until(testbed.enrich("Unshown"), "failed")
@@ -270,7 +270,7 @@ def test_enrichments_are_throttled(testbed: MediaTestbed) -> None:
 # transient errors
 
 
-def test_a_rate_limit_is_retried_when_the_provider_says(testbed: MediaTestbed) -> None:
+def test_a_rate_limited_request_is_retried_after_the_providers_delay(testbed: MediaTestbed) -> None:
     failure_checks.rate_limited(testbed)
 
 
@@ -278,7 +278,9 @@ def test_a_network_timeout_is_retried(testbed: MediaTestbed) -> None:
     failure_checks.timed_out(testbed)
 
 
-def test_trouble_of_the_provider_is_retried_with_growing_delays(testbed: MediaTestbed) -> None:
+def test_server_errors_of_the_provider_are_retried_with_growing_delays(
+    testbed: MediaTestbed,
+) -> None:
     failure_checks.server_errors(testbed)
 
 
@@ -293,7 +295,7 @@ def test_a_lost_database_connection_is_retried(testbed: MediaTestbed) -> None:
 # permanent errors
 
 
-def test_what_the_provider_does_not_have_is_not_retried(testbed: MediaTestbed) -> None:
+def test_a_missing_title_is_not_retried(testbed: MediaTestbed) -> None:
     failure_checks.not_found(testbed)
 
 
@@ -312,7 +314,7 @@ def test_a_denied_permission_is_not_retried(testbed: MediaTestbed) -> None:
 # by hand, and with other settings: last, since the server is started again
 
 
-def test_a_permanently_failed_job_is_reset_by_hand(testbed: MediaTestbed) -> None:
+def test_a_permanently_failed_job_is_retried_by_hand(testbed: MediaTestbed) -> None:
     failure_checks.manual_retry(testbed)
 
 

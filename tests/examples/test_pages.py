@@ -11,6 +11,6 @@ QUOTE = re.compile(r'^```py title="(examples/[\w/]+\.py)"\n(.*?)^```$', re.MULTI
 
 
 @pytest.mark.parametrize("page", PAGES, ids=[page.stem for page in PAGES])
-def test_what_a_page_quotes_is_in_the_file(page: Path) -> None:
+def test_code_quoted_by_a_page_is_in_the_file(page: Path) -> None:
     for file, text in QUOTE.findall(page.read_text()):
         assert text in (ROOT / file).read_text(), f"{page.name} quotes {file} as it was"

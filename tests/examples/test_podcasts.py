@@ -82,7 +82,7 @@ def test_an_import_is_acknowledged_before_it_runs(facts: Facts) -> None:
     assert all(shown["title"] is None for shown in facts.shown_while_full)
 
 
-def test_podcast_and_job_are_both_there_or_neither(at_rest: Ask) -> None:
+def test_a_podcast_and_its_job_are_committed_together(at_rest: Ask) -> None:
     url = "http://127.0.0.1/a.xml"
     with store.transaction() as connection:
         podcast_id = store.find_or_add(connection, url)
@@ -109,20 +109,20 @@ def test_an_import_that_cannot_be_enqueued_leaves_no_podcast(at_rest: Ask) -> No
         assert connection.execute("SELECT count(*) FROM podcasts").fetchone()[0] == 0
 
 
-def test_who_asks_twice_is_given_the_same_import(at_rest: Ask) -> None:
+def test_a_repeated_request_gets_the_same_import(at_rest: Ask) -> None:
     body = {"url": "http://127.0.0.1/a.xml"}
     first, again = (at_rest("POST", "/podcasts/import", json=body).json() for _ in range(2))
     assert (first["id"], first["job"]["id"]) == (again["id"], again["job"]["id"])
     assert jobs.app.jobs.count() == 1
 
 
-def test_what_is_no_address_is_refused(at_rest: Ask) -> None:
+def test_an_invalid_address_is_refused(at_rest: Ask) -> None:
     assert at_rest("POST", "/podcasts/import", json={"url": "not a feed"}).status_code == 422
     assert at_rest("GET", "/podcasts/unknown").status_code == 404
     assert jobs.app.jobs.count() == 0
 
 
-def test_the_dashboard_is_mounted_and_closed(at_rest: Ask) -> None:
+def test_the_dashboard_is_mounted_and_requires_a_token(at_rest: Ask) -> None:
     answer = at_rest("GET", "/admin/jobs/api/v1/jobs")
     assert answer.status_code == 401
 
@@ -142,7 +142,7 @@ def test_the_server_answers_while_its_handlers_wait(facts: Facts) -> None:
     assert facts.statuses_while_full.count("running") == LIMIT
 
 
-def test_it_fills_every_place_at_once(facts: Facts) -> None:
+def test_a_server_uses_its_whole_limit(facts: Facts) -> None:
     """One handler does not wait for the end of another."""
     assert facts.statuses_while_full == ["pending"] * 5 + ["running"] * 3
 
@@ -161,7 +161,7 @@ def test_never_more_than_three_fetches_were_in_flight(facts: Facts) -> None:
     assert facts.peaks == {"two servers": 3, "after the kills": 3}
 
 
-def test_why_a_job_waits_is_told(facts: Facts) -> None:
+def test_the_reason_for_waiting_is_shown(facts: Facts) -> None:
     assert facts.waits == ["limit podcast_import: 3 of 3 running, 5th in line"]
 
 
@@ -174,12 +174,12 @@ def test_jobs_of_a_killed_server_are_reclaimed(facts: Facts) -> None:
         assert pid(job.worker_id) != facts.server_pids[0]
 
 
-def test_jobs_of_a_killed_server_do_not_count_for_ever(facts: Facts) -> None:
+def test_jobs_of_a_killed_server_stop_counting_against_the_limit(facts: Facts) -> None:
     """It held all three places, and after its death three fetches were in flight again."""
     assert facts.peaks["after the kills"] == LIMIT
 
 
-def test_an_import_that_hangs_is_stopped_and_makes_room(at_rest: Ask) -> None:
+def test_a_hanging_import_is_stopped_and_frees_its_slot(at_rest: Ask) -> None:
     """Its publisher never answers. It has five minutes, here less; then its place is free again."""
     assert at_rest("GET", "/openapi.json").is_success
     with RemoteServer(publisher.site) as remote:
@@ -204,7 +204,7 @@ def retrying(id: str) -> Job | None:
 # restarts
 
 
-def test_nothing_is_lost(facts: Facts) -> None:
+def test_no_import_is_lost(facts: Facts) -> None:
     """What was acknowledged is there, whole, once, after three kills."""
     assert len(facts.acknowledged) >= 8 + 4 + 6 + 3
     assert {row["id"] for row in facts.rows} == set(facts.acknowledged.values())
@@ -215,12 +215,12 @@ def test_nothing_is_lost(facts: Facts) -> None:
     ] == []
 
 
-def test_requests_were_on_their_way_when_the_servers_were_killed(facts: Facts) -> None:
+def test_requests_were_in_flight_when_the_servers_were_killed(facts: Facts) -> None:
     assert facts.refused
     assert facts.refused <= set(facts.acknowledged)
 
 
-def test_a_restarted_server_finishes_alone_what_was_interrupted(facts: Facts) -> None:
+def test_a_restarted_server_finishes_interrupted_jobs_alone(facts: Facts) -> None:
     """No server was left: the next one that was started did it."""
     assert len(facts.interrupted) == LIMIT
     for job in facts.interrupted:
@@ -229,7 +229,7 @@ def test_a_restarted_server_finishes_alone_what_was_interrupted(facts: Facts) ->
         assert pid(job.worker_id) == facts.server_pids[-1]
 
 
-def test_episodes_are_what_the_publisher_says(facts: Facts) -> None:
+def test_episodes_match_the_publishers_feed(facts: Facts) -> None:
     rows = facts.episodes[facts.acknowledged["early-0"]]
     assert [row["guid"] for row in rows] == [
         f"early-0-{number}" for number in range(publisher.length("early-0"))
@@ -239,19 +239,19 @@ def test_episodes_are_what_the_publisher_says(facts: Facts) -> None:
     assert (rows[2]["published"], rows[2]["seconds"]) == ("2030-01-03T06:00:00+00:00", 720)
 
 
-def test_a_server_that_stops_takes_its_leave(facts: Facts) -> None:
+def test_a_stopped_server_deregisters_its_worker(facts: Facts) -> None:
     assert facts.workers_left == 0
 
 
 # retries
 
 
-def test_a_feed_that_fails_first_is_tried_again(facts: Facts) -> None:
+def test_a_feed_that_fails_at_first_is_retried(facts: Facts) -> None:
     job = facts.podcasts["shaky-feed"]["job"]
     assert (job["status"], job["retries"], job["error"]) == ("completed", 2, None)
 
 
-def test_a_feed_that_is_gone_is_not_tried_again(facts: Facts) -> None:
+def test_a_feed_that_is_gone_is_not_retried(facts: Facts) -> None:
     job = facts.podcasts["gone-feed"]["job"]
     assert (job["status"], job["retries"]) == ("failed", 0)
     assert "answered 410" in job["error"]
@@ -270,7 +270,7 @@ def test_a_feed_that_stays_broken_fails_with_its_traces(facts: Facts) -> None:
 # status
 
 
-def test_how_an_import_stands_is_shown_to_who_wants_it(facts: Facts) -> None:
+def test_the_status_of_an_import_is_shown(facts: Facts) -> None:
     running = [x["job"] for x in facts.shown_while_full if x["job"]["status"] == "running"]
     assert all(job["started_at"] and not job["completed_at"] for job in running)
     done = facts.podcasts["late-0"]["job"]
@@ -284,7 +284,7 @@ def test_how_an_import_stands_is_shown_to_who_wants_it(facts: Facts) -> None:
 # feeds
 
 
-def test_an_odd_feed_is_read_as_far_as_it_goes() -> None:
+def test_an_unusual_feed_is_parsed_as_far_as_possible() -> None:
     items = (
         "<item><title> A </title><enclosure url='u'/><pubDate>soon</pubDate></item>"
         "<item><guid>u</guid><title>A again</title></item>"
@@ -299,13 +299,13 @@ def test_an_odd_feed_is_read_as_far_as_it_goes() -> None:
     ("text", "seconds"),
     [("1:02:03", 3723), ("62:03", 3723), ("3723", 3723), ("an hour", 0), ("", 0)],
 )
-def test_durations_come_in_three_forms(text: str, seconds: int) -> None:
+def test_durations_of_three_formats_are_parsed(text: str, seconds: int) -> None:
     item = f"<item><duration xmlns='http://www.itunes.com/dtds/podcast-1.0.dtd'>{text}</duration></item>"
     [episode] = feeds.parse(f"<rss><channel>{item}</channel></rss>".encode()).episodes
     assert episode.seconds == seconds
 
 
-def test_a_feed_that_would_grow_without_bounds_is_refused() -> None:
+def test_a_feed_with_expanding_entities_is_refused() -> None:
     doubled = "".join(f"<!ENTITY e{n} '{f'&e{n - 1};' * 10}'>" for n in range(1, 12))
     head = f"<!DOCTYPE rss [<!ENTITY e0 'ha'>{doubled}]>"
     bomb = f"{head}<rss><channel><title>&e11;</title></channel></rss>"
@@ -313,6 +313,6 @@ def test_a_feed_that_would_grow_without_bounds_is_refused() -> None:
         feeds.parse(bomb.encode())
 
 
-def test_what_is_no_rss_is_refused() -> None:
+def test_a_body_that_is_no_rss_is_refused() -> None:
     with pytest.raises(feeds.NotAFeed, match="is it RSS"):
         feeds.parse(b"<html/>")

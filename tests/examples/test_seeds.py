@@ -68,7 +68,7 @@ def test_every_line_of_the_design_is_in_a_row(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", EXAMPLES)
-def test_an_example_imports_nothing_private(name: str) -> None:
+def test_an_example_imports_only_public_names(name: str) -> None:
     for path in (ROOT / "examples" / name).rglob("*.py"):
         for node in ast.walk(ast.parse(path.read_text())):
             if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("holdfast"):

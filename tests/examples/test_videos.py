@@ -97,24 +97,24 @@ def test_an_upload_of_a_film_makes_its_job(story: Story) -> None:
     assert job.status in (Status.PENDING, Status.RUNNING)
 
 
-def test_the_upload_starts_the_work_at_once(story: Story) -> None:
+def test_the_upload_starts_the_job_immediately(story: Story) -> None:
     """Its worker looks by itself once in five minutes: it was woken."""
     first = story.uploads.ended[0]
     assert first.started_at is not None
     assert (first.started_at - first.created_at).total_seconds() < 60
 
 
-def test_a_job_is_found_by_its_media_and_the_newest_counts(story: Story) -> None:
+def test_the_newest_job_of_a_media_is_found(story: Story) -> None:
     assert story.uploads.media["job"]["id"] == story.uploads.job.id
     assert story.hang.media["job"]["id"] == story.hang.job.id  # a second one of the same media
 
 
-def test_films_are_made_one_at_a_time_the_oldest_first(story: Story) -> None:
+def test_films_are_transcoded_one_at_a_time_oldest_first(story: Story) -> None:
     assert len(story.uploads.ended) == 3
     assert checks.one_at_a_time(story.uploads.ended)
 
 
-def test_what_cannot_be_taken_is_refused(story: Story) -> None:
+def test_invalid_uploads_are_refused(story: Story) -> None:
     expected = {"text": 415, "no image": 422, "not there": 404, "not ready": 409}
     assert story.refusals == expected
 
@@ -130,7 +130,7 @@ def test_the_film_is_h264_and_aac_at_most_1920_wide_of_even_height(story: Story)
     assert b"rc_lookahead=40" in story.served  # what preset medium means
 
 
-def test_a_browser_can_begin_before_it_has_all_of_it(story: Story) -> None:
+def test_a_browser_can_play_before_the_download_ends(story: Story) -> None:
     assert story.served.index(b"moov") < story.served.index(b"mdat")
 
 
@@ -149,7 +149,7 @@ def test_a_film_that_is_small_enough_keeps_its_size(tmp_path: Path) -> None:
     assert (video["width"], video["height"]) == (320, 180)
 
 
-def test_it_is_served_as_mp4_and_the_original_is_kept(story: Story) -> None:
+def test_the_film_is_served_as_mp4_and_the_original_is_kept(story: Story) -> None:
     assert story.uploads.content_type == "video/mp4"
     assert story.uploads.original == story.clip
 
@@ -167,7 +167,7 @@ def test_nothing_is_left_in_the_scratch_folder(story: Story) -> None:
     assert story.uploads.left == set()
 
 
-def test_what_the_job_does_is_in_its_log(story: Story) -> None:
+def test_the_steps_of_the_job_are_in_its_log(story: Story) -> None:
     told = story.uploads.answered
     assert story.uploads.lines == [
         f"downloading {told['original_path']}",
@@ -193,14 +193,14 @@ def test_progress_comes_from_ffmpeg(story: Story) -> None:
         ("", None),
     ],
 )
-def test_lines_of_progress(line: str, percent: float | None) -> None:
+def test_progress_lines_of_ffmpeg_are_parsed(line: str, percent: float | None) -> None:
     assert ffmpeg.percent(line, 3.0) == percent
 
 
 # failures
 
 
-def test_a_failed_job_is_tried_up_to_its_max_attempts(story: Story) -> None:
+def test_a_failing_job_is_retried_up_to_max_attempts(story: Story) -> None:
     job = story.failures.broken["job"]
     assert (job["status"], job["attempts"], job["max_attempts"]) == ("failed", 3, 3)
     runs = [(run.attempt, str(run.status)) for run in story.failures.runs]
@@ -209,7 +209,7 @@ def test_a_failed_job_is_tried_up_to_its_max_attempts(story: Story) -> None:
     assert "Traceback" in str(story.failures.runs[0].trace)
 
 
-def test_the_media_row_tells_of_the_final_failure(story: Story) -> None:
+def test_the_media_row_shows_the_final_failure(story: Story) -> None:
     for told in (story.failures.broken, story.failures.missing):
         assert (told["processing"], told["web_path"]) == (-1, None)
 
@@ -220,7 +220,7 @@ def test_a_missing_source_is_named(story: Story) -> None:
     assert f"source blob not found: {told['original_path']}" in told["job"]["error"]
 
 
-def test_an_ffmpeg_that_hangs_is_ended_by_the_timeout(story: Story) -> None:
+def test_a_hanging_ffmpeg_is_ended_by_the_timeout(story: Story) -> None:
     hang = story.hang
     assert hang.ffmpeg_gone
     assert (hang.job.status, str(hang.job.error)[:12]) == ("failed", "TimeoutError")
@@ -248,7 +248,7 @@ def test_the_dashboard_is_mounted(story: Story) -> None:
     assert "The dashboard needs JavaScript" in story.failures.page
 
 
-def test_a_retry_resets_the_attempts_and_runs_at_once(story: Story) -> None:
+def test_a_retry_resets_the_attempts_and_runs_immediately(story: Story) -> None:
     retried = story.failures.retried
     assert retried["id"] == story.failures.broken["job"]["id"]
     cleared = [retried[name] for name in ("error", "started_at", "completed_at")]
@@ -265,7 +265,7 @@ def test_a_retried_job_makes_the_media_ready(story: Story) -> None:
 # kill -9
 
 
-def test_a_killed_server_takes_ffmpeg_with_it(story: Story) -> None:
+def test_ffmpeg_ends_with_a_killed_server(story: Story) -> None:
     assert story.kill.ffmpeg_gone
 
 
@@ -274,7 +274,7 @@ def test_jobs_survive_a_killed_server(story: Story) -> None:
     assert story.kill.pending == 1  # counted by status and type
 
 
-def test_the_job_that_ran_recovers_on_restart(story: Story) -> None:
+def test_the_interrupted_job_recovers_on_restart(story: Story) -> None:
     film, job = story.kill.media[0], story.kill.job
     assert (film["processing"], film["job"]["status"]) == (0, "completed")
     assert (job.attempts, job.crashes, job.claim_no) == (
@@ -285,7 +285,7 @@ def test_the_job_that_ran_recovers_on_restart(story: Story) -> None:
     assert "1 jobs of dead workers recovered" in story.kill.log
 
 
-def test_the_job_that_waited_runs_after_the_restart(story: Story) -> None:
+def test_the_waiting_job_runs_after_the_restart(story: Story) -> None:
     assert story.kill.media[1]["processing"] == 0
     assert "started: 0 recovered, 1 pending" in story.kill.log
 
@@ -299,7 +299,7 @@ def test_orphans_are_swept_after_six_hours_and_not_before(story: Story) -> None:
 # deletion
 
 
-def test_jobs_go_with_their_media(story: Story) -> None:
+def test_deleting_a_media_deletes_its_jobs(story: Story) -> None:
     assert (story.deletion.before, story.deletion.after) == ([1, 1], [0, 0])
     assert (story.deletion.answers, story.deletion.blobs) == ([404, 404], [])
 
@@ -311,14 +311,14 @@ def test_a_transcode_ends_when_its_media_is_deleted(story: Story) -> None:
 # months
 
 
-def test_completed_jobs_go_after_7_days(story: Story) -> None:
+def test_completed_jobs_are_deleted_after_7_days(story: Story) -> None:
     at = story.months
     assert at["before a week"]["jobs"]["good"] == ["completed", None]
     assert "good" not in at["after a week"]["jobs"]
     assert {"originals/good.mov", "web/good.mp4"} <= set(at["a minute later"]["blobs"])
 
 
-def test_failed_jobs_go_after_30_days_and_their_source_goes_first(story: Story) -> None:
+def test_failed_jobs_are_deleted_after_30_days_and_their_source_first(story: Story) -> None:
     at = story.months
     assert at["before a month"]["jobs"]["bad"] == ["failed", None]
     assert "originals/bad.mov" in at["before a month"]["blobs"]
@@ -384,23 +384,21 @@ def test_the_row_and_the_end_of_the_job_are_one_transaction(
     assert (job.status, row(here, "a").processing) == ("completed", 0)
 
 
-def test_the_row_and_its_job_are_made_together_or_not_at_all(
-    here: ModuleType, tmp_path: Path
-) -> None:
+def test_the_row_and_its_job_are_committed_together(here: ModuleType, tmp_path: Path) -> None:
     add(here, tmp_path)
     with pytest.raises(sqlite3.IntegrityError):
         add(here, tmp_path)  # there is such a row already
     assert here.app.jobs.count() == 1
 
 
-def test_whoever_deletes_the_row_deletes_its_jobs(here: ModuleType, tmp_path: Path) -> None:
+def test_every_deletion_of_the_row_deletes_its_jobs(here: ModuleType, tmp_path: Path) -> None:
     add(here, tmp_path)
     with media.transaction(here.app.url) as tx:
         tx.execute("DELETE FROM media")
     assert here.app.jobs.count() == 0
 
 
-def test_one_attempt_has_five_minutes(videos: ModuleType) -> None:
+def test_an_attempt_times_out_after_five_minutes(videos: ModuleType) -> None:
     assert videos.app.tasks["video_transcode"].conduct.timeout == 300
 
 

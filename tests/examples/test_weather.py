@@ -75,7 +75,7 @@ def test_the_jobs_and_their_arguments_are_those_of_the_design(facts: Facts) -> N
     assert list(of_type(facts, "build_tile")[0].payload) == ["model_id", "run_id", "hour", "region"]
 
 
-def test_a_job_is_pending_and_has_priority_zero_unless_one_is_given() -> None:
+def test_a_job_is_pending_and_has_priority_zero_by_default() -> None:
     with temporary(jobs.app):
         job = jobs.build_tile.enqueue(**FILE, region="ne")
         assert (job.status, job.priority, job.worker_id) == ("pending", 0, None)
@@ -105,7 +105,7 @@ def test_higher_priorities_run_first_then_older_jobs(facts: Facts) -> None:
 # the workflow
 
 
-def test_what_a_scan_finds_fans_out(facts: Facts) -> None:
+def test_a_scan_fans_out_to_the_files_it_finds(facts: Facts) -> None:
     """A download for each file; three tiles wait for each download."""
     types = {job.id: job.type for job in facts.jobs}
     assert {(types[child], types[parent]) for child, parent in facts.edges.items()} == {
@@ -127,7 +127,7 @@ def test_a_tile_is_built_after_its_download(facts: Facts) -> None:
         assert shared == whole[parent].payload
 
 
-def test_every_tile_has_what_the_centre_says(facts: Facts) -> None:
+def test_every_tile_matches_the_forecast_servers_field(facts: Facts) -> None:
     assert set(facts.tiles) == {
         f"{model}/{run}/f{hour:03}/{region}.npz"
         for model, run, hour in FILES
@@ -149,7 +149,7 @@ def test_workers_are_named_after_host_and_pid(facts: Facts) -> None:
     assert len({worker["pid"] for worker in facts.while_held}) == PROCESSES
 
 
-def test_a_job_says_which_worker_has_it(facts: Facts) -> None:
+def test_a_job_names_its_worker(facts: Facts) -> None:
     assert {job.worker_id for job in facts.running} == {row["id"] for row in facts.while_held}
 
 
@@ -177,7 +177,7 @@ def test_several_workers_shared_the_work(facts: Facts) -> None:
     )
 
 
-def test_a_killed_workers_jobs_are_done_by_others(facts: Facts) -> None:
+def test_jobs_of_a_killed_worker_are_done_by_others(facts: Facts) -> None:
     states = {worker["id"]: worker["state"] for worker in facts.at_the_end}
     assert states[facts.killed["id"]] == "dead"
     assert len(facts.orphans) == SLOTS
@@ -209,14 +209,14 @@ def test_a_failure_is_retried_until_the_last_attempt(facts: Facts) -> None:
     assert [failure.status for failure in facts.failures] == ["failed", "retrying", "retrying"]
 
 
-def test_what_waits_for_a_failure_is_cancelled_and_the_rest_is_done(facts: Facts) -> None:
+def test_dependents_of_a_failure_are_cancelled_and_other_jobs_complete(facts: Facts) -> None:
     assert facts.status_with_failure == "failed"
     [failed] = facts.failed
     assert {facts.edges[job.id] for job in facts.dropped} == {failed.id}
     assert len(facts.dropped) == len(tiles.BOUNDS)
 
 
-def test_a_retry_of_the_workflow_does_only_what_is_missing(facts: Facts) -> None:
+def test_a_retry_of_the_workflow_runs_only_missing_jobs(facts: Facts) -> None:
     assert facts.retried == 1 + len(tiles.BOUNDS)
     asked = {path: times for path, times in facts.downloads.items() if path.endswith(".grib2")}
     cut_off = {job.node for job in facts.orphans}
@@ -239,7 +239,7 @@ def test_a_second_scan_of_the_same_runs_adds_nothing(facts: Facts) -> None:
     }
 
 
-def test_two_scans_at_once_take_a_file_on_once(facts: Facts) -> None:
+def test_two_concurrent_scans_add_a_file_once(facts: Facts) -> None:
     """Two of gfs were started together: what one of them found, the other did not add."""
     scans = [job.result["new"] for job in of_type(facts, "scan_source") if of_gfs(job)]
     assert sorted(scans) == [0, 0, 6]
@@ -249,7 +249,7 @@ def of_gfs(job: Job) -> bool:
     return bool(job.payload["model_id"] == "gfs")
 
 
-def test_a_listing_that_breaks_the_rules_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_malformed_listing_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     """A run's name becomes a path: it is checked."""
     with RemoteServer(lambda path, times: Answer(b'{"../../etc": [1]}')) as remote:
         monkeypatch.setattr(sources, "SOURCE", remote.url)
@@ -279,7 +279,7 @@ def test_levels_are_means_of_four_neighbours(tmp_path: Path) -> None:
         tiles.make(field, "mars")
 
 
-def test_a_file_is_put_into_its_place_whole(tmp_path: Path) -> None:
+def test_a_file_is_written_atomically(tmp_path: Path) -> None:
     scratch, place = tmp_path / "scratch", tmp_path / "a" / "b.npz"
     for text in ("one", "two"):
         scratch.write_text(text)

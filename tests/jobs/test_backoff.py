@@ -32,21 +32,21 @@ def test_delays_can_be_chosen() -> None:
 
 
 @pytest.mark.parametrize("multiplier", [2, 2.0, 1000, 1000.0])
-def test_any_number_of_attempts_gives_a_delay(multiplier: float) -> None:
+def test_every_number_of_attempts_gives_a_delay(multiplier: float) -> None:
     """The power overflows long before the attempts do."""
     for attempts in (60, 1100, 5000):
         assert Backoff(multiplier=multiplier, jitter=0).after(attempts) == 3600.0
 
 
 @pytest.mark.parametrize("jitter", [0.1, 0.5, 1.0])
-def test_jitter_adds_up_to_its_share(jitter: float) -> None:
+def test_jitter_adds_at_most_its_fraction(jitter: float) -> None:
     seen = [Backoff(jitter=jitter).after(2) for _ in range(2000)]
     assert min(seen) >= 10.0
     assert max(seen) <= 10.0 * (1 + jitter)
     assert max(seen) - min(seen) > 10.0 * jitter * 0.9  # they come back apart
 
 
-def test_jitter_is_a_tenth_unless_chosen_and_never_passes_the_cap(
+def test_jitter_is_a_tenth_by_default_and_never_exceeds_the_cap(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(random, "random", lambda: 0.999999)
@@ -72,12 +72,12 @@ def test_jitter_is_a_tenth_unless_chosen_and_never_passes_the_cap(
         ({"jitter": None}, "backoff jitter=None: give a number"),
     ],
 )
-def test_what_makes_no_backoff(fields: dict[str, Any], message: str) -> None:
+def test_invalid_backoffs_are_refused(fields: dict[str, Any], message: str) -> None:
     with pytest.raises(InvalidInput, match=message):
         Backoff(**fields)
 
 
-def test_a_duration_is_the_same_delay_always() -> None:
+def test_a_duration_as_backoff_is_a_constant_delay() -> None:
     constant = backoff("30s")
     assert [constant(attempts) for attempts in (1, 2, 50)] == [30.0] * 3
     with pytest.raises(InvalidInput, match="backoff='soon'"):
@@ -111,17 +111,17 @@ NONSENSE = [
         *[lambda attempts, value=value: value for value in NONSENSE],
     ],
 )
-def test_a_function_that_fails_or_talks_nonsense_is_replaced(function: Any) -> None:
+def test_a_function_that_fails_or_returns_nonsense_is_replaced(function: Any) -> None:
     """The failure of the job must be recorded, whatever its backoff does."""
     for attempts, lowest in [(1, 5.0), (3, 20.0)]:
         assert lowest <= backoff(function)(attempts) <= lowest * 1.1
 
 
-def test_a_function_cannot_put_a_job_off_for_more_than_a_year() -> None:
+def test_a_function_cannot_delay_a_job_by_more_than_a_year() -> None:
     assert backoff(lambda attempts: 50 * YEAR)(1) == YEAR
 
 
-def test_a_task_takes_its_own_or_the_applications() -> None:
+def test_a_task_uses_its_own_backoff_or_the_applications() -> None:
     app = Holdfast("sqlite:///x.db", backoff=3)
     own = app.task(backoff=lambda attempts: 9)(_nothing)
     other = app.task(name="other")(_nothing)

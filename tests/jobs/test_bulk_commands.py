@@ -57,7 +57,7 @@ def parked(app: Holdfast) -> Job:
 # all that match
 
 
-def test_all_that_match_with_the_reasons_why_some_are_skipped(
+def test_all_matching_jobs_are_changed_and_skipped_ones_counted_by_reason(
     app: Holdfast, send: Task[..., Any], clock: FakeClock
 ) -> None:
     engine = app.engine
@@ -92,7 +92,7 @@ def test_all_that_match_with_the_reasons_why_some_are_skipped(
     assert app.jobs.count() == 0
 
 
-def test_batches_tell_how_far_they_are(
+def test_batches_report_their_progress(
     app: Holdfast, send: Task[..., Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("holdfast.jobs.bulk_change.BATCH", 3)
@@ -112,7 +112,7 @@ def test_batches_tell_how_far_they_are(
     assert seen[-1].changed == 7
 
 
-def test_what_has_left_the_status_that_was_asked_for_is_left_alone(engine: Engine) -> None:
+def test_jobs_that_left_the_requested_status_are_skipped(engine: Engine) -> None:
     """Between a look at the rows and the change, others may have moved them."""
     jobs = {status: in_status(engine, status, queue=f"q-{status}") for status in Status}
     ids = [job.id for job in jobs.values()]
@@ -124,7 +124,7 @@ def test_what_has_left_the_status_that_was_asked_for_is_left_alone(engine: Engin
     assert engine.run(gone, write=True) == [jobs[Status.COMPLETED].id]
 
 
-def test_an_enqueue_that_races_for_a_key_spoils_no_batch(
+def test_a_racing_enqueue_with_the_same_key_fails_no_batch(
     app: Holdfast, send: Task[..., Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The index refuses a whole batch; then each is tried by itself."""
@@ -169,7 +169,7 @@ def test_edit_changes_the_order_the_time_and_the_queue(
     assert claim(app.engine, 5) == claim(app.engine, 5, queue="held") == []
 
 
-def test_edit_of_what_is_parked_or_recurs(
+def test_parked_and_recurring_jobs_can_be_edited(
     app: Holdfast, send: Task[..., Any], clock: FakeClock
 ) -> None:
     job = parked(app)
@@ -192,7 +192,9 @@ def test_edit_of_what_is_parked_or_recurs(
         (Status.CANCELLED, "is cancelled"),
     ],
 )
-def test_edit_comes_too_late(app: Holdfast, status: Status, words: str) -> None:
+def test_an_edit_of_a_running_or_finished_job_is_refused(
+    app: Holdfast, status: Status, words: str
+) -> None:
     job = in_status(app.engine, status)
     with pytest.raises(InvalidTransition, match=words):
         app.jobs.edit(job.id, priority=5)
@@ -225,7 +227,9 @@ def test_edit_is_fenced_against_a_claim(app: Holdfast, monkeypatch: pytest.Monke
     assert app.jobs.get(job.id).queue == "default"
 
 
-def test_in_a_transaction(app: Holdfast, database: Database, send: Task[..., Any]) -> None:
+def test_bulk_commands_run_in_a_transaction(
+    app: Holdfast, database: Database, send: Task[..., Any]
+) -> None:
     job = send.enqueue()
     with closing(connect(database)) as mine:
         begin(mine)
@@ -237,7 +241,7 @@ def test_in_a_transaction(app: Holdfast, database: Database, send: Task[..., Any
     assert (after.priority, after.status) == (0, "pending")
 
 
-def test_edit_of_what_ages_keeps_its_age(database: Database, clock: FakeClock) -> None:
+def test_an_edit_of_an_aging_job_keeps_its_age(database: Database, clock: FakeClock) -> None:
     app = database.app(clock=clock, aging="1m")
     send = app.task(name="send")(lambda: None)
     job = send.enqueue()

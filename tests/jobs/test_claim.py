@@ -15,7 +15,7 @@ from tests.support.jobs import WORKER, claim, insert, new
 from tests.support.threads import in_threads
 
 
-def test_the_higher_priority_first_then_the_older(engine: Engine, clock: FakeClock) -> None:
+def test_jobs_are_claimed_by_priority_then_age(engine: Engine, clock: FakeClock) -> None:
     expected = []
     for priority in (0, 5, -3, 5, 0):
         clock.advance(1)
@@ -32,14 +32,14 @@ def test_order_holds_across_types(engine: Engine) -> None:
     assert [job.id for job in taken] == [job.id for job in order]
 
 
-def test_a_late_job_of_high_priority_is_next(engine: Engine) -> None:
+def test_a_late_job_with_high_priority_is_claimed_next(engine: Engine) -> None:
     engine.insert([new() for _ in range(20)])
     claim(engine, 5)
     urgent = insert(engine, priority=9)
     assert claim(engine)[0].id == urgent.id
 
 
-def test_what_a_claim_gives(engine: Engine, clock: FakeClock) -> None:
+def test_a_claim_returns_the_whole_job(engine: Engine, clock: FakeClock) -> None:
     made = insert(engine, payload='{"a":[1,2]}')
     clock.advance(3)
     [job] = claim(engine)
@@ -49,7 +49,7 @@ def test_what_a_claim_gives(engine: Engine, clock: FakeClock) -> None:
     assert job == engine.get([job.id])[0]
 
 
-def test_only_the_types_that_are_asked_for(engine: Engine) -> None:
+def test_only_requested_types_are_claimed(engine: Engine) -> None:
     engine.insert([new("unknown") for _ in range(50)])
     known = insert(engine, "known")
     assert [job.id for job in claim(engine, 10, types=["known", "other"])] == [known.id]
@@ -58,13 +58,13 @@ def test_only_the_types_that_are_asked_for(engine: Engine) -> None:
     assert engine.counts()["pending"] == 50
 
 
-def test_only_the_queue_that_is_asked_for(engine: Engine) -> None:
+def test_only_the_requested_queue_is_claimed(engine: Engine) -> None:
     there = insert(engine, queue="media")
     insert(engine)
     assert [job.id for job in claim(engine, 10, queue="media")] == [there.id]
 
 
-def test_a_paused_queue_gives_nothing_until_it_is_resumed(engine: Engine) -> None:
+def test_no_job_of_a_paused_queue_is_claimed(engine: Engine) -> None:
     insert(engine)
     engine_commands.pause(engine, "default", True)
     assert claim(engine) == []
@@ -72,7 +72,7 @@ def test_a_paused_queue_gives_nothing_until_it_is_resumed(engine: Engine) -> Non
     assert len(claim(engine)) == 1
 
 
-def test_a_worker_that_is_unknown_or_dead_gets_nothing(engine: Engine) -> None:
+def test_an_unknown_or_dead_worker_claims_nothing(engine: Engine) -> None:
     insert(engine)
     assert claim_as(engine, "default", 1, worker="nobody", types=["send"]) == []
     engine.beat("w", "{}")

@@ -19,7 +19,7 @@ from tests.support.threads import in_threads
 YEARS = 100 * 365 * 86400.0  # ids are stamped by the real clock, the fake one runs years ahead
 
 
-def test_promote_moves_what_is_due_and_tells_when_to_look_again(
+def test_promote_moves_due_jobs_and_returns_the_next_due_time(
     engine: Engine, clock: FakeClock
 ) -> None:
     engine.insert([new(delay=10.0), new(delay=20.0, queue="media"), new(delay=30.5)])
@@ -30,13 +30,13 @@ def test_promote_moves_what_is_due_and_tells_when_to_look_again(
     assert engine.promote(10) == (1, frozenset({"default"}), None)
 
 
-def test_promote_is_bounded_and_says_that_more_is_due(engine: Engine, clock: FakeClock) -> None:
+def test_promote_is_bounded_and_reports_more_due_jobs(engine: Engine, clock: FakeClock) -> None:
     engine.insert([new(delay=1.0) for _ in range(7)])
     clock.advance(5)
     assert [engine.promote(3)[::2] for _ in range(3)] == [(3, 0.0), (3, 0.0), (1, None)]
 
 
-def test_promoted_jobs_keep_their_place_in_line(engine: Engine, clock: FakeClock) -> None:
+def test_promoted_jobs_keep_their_order(engine: Engine, clock: FakeClock) -> None:
     late = insert(engine, delay=10.0)
     clock.advance(15)
     fresh = insert(engine)
@@ -44,7 +44,7 @@ def test_promoted_jobs_keep_their_place_in_line(engine: Engine, clock: FakeClock
     assert [job.id for job in claim(engine, 2)] == [late.id, fresh.id]
 
 
-def test_racing_promoters_move_each_job_once(database: Database) -> None:
+def test_concurrent_promoters_move_each_job_once(database: Database) -> None:
     engine = database.engine()
     engine.insert([new(delay=0.05) for _ in range(300)])
     engine.insert([new(delay=3600.0)])
@@ -59,7 +59,7 @@ def _promoted(engine: Engine) -> int:
     return engine.promote(7).moved
 
 
-def test_two_pruners_of_one_process_may_come_to_the_end_at_once(
+def test_two_pruners_of_one_process_may_finish_at_the_same_time(
     engine: Engine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     engine.finish([outcome.completed(running(engine), "1", keep=-1.0)])
@@ -78,7 +78,7 @@ def test_two_pruners_of_one_process_may_come_to_the_end_at_once(
     assert prune(engine) == 0
 
 
-def test_prune_deletes_what_has_been_kept_long_enough(engine: Engine, clock: FakeClock) -> None:
+def test_prune_deletes_jobs_after_their_retention(engine: Engine, clock: FakeClock) -> None:
     short = running(engine)
     engine.finish([outcome.completed(short, "1", keep=60.0)])
     long = running(engine)
@@ -106,7 +106,7 @@ def test_prune_looks_only_at_jobs_old_enough(engine: Engine, clock: FakeClock) -
     assert prune(engine) == 1
 
 
-def test_prune_is_bounded_and_passes_what_is_kept_longer(engine: Engine, clock: FakeClock) -> None:
+def test_prune_is_bounded_and_skips_jobs_kept_longer(engine: Engine, clock: FakeClock) -> None:
     """Long-kept rows in front must not hide the others behind them."""
     engine.insert([new() for _ in range(60)])
     jobs = claim(engine, 60)
@@ -120,14 +120,14 @@ def test_prune_is_bounded_and_passes_what_is_kept_longer(engine: Engine, clock: 
     assert engine.counts()["completed"] == 40
 
 
-def test_cancel_concerns_what_waits_or_runs(engine: Engine) -> None:
+def test_cancel_applies_to_waiting_and_running_jobs(engine: Engine) -> None:
     jobs = {status: in_status(engine, status, queue=f"q-{status}") for status in Status}
     concerned = engine_commands.cancel(engine, [job.id for job in jobs.values()], keep=60.0)
     unfinished = {s for s in Status if s not in ("completed", "failed", "cancelled")}
     assert set(concerned) == {jobs[status].id for status in unfinished}
 
 
-def test_retry_begins_anew(engine: Engine, clock: FakeClock) -> None:
+def test_retry_resets_a_job(engine: Engine, clock: FakeClock) -> None:
     job = running(engine, key="k")
     engine.finish([outcome.failed(job, "E: no", keep=60.0)])
     clock.advance(5)
@@ -139,7 +139,7 @@ def test_retry_begins_anew(engine: Engine, clock: FakeClock) -> None:
     assert again.claim_no == 2
 
 
-def test_retry_clears_the_result_and_the_request_to_stop(engine: Engine) -> None:
+def test_retry_clears_the_result_and_the_cancel_request(engine: Engine) -> None:
     done = in_status(engine, Status.COMPLETED)
     stopped = in_status(engine, Status.CANCELLED, queue="other")
     engine_commands.retry(engine, [done.id, stopped.id])
@@ -155,7 +155,7 @@ def test_retry_skips_a_job_whose_key_is_live_again(engine: Engine) -> None:
     assert engine.get([old.id])[0].status == "failed"
 
 
-def test_retry_of_two_jobs_with_one_key_brings_one_back(engine: Engine) -> None:
+def test_retry_of_two_jobs_with_one_key_revives_one(engine: Engine) -> None:
     one = in_status(engine, Status.FAILED, key="k")
     two = in_status(engine, Status.FAILED, key="k")
     assert len(engine_commands.retry(engine, [one.id, two.id])) == 1
@@ -190,7 +190,7 @@ def test_counts_are_capped(engine: Engine) -> None:
     assert engine.counts()["failed"] == 0
 
 
-def test_counts_are_of_one_moment(database: Database) -> None:
+def test_counts_are_a_consistent_snapshot(database: Database) -> None:
     """A job that goes to and fro is always somewhere."""
     app, other = database.app(), database.engine()
     app.engine.insert([new()])
@@ -213,7 +213,7 @@ def test_counts_are_of_one_moment(database: Database) -> None:
 
 
 @pytest.mark.parametrize("paused", [True, False])
-def test_pausing_twice_is_pausing_once(engine: Engine, clock: FakeClock, paused: bool) -> None:
+def test_pausing_twice_is_harmless(engine: Engine, clock: FakeClock, paused: bool) -> None:
     engine_commands.pause(engine, "q", paused)
     before = engine.queues()
     clock.advance(5)

@@ -79,7 +79,7 @@ def test_a_claim_of_many_types_never_returns_a_suspect(engine: Engine) -> None:
     assert [job.id for job in taken] == [job.id for job in innocent]
 
 
-def test_a_suspect_is_claimed_whole(engine: Engine, clock: FakeClock) -> None:
+def test_claiming_a_suspect_returns_the_whole_job(engine: Engine, clock: FakeClock) -> None:
     made = suspect(engine, payload='{"a":[1,2]}')
     clock.advance(3)
     [job] = claim_suspect(engine, worker="w")
@@ -90,7 +90,7 @@ def test_a_suspect_is_claimed_whole(engine: Engine, clock: FakeClock) -> None:
     assert engine.held("w") == [(job.id, 2, False)]
 
 
-def test_suspects_come_one_at_a_time_in_the_order_of_running(engine: Engine) -> None:
+def test_suspects_are_claimed_one_at_a_time_in_running_order(engine: Engine) -> None:
     engine.insert([new(priority=priority) for priority in (0, 5, -3)])
     held = claim(engine, 3)
     bury(engine)
@@ -99,7 +99,7 @@ def test_suspects_come_one_at_a_time_in_the_order_of_running(engine: Engine) -> 
     assert [job.id for jobs in taken for job in jobs] == [job.id for job in held]
 
 
-def test_several_are_claimed_in_one_go_in_the_order_of_running(engine: Engine) -> None:
+def test_several_suspects_are_claimed_together_in_running_order(engine: Engine) -> None:
     engine.insert([new(priority=priority, queue=queue) for priority in (0, 5) for queue in "ab"])
     for queue in "ab":
         claim(engine, 2, queue=queue)
@@ -110,7 +110,7 @@ def test_several_are_claimed_in_one_go_in_the_order_of_running(engine: Engine) -
     assert claim_suspect(engine, worker="w", queues="ab", limit=0) == []
 
 
-def test_a_claim_takes_those_of_its_level_only(engine: Engine) -> None:
+def test_a_claim_takes_only_suspects_of_its_level(engine: Engine) -> None:
     """One that a worker of the version before left behind has no deaths on record: the first level."""
     jobs = {deaths: with_deaths(engine, deaths) for deaths in (0, 1, 2, 3, 7)}
     levels = {
@@ -124,7 +124,7 @@ def test_a_claim_takes_those_of_its_level_only(engine: Engine) -> None:
     }
 
 
-def test_limits_hold_for_all_that_are_claimed_in_one_go(engine: Engine) -> None:
+def test_limits_hold_for_suspects_claimed_together(engine: Engine) -> None:
     rules = {"send": rule("send", Limit(2)), "keyed": rule("keyed", Limit(1, per="tenant"))}
     engine.insert([new() for _ in range(4)])
     engine.insert([new("keyed", payload=f'{{"tenant": "{one}"}}') for one in "aab"])
@@ -144,12 +144,12 @@ def test_limits_hold_for_all_that_are_claimed_in_one_go(engine: Engine) -> None:
     assert len(engine.claimer.claim_suspects(["default"], 9, **options)) == 3
 
 
-def test_what_is_not_suspect_is_not_claimed_as_one(engine: Engine) -> None:
+def test_jobs_that_are_not_suspect_are_not_claimed_as_suspects(engine: Engine) -> None:
     insert(engine)
     assert claim_suspect(engine) == []
 
 
-def test_only_suspects_of_known_types_and_queues(engine: Engine) -> None:
+def test_only_suspects_of_known_types_and_queues_are_claimed(engine: Engine) -> None:
     insert(engine, "known", queue="media")
     insert(engine, "unknown", queue="media", priority=5)
     insert(engine, "known", queue="elsewhere", priority=5)
@@ -165,7 +165,7 @@ def test_only_suspects_of_known_types_and_queues(engine: Engine) -> None:
     assert claim_suspect(engine, worker="w", queues=["media", "x"], types=["known"]) == []
 
 
-def test_a_paused_queue_gives_no_suspects_and_hides_none_of_others(engine: Engine) -> None:
+def test_a_paused_queue_hides_only_its_own_suspects(engine: Engine) -> None:
     suspect(engine, priority=9)
     other = suspect(engine, queue="media")
     engine_commands.pause(engine, "default", True)
@@ -176,7 +176,7 @@ def test_a_paused_queue_gives_no_suspects_and_hides_none_of_others(engine: Engin
     assert len(claim_suspect(engine, queues=queues)) == 1
 
 
-def test_a_worker_that_is_unknown_or_dead_gets_no_suspect(engine: Engine) -> None:
+def test_an_unknown_or_dead_worker_claims_no_suspect(engine: Engine) -> None:
     suspect(engine)
     assert engine.claimer.claim_suspects(["default"], 1, worker="nobody", types=["send"]) == []
     engine.beat("w", "{}")
@@ -203,7 +203,7 @@ def test_racing_workers_never_share_a_suspect(database: Database) -> None:
     assert sorted(taken) == made
 
 
-def test_how_many_wait_is_told_by_queue_type_and_level(engine: Engine) -> None:
+def test_waiting_suspects_are_counted_by_queue_type_and_level(engine: Engine) -> None:
     assert engine.suspects() == []
     for queue, type, deaths in [("a", "x", 1), ("a", "y", 2), ("b", "x", 5), ("a", "x", 1)]:
         with_deaths(engine, deaths, type=type, queue=queue)
@@ -216,7 +216,7 @@ def test_how_many_wait_is_told_by_queue_type_and_level(engine: Engine) -> None:
     assert sorted(engine.suspects()) == told[:2]
 
 
-def test_those_of_a_paused_queue_are_not_told_of(engine: Engine) -> None:
+def test_suspects_of_a_paused_queue_are_not_counted(engine: Engine) -> None:
     """Processes would be started for them, that find nothing to do."""
     suspect(engine)
     suspect(engine, queue="media")
@@ -229,7 +229,7 @@ def test_those_of_a_paused_queue_are_not_told_of(engine: Engine) -> None:
 # suspicion
 
 
-def test_the_crash_is_counted_when_the_job_was_alone(engine: Engine) -> None:
+def test_a_crash_is_counted_if_the_job_ran_alone(engine: Engine) -> None:
     job = running(engine)
     assert bury(engine) == [job.id]
     after = engine.get([job.id])[0]
@@ -237,7 +237,7 @@ def test_the_crash_is_counted_when_the_job_was_alone(engine: Engine) -> None:
     assert is_suspect(engine, job)
 
 
-def test_of_several_each_is_suspect_and_none_is_counted(engine: Engine) -> None:
+def test_jobs_that_died_together_become_suspects_without_a_crash(engine: Engine) -> None:
     engine.insert([new(queue=queue) for queue in ("default", "media", "default")])
     held = claim(engine, 5) + claim(engine, 5, queue="media")
     assert len(held) == 3
@@ -247,7 +247,7 @@ def test_of_several_each_is_suspect_and_none_is_counted(engine: Engine) -> None:
     assert [is_suspect(engine, job) for job in after] == [True] * 3
 
 
-def test_workers_buried_together_are_judged_apart(engine: Engine) -> None:
+def test_workers_declared_dead_together_are_judged_separately(engine: Engine) -> None:
     engine.insert([new() for _ in range(3)])
     [alone] = claim(engine, 1, worker="w1")
     two = claim(engine, 2, worker="w2")
@@ -256,7 +256,7 @@ def test_workers_buried_together_are_judged_apart(engine: Engine) -> None:
     assert [job.crashes for job in engine.get([job.id for job in two])] == [0, 0]
 
 
-def test_what_a_worker_finished_was_not_beside(engine: Engine) -> None:
+def test_finished_jobs_do_not_count_as_running_beside(engine: Engine) -> None:
     engine.insert([new(), new()])
     done, left = claim(engine, 2)
     engine.finish([outcome.completed(done, keep=60.0)])
@@ -265,7 +265,7 @@ def test_what_a_worker_finished_was_not_beside(engine: Engine) -> None:
     assert not is_suspect(engine, done)
 
 
-def test_two_sweeps_do_not_count_twice(engine: Engine) -> None:
+def test_two_sweeps_count_a_crash_once(engine: Engine) -> None:
     """Nor does one that had to be cut in two, whose last row would look as if it had been alone."""
     job = running(engine)
     bury(engine)
@@ -279,7 +279,7 @@ def test_two_sweeps_do_not_count_twice(engine: Engine) -> None:
     assert [job.crashes for job in engine.get([job.id for job in held])] == [0, 0]
 
 
-def test_crashes_add_up_while_it_runs_alone(engine: Engine) -> None:
+def test_crashes_add_up_while_a_job_runs_alone(engine: Engine) -> None:
     job = running(engine)
     bury(engine)
     for number in (2, 3):
@@ -289,7 +289,7 @@ def test_crashes_add_up_while_it_runs_alone(engine: Engine) -> None:
         assert (again.crashes, after.crashes, after.attempts) == (number - 1, number, 0)
 
 
-def test_a_worker_that_took_its_leave_leaves_no_suspicion(engine: Engine, clock: FakeClock) -> None:
+def test_a_deregistered_worker_makes_no_suspects(engine: Engine, clock: FakeClock) -> None:
     job = running(engine)
     engine.leave(WORKER)
     [worker] = engine.workers()
@@ -301,7 +301,7 @@ def test_a_worker_that_took_its_leave_leaves_no_suspicion(engine: Engine, clock:
     assert [taken.id for taken in claim(engine, worker="w")] == [job.id]
 
 
-def test_the_dead_and_the_unknown_cannot_leave(engine: Engine) -> None:
+def test_dead_and_unknown_workers_cannot_deregister(engine: Engine) -> None:
     engine.leave("nobody")
     assert engine.workers() == []
     job = running(engine)
@@ -311,7 +311,7 @@ def test_the_dead_and_the_unknown_cannot_leave(engine: Engine) -> None:
     assert is_suspect(engine, job)
 
 
-def test_one_that_leaves_and_one_that_crashes(engine: Engine) -> None:
+def test_a_deregistering_and_a_crashing_worker_are_distinguished(engine: Engine) -> None:
     engine.insert([new(), new()])
     [left] = claim(engine, worker="leaves")
     [lost] = claim(engine, worker="crashes")
@@ -321,7 +321,7 @@ def test_one_that_leaves_and_one_that_crashes(engine: Engine) -> None:
     assert [job.crashes for job in engine.get([left.id, lost.id])] == [0, 1]
 
 
-def test_only_what_had_begun_is_a_victim(engine: Engine) -> None:
+def test_only_started_jobs_become_suspects(engine: Engine) -> None:
     """The others are given back, and run among the ordinary ones."""
     engine.insert([new() for _ in range(4)])
     one, two, three, four = claim(engine, 4)
@@ -334,7 +334,7 @@ def test_only_what_had_begun_is_a_victim(engine: Engine) -> None:
     assert told == [f"{lost} while it ran this", f"{lost} before this had begun"]
 
 
-def test_the_only_one_that_had_begun_has_a_crash_on_record(engine: Engine) -> None:
+def test_the_only_started_job_has_its_crash_counted(engine: Engine) -> None:
     engine.insert([new() for _ in range(3)])
     one, two, three = claim(engine, 3)
     bury(engine, begun=[two])
@@ -342,21 +342,21 @@ def test_the_only_one_that_had_begun_has_a_crash_on_record(engine: Engine) -> No
     assert engine.get([two.id])[0].error == CRASH
 
 
-def test_a_claim_that_holds_no_more_had_not_begun(engine: Engine) -> None:
+def test_a_lost_claim_counts_as_not_started(engine: Engine) -> None:
     job = running(engine)
     bury(engine, begun=[replace(job, claim_no=job.claim_no + 1)])
     assert record(engine, job) == [(0, 0, False)]
 
 
 @pytest.mark.parametrize("crash", [CRASH, None], ids=["crash", "kill"])
-def test_a_death_with_nothing_begun_has_no_victims(engine: Engine, crash: str | None) -> None:
+def test_a_death_without_started_jobs_makes_no_suspects(engine: Engine, crash: str | None) -> None:
     """Its jobs had ended, and waited to be written, or were still to begin."""
     jobs = [running(engine) for _ in range(3)]
     bury(engine, begun=[], crash=crash)
     assert record(engine, *jobs) == [(0, 0, False)] * 3
 
 
-def test_a_kill_by_somebody_else_is_a_death_and_no_crash(engine: Engine) -> None:
+def test_a_kill_from_outside_is_a_death_and_no_crash(engine: Engine) -> None:
     job = running(engine)
     for deaths in range(1, 6):
         bury(engine, engine.get([job.id])[0].worker_id or "", crash=None)
@@ -373,7 +373,9 @@ def test_the_silence_of_an_embedded_worker_is_a_death_and_no_crash(engine: Engin
 
 
 @pytest.mark.parametrize("info", ['{"supervised": true}', "{}", "[]", "no JSON"])
-def test_the_silence_of_a_supervised_worker_is_neither(engine: Engine, info: str) -> None:
+def test_the_silence_of_a_supervised_worker_is_neither_a_death_nor_a_crash(
+    engine: Engine, info: str
+) -> None:
     """Its supervisor is silent, too: the machine is gone, or somebody has killed the whole tree."""
     engine.insert([new() for _ in range(3)])
     jobs = claim(engine, 3)
@@ -387,7 +389,7 @@ def test_the_silence_of_a_supervised_worker_is_neither(engine: Engine, info: str
     assert len(claim(engine, 9, worker="w")) == 3
 
 
-def test_a_worker_that_lives_makes_no_suspects(engine: Engine) -> None:
+def test_a_live_worker_makes_no_suspects(engine: Engine) -> None:
     job = running(engine)
     [seen] = engine.workers()
     engine.beat(WORKER, "{}")
@@ -396,7 +398,7 @@ def test_a_worker_that_lives_makes_no_suspects(engine: Engine) -> None:
     assert (after.status, after.crashes, is_suspect(engine, job)) == ("running", 0, False)
 
 
-def test_a_sweep_wakes_the_queues_of_what_it_gave_back(database: Database) -> None:
+def test_a_sweep_wakes_the_queues_of_released_jobs(database: Database) -> None:
     engine, other = database.engine(), database.engine()
     running(other, queue="media")
     wakeups = engine.wakeups()
@@ -424,7 +426,7 @@ NO_END_OF_ITS_OWN = {"released", "crashed", "killed"}
 
 
 @pytest.mark.parametrize("kind", sorted(FINISHES))
-def test_any_end_of_its_own_clears_the_suspicion(engine: Engine, kind: str) -> None:
+def test_every_end_by_itself_clears_the_suspicion(engine: Engine, kind: str) -> None:
     with_deaths(engine, 2)
     [job] = claim_suspect(engine)
     engine.finish([FINISHES[kind](job)])
@@ -441,7 +443,9 @@ def test_any_end_of_its_own_clears_the_suspicion(engine: Engine, kind: str) -> N
 
 
 @pytest.mark.parametrize("kind", sorted(FINISHES))
-def test_only_an_end_of_its_own_that_goes_on_clears_the_crashes(engine: Engine, kind: str) -> None:
+def test_only_an_end_by_itself_that_continues_the_job_clears_its_crashes(
+    engine: Engine, kind: str
+) -> None:
     """Three in a row count. What has ended for good keeps its record, for whoever looks at it."""
     suspect(engine)
     [job] = claim_suspect(engine)
@@ -451,7 +455,7 @@ def test_only_an_end_of_its_own_that_goes_on_clears_the_crashes(engine: Engine, 
     assert after.crashes == (0 if cleared else 1 + (kind == "crashed"))
 
 
-def test_an_operators_retry_begins_with_a_clean_record(engine: Engine) -> None:
+def test_an_operators_retry_clears_deaths_and_crashes(engine: Engine) -> None:
     job = suspect(engine)
     engine_commands.cancel(engine, [job.id], keep=60.0)
     assert engine.get([job.id])[0].crashes == 1
@@ -463,7 +467,7 @@ def test_an_operators_retry_begins_with_a_clean_record(engine: Engine) -> None:
     assert [taken.id for taken in claim(engine)] == [job.id]
 
 
-def test_suspicion_outlasts_a_wait(engine: Engine, clock: FakeClock) -> None:
+def test_suspicion_survives_a_wait(engine: Engine, clock: FakeClock) -> None:
     """A newer request that is to run later was waiting behind the run that crashed."""
     job = running(engine, key="k")
     insert(engine, key="k", on_conflict="debounce", delay=30.0)
@@ -476,7 +480,7 @@ def test_suspicion_outlasts_a_wait(engine: Engine, clock: FakeClock) -> None:
     assert [taken.id for taken in claim_suspect(engine, worker="w")] == [job.id]
 
 
-def test_a_cancelled_suspect_waits_for_nobody(engine: Engine) -> None:
+def test_a_cancelled_suspect_ends_immediately(engine: Engine) -> None:
     job = running(engine)
     engine_commands.cancel(engine, [job.id], keep=60.0)
     bury(engine)
@@ -487,7 +491,7 @@ def test_a_cancelled_suspect_waits_for_nobody(engine: Engine) -> None:
 # its own process died
 
 
-def test_a_crash_gives_the_attempt_back_and_is_counted(engine: Engine, clock: FakeClock) -> None:
+def test_a_crash_spends_no_attempt_and_is_counted(engine: Engine, clock: FakeClock) -> None:
     job = running(engine)
     clock.advance(2)
     engine.finish([outcome.crashed(job, "its process died: signal 9", delay=5.0)])
@@ -510,7 +514,7 @@ def test_a_crash_gives_the_attempt_back_and_is_counted(engine: Engine, clock: Fa
     assert record(engine, job) == [(0, 1, False)]
 
 
-def test_a_crash_sent_again_is_counted_once(engine: Engine) -> None:
+def test_a_repeated_crash_report_is_counted_once(engine: Engine) -> None:
     job = running(engine)
     for _ in range(3):
         [answer] = engine.finish([outcome.crashed(job, "E: gone", delay=5.0)]).values()
@@ -518,7 +522,7 @@ def test_a_crash_sent_again_is_counted_once(engine: Engine) -> None:
     assert engine.get([job.id])[0].crashes == 1
 
 
-def test_a_job_asked_to_stop_is_cancelled_when_it_crashes(engine: Engine) -> None:
+def test_a_job_with_a_cancel_request_is_cancelled_when_it_crashes(engine: Engine) -> None:
     job = running(engine)
     engine_commands.cancel(engine, [job.id], keep=60.0)
     engine.finish([outcome.crashed(job, "E: gone", delay=5.0)])
@@ -530,7 +534,7 @@ def test_a_job_asked_to_stop_is_cancelled_when_it_crashes(engine: Engine) -> Non
 # verdicts
 
 
-def test_a_verdict_is_there_for_whoever_claims_next(engine: Engine) -> None:
+def test_a_verdict_is_returned_by_the_next_claim(engine: Engine) -> None:
     job = running(engine)
     assert job.verdict is None
     engine.record_verdict(job.claim, "TimeoutError: 5 s")
@@ -552,14 +556,14 @@ def test_a_suspect_keeps_its_verdict(engine: Engine) -> None:
 
 
 @pytest.mark.parametrize("kind", sorted(FINISHES))
-def test_any_end_clears_the_verdict(engine: Engine, kind: str) -> None:
+def test_every_end_clears_the_verdict(engine: Engine, kind: str) -> None:
     job = running(engine)
     engine.record_verdict(job.claim, "E: late")
     engine.finish([FINISHES[kind](job)])
     assert engine.get([job.id])[0].verdict is None
 
 
-def test_a_verdict_for_a_claim_that_holds_no_more_changes_nothing(engine: Engine) -> None:
+def test_a_verdict_for_a_lost_claim_changes_nothing(engine: Engine) -> None:
     stale = running(engine)
     engine.leave(WORKER)
     bury(engine)
@@ -574,7 +578,7 @@ def test_a_verdict_for_a_claim_that_holds_no_more_changes_nothing(engine: Engine
     engine.record_verdict(again.claim, "E: stale")
 
 
-def test_a_newer_request_is_not_judged_by_the_run_before_it(engine: Engine) -> None:
+def test_a_newer_request_is_not_affected_by_the_previous_runs_verdict(engine: Engine) -> None:
     """It came while the old one ran and was given up: the new payload must run."""
     job = running(engine, key="k")
     engine.record_verdict(job.claim, "E: late")
@@ -585,7 +589,7 @@ def test_a_newer_request_is_not_judged_by_the_run_before_it(engine: Engine) -> N
     assert (again.payload, again.verdict) == ({"n": 2}, None)
 
 
-def test_a_newer_request_for_a_waiting_job_takes_the_verdict_off(engine: Engine) -> None:
+def test_a_newer_request_for_a_waiting_job_clears_the_verdict(engine: Engine) -> None:
     job = running(engine, key="k")
     engine.record_verdict(job.claim, "E: late")
     engine.leave(WORKER)
@@ -607,7 +611,7 @@ def test_a_newer_request_for_a_waiting_job_takes_the_verdict_off(engine: Engine)
         (9, "died under it 9 times: it waits for a process in which it runs alone"),
     ],
 )
-def test_why_it_waits(database: Database, deaths: int, words: str) -> None:
+def test_the_reason_why_a_suspect_waits(database: Database, deaths: int, words: str) -> None:
     app = database.app()
     job = with_deaths(app.engine, deaths)
     app.engine.beat("w", '{"queues": ["default"], "tasks": ["send"], "slots": 10}')

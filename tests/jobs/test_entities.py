@@ -26,7 +26,7 @@ PAGE = Path(__file__).resolve().parents[2] / "docs" / "guides" / "entities.md"
 IDS: list[Any] = [7, "7", 'a "quoted" \\ ümlaut\nline', 2**53 + 1, -1, uuid4()]
 
 
-def test_the_newest_and_all_of_an_entity(app: Holdfast) -> None:
+def test_the_newest_job_and_all_jobs_of_an_entity_are_found(app: Holdfast) -> None:
     send = app.task(name="send")(lambda n: None)
     other = app.task(name="other")(lambda n: None)
     for number in range(5):
@@ -44,7 +44,7 @@ def test_the_newest_and_all_of_an_entity(app: Holdfast) -> None:
     assert app.jobs.count(entity=("movie", 7)) == 6
 
 
-def test_the_newest_of_a_type_is_found_behind_many_others(app: Holdfast) -> None:
+def test_the_newest_job_of_a_type_is_found_behind_many_others(app: Holdfast) -> None:
     wanted = insert(app.engine, "rare", entity_type="movie", entity_id="7")
     send = app.task(name="send")(lambda: None)
     send.using(entity=("movie", 7)).enqueue_many([{}] * 300)
@@ -53,7 +53,7 @@ def test_the_newest_of_a_type_is_found_behind_many_others(app: Holdfast) -> None
     assert found.id == wanted.id
 
 
-def test_by_entity_in_a_transaction(app: Holdfast, database: Database) -> None:
+def test_jobs_of_an_entity_are_found_in_a_transaction(app: Holdfast, database: Database) -> None:
     send = app.task(name="send")(lambda: None)
     movie = ("movie", 7)
     send.using(entity=movie).enqueue()
@@ -103,7 +103,7 @@ def media(database: Database, *, id: str = "integer") -> Iterator[Any]:
         yield mine
 
 
-def test_jobs_go_with_their_row(app: Holdfast, database: Database) -> None:
+def test_deleting_a_row_deletes_its_jobs(app: Holdfast, database: Database) -> None:
     app.migrate()
     for status in Status:
         in_status(app.engine, status, queue=status, entity_type="media", entity_id="7")
@@ -157,7 +157,7 @@ def test_a_row_that_points_at_its_job_survives_it(app: Holdfast, database: Datab
 
 @pytest.mark.parametrize("kind", ["async", "thread"])
 @pytest.mark.parametrize("limit", [1, Limit(1, per="group")], ids=["whole", "keyed"])
-def test_a_run_ends_quietly_when_its_row_goes(
+def test_a_run_ends_quietly_when_its_row_is_deleted(
     database: Database,
     tmp_path: Path,
     kind: str,

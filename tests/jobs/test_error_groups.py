@@ -28,7 +28,7 @@ def in_send(line: int = 1) -> str:
     return TRACE.format(line=line, function="send")
 
 
-def test_alike_failures_are_one_group(engine: Engine, clock: FakeClock):
+def test_similar_failures_are_one_group(engine: Engine, clock: FakeClock):
     start = clock.now()
     jobs = []
     for number in range(7):
@@ -75,7 +75,7 @@ def test_other_statuses_and_tasks_do_not_count(engine: Engine):
         read_errors(engine, type="a b")
 
 
-def test_the_last_run_decides(engine: Engine, clock: FakeClock):
+def test_the_last_run_decides_the_group(engine: Engine, clock: FakeClock):
     job = running(engine, max_attempts=3)
     engine.finish(
         [outcome.retry_later(job, "E: one", trace=TRACE.format(line=1, function="old"), delay=0.0)]
@@ -89,7 +89,7 @@ def test_the_last_run_decides(engine: Engine, clock: FakeClock):
     assert group.first_at == clock.now()
 
 
-def test_the_newest_are_looked_at(engine: Engine):
+def test_the_newest_failures_are_grouped(engine: Engine):
     jobs = [fail(engine, f"E{number % 2}: no") for number in range(9)]
     found = read_errors(engine, look=4)
     assert (found.looked_at, found.complete) == (4, False)
@@ -99,7 +99,9 @@ def test_the_newest_are_looked_at(engine: Engine):
     assert read_errors(engine, look=9).looked_at == 9
 
 
-def test_a_rare_task_is_not_looked_for_without_end(engine: Engine, monkeypatch: pytest.MonkeyPatch):
+def test_the_search_for_failures_of_a_rare_task_is_bounded(
+    engine: Engine, monkeypatch: pytest.MonkeyPatch
+):
     fail(engine, "E: no", type="rare")
     for _ in range(25):
         fail(engine, "E: no")
@@ -115,7 +117,7 @@ def test_a_rare_task_is_not_looked_for_without_end(engine: Engine, monkeypatch: 
     assert (found.looked_at, found.complete, len(pages)) == (0, False, 3)
 
 
-def test_everybody_in_a_group(engine: Engine):
+def test_every_job_can_be_in_one_group(engine: Engine):
     mine = [
         fail(engine, f"E: {number}", trace=in_send(), retry=number % 3 == 0) for number in range(8)
     ]
@@ -139,7 +141,7 @@ def test_everybody_in_a_group(engine: Engine):
     assert members(engine, "0" * 16).ids == members(engine, None).ids == []
 
 
-def test_the_application_tells(app: Holdfast):
+def test_the_application_lists_error_groups(app: Holdfast):
     fail(app.engine, "E: no")
     assert app.jobs.errors().groups[0].exception == "E"
     assert app.jobs.errors(status=["retrying"], type="send").groups == []

@@ -40,12 +40,12 @@ from holdfast.jobs.error_groups import BUCKETS, fingerprint, normalise, sparklin
         ("a/b ratio", "a/b ratio"),
     ],
 )
-def test_what_differs_is_left_out(message: str, kind: str):
+def test_varying_parts_of_a_message_are_removed(message: str, kind: str):
     assert normalise(message) == kind
 
 
 @given(st.text(max_size=3000))
-def test_any_message_has_a_bounded_form(message: str):
+def test_every_message_has_a_bounded_form(message: str):
     assert len(normalise(message)) <= 300
     kind = fingerprint(message, message)
     assert len(kind.id) == 16
@@ -53,7 +53,7 @@ def test_any_message_has_a_bounded_form(message: str):
 
 
 @given(st.integers(), st.uuids(), st.floats(allow_nan=False, allow_infinity=False))
-def test_numbers_and_ids_never_make_a_kind(number: int, id: object, real: float):
+def test_numbers_and_ids_never_distinguish_kinds(number: int, id: object, real: float):
     one = fingerprint(f"E: row {number} of {id} took {real:.3f} s", None)
     assert one == fingerprint(f"E: row 1 of {'0' * 8}-0000-0000-0000-{'0' * 12} took 0.000 s", None)
 
@@ -62,7 +62,7 @@ ENDLESS = ["/" * 5000, "'" * 5000, "a.b@" * 2000, "0x" * 3000, "/.." * 2000, "f1
 
 
 @pytest.mark.parametrize("long", ENDLESS)
-def test_odd_messages_are_quick(long: str):
+def test_unusual_messages_are_handled_fast(long: str):
     """Of patterns that could take for ever: they look at the beginning, and do not go back."""
     assert len(normalise(long)) <= 300
 
@@ -96,7 +96,7 @@ DEMO = f'  File "{Path(holdfast.__file__).parent}/demo/tasks.py", line 9, in fla
         (LIBRARY.replace("site-packages", "dist-packages") + APP, "orders/tasks.py in send"),
     ],
 )
-def test_where_it_was_raised(trace: str | None, frame: str | None):
+def test_the_raising_line_is_found(trace: str | None, frame: str | None):
     assert top_frame(trace) == frame
 
 
@@ -108,12 +108,12 @@ def _raise(message: str) -> str:
     raise AssertionError
 
 
-def test_a_real_traceback():
+def test_the_raising_line_of_a_real_traceback_is_found():
     assert top_frame(_raise("x")) == "jobs/test_error_kinds.py in _raise"
     assert top_frame("".join(traceback.format_stack())) is not None
 
 
-def test_what_makes_a_kind():
+def test_the_parts_of_an_error_kind():
     one = fingerprint("HTTPError: 429 for 'a'", APP)
     assert (one.exception, one.message, one.frame) == (
         "HTTPError",
@@ -135,7 +135,7 @@ def test_what_makes_a_kind():
     assert fingerprint("KeyError", None)[:2] == ("KeyError", "")
 
 
-def test_twelfths():
+def test_counts_are_split_into_twelfths():
     since = datetime(2026, 1, 1, tzinfo=UTC)
     now = since + timedelta(hours=12)
     moments = [

@@ -40,7 +40,7 @@ def run(app: Holdfast) -> Any:
 # expiry
 
 
-def test_a_job_that_was_not_begun_in_time_is_cancelled(app: Holdfast, clock: FakeClock):
+def test_a_job_that_did_not_start_in_time_is_cancelled(app: Holdfast, clock: FakeClock):
     job = noop(app, expires="1m").enqueue()
     clock.advance(61)
     [after] = run(app)
@@ -49,7 +49,7 @@ def test_a_job_that_was_not_begun_in_time_is_cancelled(app: Holdfast, clock: Fak
     assert job.expires_at == job.created_at + timedelta(seconds=60)
 
 
-def test_a_job_that_began_in_time_is_tried_again(app: Holdfast, clock: FakeClock):
+def test_a_job_that_started_in_time_is_retried(app: Holdfast, clock: FakeClock):
     noop(app).using(expires=3).enqueue(n=-1)
     assert [job.status for job in run(app)] == ["retrying"]
     clock.advance(5)
@@ -85,7 +85,7 @@ def test_an_aged_recurring_job_does_not_grow_older_with_each_run(
 # queues
 
 
-def test_a_pause_that_ends_by_itself(app: Holdfast, clock: FakeClock):
+def test_a_pause_with_an_end_ends_by_itself(app: Holdfast, clock: FakeClock):
     noop(app).enqueue()
     app.queues.pause("default", resume_in="1h")
     assert run(app) == []
@@ -100,7 +100,7 @@ def test_a_pause_that_ends_by_itself(app: Holdfast, clock: FakeClock):
         app.queues.pause("default", resume_at=clock.now(), resume_in=5)
 
 
-def test_purge_spares_what_runs_and_what_recurs(app: Holdfast):
+def test_purge_spares_running_and_recurring_jobs(app: Holdfast):
     task = noop(app)
     task.enqueue()
     app.engine.beat(WORKER, "{}")
@@ -114,7 +114,7 @@ def test_purge_spares_what_runs_and_what_recurs(app: Holdfast):
     assert left == {held.id, recurring.id}
 
 
-def test_recurring_jobs_are_spared_by_what_concerns_many(app: Holdfast):
+def test_bulk_commands_spare_recurring_jobs(app: Holdfast):
     task = noop(app)
     job = task.using(key="k", every=60, entity=("feed", 7)).schedule()
     task.enqueue()
@@ -129,7 +129,7 @@ def test_recurring_jobs_are_spared_by_what_concerns_many(app: Holdfast):
 # why
 
 
-def test_why_a_job_waits_for_a_limit(app: Holdfast):
+def test_why_names_the_limit_that_a_job_waits_for(app: Holdfast):
     whole = noop(app, "whole", concurrency=1)
     keyed = noop(app, "keyed", concurrency=Limit(1, per="n"))
     paced = noop(app, "paced", rate="1/m")
@@ -175,7 +175,7 @@ def test_why_names_the_pause_and_when_it_ends(app: Holdfast, clock: FakeClock, l
 # what a worker makes known when it starts
 
 
-def test_schedules_at_tasks_are_made_and_kept_up_to_date(
+def test_schedules_declared_by_tasks_are_made_and_updated(
     database: Database, clock: FakeClock, app: Holdfast
 ):
     noop(app, every="1h")
@@ -191,7 +191,7 @@ def test_schedules_at_tasks_are_made_and_kept_up_to_date(
         assert (after.id, after.run_at.hour) == (job.id, 3)
 
 
-def test_a_schedule_that_is_gone_is_disabled_and_comes_back(
+def test_a_removed_schedule_is_disabled_and_enabled_when_it_returns(
     database: Database, clock: FakeClock, app: Holdfast
 ):
     noop(app, every="1h")
@@ -207,7 +207,7 @@ def test_a_schedule_that_is_gone_is_disabled_and_comes_back(
     assert app.schedules.get("noop").enabled
 
 
-def test_an_operators_word_is_respected(app: Holdfast):
+def test_an_operators_change_of_a_schedule_is_kept(app: Holdfast):
     noop(app, every="1h")
     declare(app)
     app.schedules.disable("noop")
@@ -215,7 +215,7 @@ def test_an_operators_word_is_respected(app: Holdfast):
     assert not app.schedules.get("noop").enabled
 
 
-def test_a_schedule_of_a_task_that_another_living_worker_knows_is_left_alone(
+def test_a_schedule_of_a_task_known_to_another_live_worker_is_unchanged(
     database: Database, clock: FakeClock, app: Holdfast
 ):
     noop(app, "theirs", every="1h")
@@ -237,7 +237,7 @@ def _dead() -> Any:
     return Seen(WORKER, None)
 
 
-def test_a_limit_that_is_gone_holds_no_more(database: Database, clock: FakeClock, app: Holdfast):
+def test_a_removed_limit_no_longer_applies(database: Database, clock: FakeClock, app: Holdfast):
     task = noop(app, concurrency=Limit(1, per="n"))
     declare(app)
     app.limits.set("noop/n", 0)
@@ -258,7 +258,7 @@ def test_a_schedule_needs_arguments_that_the_task_does_not_have(app: Holdfast):
         def needs(n: int) -> None: ...
 
 
-def test_the_start_alone_keeps_the_schedule_of_the_task(app: Holdfast, clock: FakeClock):
+def test_a_start_alone_keeps_the_schedule_of_the_task(app: Holdfast, clock: FakeClock):
     task = noop(app, every="1h")
     job = task.using(key="k", start=clock.now() + timedelta(hours=2)).schedule()
     assert job.schedule == task.using(key="j").schedule().schedule != "{}"
@@ -271,14 +271,14 @@ def test_a_first_run_by_cron_is_spread_by_jitter(app: Holdfast):
     assert len(moments) == 5
 
 
-def test_a_deleted_row_is_given_whole(app: Holdfast):
+def test_deleting_a_schedule_returns_the_whole_row(app: Holdfast):
     feed = noop(app).using(key="k", every=60)
     feed.schedule(n=3)
     assert app.schedules.get("noop", "k").payload == {"n": 3}
     assert feed.delete().payload == {"n": 3}
 
 
-def test_a_plain_job_is_no_recurring_one(app: Holdfast):
+def test_a_plain_job_is_not_recurring(app: Holdfast):
     noop(app).using(key="k", delay=60).enqueue()
     script = schedule_scripts.find(app.engine.dialect, "noop", "k")
     assert app.engine.run(lambda: script, write=True) is not None

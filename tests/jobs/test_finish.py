@@ -119,7 +119,7 @@ def test_a_stale_claim_changes_nothing(engine: Engine) -> None:
     assert result(engine, outcome.completed(again, "1", keep=60.0)) is APPLIED
 
 
-def test_a_finish_that_is_sent_again_counts_as_applied_once(engine: Engine) -> None:
+def test_a_repeated_finish_counts_as_applied_once(engine: Engine) -> None:
     job = running(engine)
     finish = outcome.completed(job, "1", keep=60.0, enqueue=(new("child"),))
     assert [result(engine, finish) for _ in range(3)] == [APPLIED] * 3
@@ -131,14 +131,14 @@ def test_a_finish_that_is_sent_again_counts_as_applied_once(engine: Engine) -> N
     assert result(engine, release) is LOST or engine.get([again.id])[0].status == "running"
 
 
-def test_a_row_that_is_gone_is_lost_quietly(engine: Engine) -> None:
+def test_the_finish_of_a_deleted_job_is_lost_quietly(engine: Engine) -> None:
     job = running(engine)
     engine_commands.delete(engine, [job.id])
     assert result(engine, outcome.completed(job, "1", keep=60.0)) is LOST
     assert engine_commands.attempts(engine, job.id) == []
 
 
-def test_what_a_job_enqueues_commits_with_its_finish(engine: Engine) -> None:
+def test_jobs_enqueued_by_a_job_commit_with_its_finish(engine: Engine) -> None:
     job = running(engine)
     child = new("child", key="c", payload='{"of":1}')
     engine.finish([outcome.completed(job, "1", keep=60.0, enqueue=(child, new("child")))])
@@ -146,7 +146,7 @@ def test_what_a_job_enqueues_commits_with_its_finish(engine: Engine) -> None:
 
 
 @pytest.mark.parametrize("kind", ["retry_later", "snoozed", "released", "stopped", "crashed"])
-def test_a_job_asked_to_stop_is_cancelled_instead_of_tried_again(
+def test_a_job_with_a_cancel_request_is_cancelled_instead_of_retried(
     engine: Engine, clock: FakeClock, kind: str
 ) -> None:
     job = running(engine)
@@ -160,7 +160,9 @@ def test_a_job_asked_to_stop_is_cancelled_instead_of_tried_again(
 
 
 @pytest.mark.parametrize("kind", ["completed", "failed"])
-def test_a_job_that_ended_before_it_could_stop_keeps_its_end(engine: Engine, kind: str) -> None:
+def test_a_job_that_ended_before_it_could_be_cancelled_keeps_its_end(
+    engine: Engine, kind: str
+) -> None:
     job = running(engine)
     engine_commands.cancel(engine, [job.id], keep=60.0)
     engine.finish([finish for finish in every_finish(job) if finish.outcome == kind])
@@ -177,7 +179,7 @@ def test_the_newest_fifty_attempts_are_kept(engine: Engine) -> None:
     assert [attempt.error for attempt in kept] == [f"E: {n}" for n in range(59, 9, -1)]
 
 
-def test_a_batch_of_all_kinds(engine: Engine) -> None:
+def test_a_batch_may_have_all_outcomes(engine: Engine) -> None:
     engine.insert([new() for _ in range(7)])
     jobs = claim(engine, 7)
     finishes = [every_finish(job)[number] for number, job in enumerate(jobs)]
@@ -189,7 +191,7 @@ def test_a_batch_of_all_kinds(engine: Engine) -> None:
     ]
 
 
-def test_completions_of_a_batch_that_need_more_than_the_common_end(engine: Engine) -> None:
+def test_completions_with_follow_up_work_in_a_batch(engine: Engine) -> None:
     """Most of a batch completes in one statement; what that passes over is written all the same."""
     engine.insert([new(), new(), new(key="k"), new(), new()])
     plain, stale, replaced, judged, gone = claim(engine, 5)
@@ -209,7 +211,7 @@ def test_completions_of_a_batch_that_need_more_than_the_common_end(engine: Engin
 
 
 @pytest.mark.parametrize("kind", ["completed", "retry_later"])
-def test_two_claims_of_one_job_in_a_batch(engine: Engine, kind: str) -> None:
+def test_two_claims_of_one_job_in_a_batch_apply_the_newest(engine: Engine, kind: str) -> None:
     """After an outage a worker may send the end of a run that it lost with that of the next one."""
     insert(engine)
     [stale] = claim(engine)
@@ -228,7 +230,7 @@ def test_two_claims_of_one_job_in_a_batch(engine: Engine, kind: str) -> None:
     assert len(engine.search(Filter(type="mine")).jobs) == 1
 
 
-def test_a_result_is_of_the_run_that_completed_it(engine: Engine) -> None:
+def test_a_result_belongs_to_the_run_that_completed_the_job(engine: Engine) -> None:
     """Not of one before it, which was made to run again when it had returned."""
     job = running(engine, key="k")
     insert(engine, key="k", payload='{"n":2}', on_conflict="replace")
@@ -239,7 +241,7 @@ def test_a_result_is_of_the_run_that_completed_it(engine: Engine) -> None:
     assert (after.status, after.result) == ("completed", None)
 
 
-def test_one_bad_member_of_a_batch_harms_no_other(engine: Engine) -> None:
+def test_one_invalid_member_of_a_batch_harms_no_other(engine: Engine) -> None:
     """What the database refuses of one finish fails that job, with the reason, and no other."""
     engine.insert([new() for _ in range(5)])
     jobs = claim(engine, 5)
@@ -253,7 +255,7 @@ def test_one_bad_member_of_a_batch_harms_no_other(engine: Engine) -> None:
     assert engine.search(Filter(type="child")).jobs == []
 
 
-def test_a_transaction_that_holds_one_row_delays_that_finish_only(database: Database) -> None:
+def test_a_transaction_with_a_lock_on_one_row_delays_only_its_finish(database: Database) -> None:
     """PostgreSQL: the others of the batch are written at once, and the held one when it is free.
     SQLite has one writer: the whole batch waits for it, and is then written."""
     engine = database.engine()

@@ -49,7 +49,7 @@ def test_a_repeat_returns_the_first_whatever_its_status(engine: Engine, status: 
     assert count(engine) == 1
 
 
-def test_the_first_finished_long_ago_and_its_result_is_returned(
+def test_a_repeat_returns_the_result_of_a_job_finished_long_ago(
     engine: Engine, clock: FakeClock
 ) -> None:
     held = running(engine, idempotency_key="k")
@@ -60,14 +60,14 @@ def test_the_first_finished_long_ago_and_its_result_is_returned(
     assert (again.status, again.result) == ("completed", {"paid": True})
 
 
-def test_what_was_made_has_the_value(engine: Engine) -> None:
+def test_a_created_job_has_its_idempotency_key(engine: Engine) -> None:
     made = insert(engine, idempotency_key="k")
     assert (made.created, made.idempotency_key) == (True, "k")
     assert engine.get([made.id])[0].idempotency_key == "k"
     assert insert(engine).idempotency_key is None
 
 
-def test_values_are_unique_per_task_and_case_counts(engine: Engine) -> None:
+def test_idempotency_keys_are_case_sensitive_and_unique_per_task(engine: Engine) -> None:
     for type, value in (("send", "k"), ("fetch", "k"), ("send", "K"), ("send", "k ")):
         assert insert(engine, type, idempotency_key=value).created
 
@@ -84,7 +84,7 @@ def test_the_same_value_twice_in_one_insert(engine: Engine, size: int) -> None:
     assert count(engine) == size + 1
 
 
-def test_some_are_repeats_and_the_order_is_that_of_the_call(engine: Engine) -> None:
+def test_a_batch_with_some_repeats_keeps_the_order_of_the_call(engine: Engine) -> None:
     old = {value: insert(engine, idempotency_key=value).id for value in ("b", "d")}
     jobs = [new(idempotency_key=value) for value in ("d", "a", "b", "c")]
     made = engine.insert(jobs)
@@ -92,13 +92,13 @@ def test_some_are_repeats_and_the_order_is_that_of_the_call(engine: Engine) -> N
     assert [job.id for job in made] == [old["d"], jobs[1].id, old["b"], jobs[3].id]
 
 
-def test_a_job_that_was_sent_before_counts_as_created(engine: Engine) -> None:
+def test_a_job_sent_again_counts_as_created(engine: Engine) -> None:
     """The same id: a lost reply, repeated by us and not by the caller."""
     job = new(idempotency_key="k")
     assert [made.created for _ in range(2) for made in engine.insert([job])] == [True, True]
 
 
-def test_the_value_is_free_when_the_row_is_gone(engine: Engine, clock: FakeClock) -> None:
+def test_the_value_is_free_after_the_row_is_deleted(engine: Engine, clock: FakeClock) -> None:
     deleted = insert(engine, idempotency_key="k")
     engine_commands.delete(engine, [deleted.id])
     pruned = in_status(engine, Status.COMPLETED, idempotency_key="k")
@@ -116,7 +116,7 @@ def test_a_retry_keeps_the_value(engine: Engine) -> None:
 
 
 @pytest.mark.parametrize("policy", ["existing", "replace", "debounce", "raise"])
-def test_the_idempotency_key_goes_before_the_key(engine: Engine, policy: Any) -> None:
+def test_the_idempotency_key_is_checked_before_the_key(engine: Engine, policy: Any) -> None:
     """A repeat is no conflict: it is neither refused nor allowed to replace anything."""
     both = {"key": "k", "idempotency_key": "i"}
     first = insert(engine, **both, payload='{"n":1}')
@@ -130,7 +130,7 @@ def test_the_idempotency_key_goes_before_the_key(engine: Engine, policy: Any) ->
     assert engine.get([other.id])[0].payload == {"n": 3}
 
 
-def test_a_new_value_with_a_live_key_goes_by_the_policy(engine: Engine) -> None:
+def test_a_new_value_with_a_live_key_follows_the_conflict_policy(engine: Engine) -> None:
     first = insert(engine, key="k", idempotency_key="one", payload='{"n":1}')
     kept = insert(engine, key="k", idempotency_key="two", payload='{"n":2}')
     assert (kept.id, kept.created, kept.payload) == (first.id, False, {"n": 1})
@@ -139,7 +139,7 @@ def test_a_new_value_with_a_live_key_goes_by_the_policy(engine: Engine) -> None:
         assert (job.id, job.payload, job.idempotency_key) == (first.id, {"n": 3}, "one")
 
 
-def test_the_index_is_the_last_word(engine: Engine) -> None:
+def test_the_index_decides_between_concurrent_enqueues(engine: Engine) -> None:
     insert(engine, idempotency_key="k")
     other = insert(engine)
     with pytest.raises(Exception, match=r"(?i)unique"):
@@ -150,7 +150,7 @@ def _insert(engine: Engine, value: str, _: int) -> Job:
     return insert(engine, idempotency_key=value)
 
 
-def test_twenty_threads_and_one_value(database: Database) -> None:
+def test_twenty_threads_with_one_value_create_one_job(database: Database) -> None:
     engine = database.engine()
     for value in "abcde":
         made = in_threads(20, partial(_insert, engine, value))
@@ -159,7 +159,9 @@ def test_twenty_threads_and_one_value(database: Database) -> None:
     assert count(engine) == 5
 
 
-def test_threads_with_the_same_values_in_other_orders(database: Database) -> None:
+def test_threads_with_the_same_values_in_different_orders_do_not_deadlock(
+    database: Database,
+) -> None:
     engine = database.engine()
     values = [f"k{number}" for number in range(30)]
 
@@ -171,7 +173,7 @@ def test_threads_with_the_same_values_in_other_orders(database: Database) -> Non
     assert sum(job.created for job in made) == len({job.id for job in made}) == len(values)
 
 
-def test_plain_jobs_in_the_same_group_commit(database: Database) -> None:
+def test_plain_jobs_in_the_same_group_commit_are_unaffected(database: Database) -> None:
     engine = database.engine()
 
     def work(number: int) -> list[Job]:
@@ -195,7 +197,7 @@ app.close()
 """
 
 
-def test_two_processes_and_the_same_values(database: Database) -> None:
+def test_two_processes_with_the_same_values_create_one_job_each_value(database: Database) -> None:
     command = [sys.executable, "-c", RACER, database.url, database.schema]
     pipes: dict[str, Any] = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
     racers = [subprocess.Popen(command, env=os.environ, **pipes) for _ in range(2)]
@@ -226,7 +228,7 @@ def send(app: Holdfast) -> Task[[int], int]:
     return send
 
 
-def test_by_task_and_by_name(app: Holdfast, send: Task[[int], int]) -> None:
+def test_idempotency_works_by_task_and_by_name(app: Holdfast, send: Task[[int], int]) -> None:
     first = send.using(idempotency_key="order-7").enqueue(1)
     drain(app)
     again = send.using(idempotency_key="order-7").enqueue(2)
@@ -235,7 +237,9 @@ def test_by_task_and_by_name(app: Holdfast, send: Task[[int], int]) -> None:
     assert (named.status, named.result) == ("completed", 1)
 
 
-def test_one_for_each_of_many(app: Holdfast, send: Task[[int], int]) -> None:
+def test_each_of_many_jobs_has_its_own_idempotency_key(
+    app: Holdfast, send: Task[[int], int]
+) -> None:
     calls = [{"n": number} for number in range(3)]
     made = send.enqueue_many(calls, idempotency_keys=("a", "b", "a"))
     assert [job.created for job in made] == [True, True, False]
@@ -254,7 +258,7 @@ def test_many_keys_that_do_not_fit_are_refused(
     assert count(app.engine) == 0
 
 
-def test_where_one_value_cannot_serve(app: Holdfast, send: Task[[int], int]) -> None:
+def test_one_value_for_several_jobs_is_refused(app: Holdfast, send: Task[[int], int]) -> None:
     using = send.using(idempotency_key="k")
     with pytest.raises(InvalidInput, match=r"idempotency_keys=\[\.\.\.\]"):
         using.enqueue_many([{"n": 1}])
@@ -281,7 +285,7 @@ def test_the_longest_value_of_the_widest_characters(app: Holdfast, send: Task[[i
     assert not send.using(idempotency_key=value).enqueue(1).created
 
 
-def test_listeners_are_not_told_of_a_repeat(app: Holdfast, send: Task[[int], int]) -> None:
+def test_a_repeat_does_not_call_listeners(app: Holdfast, send: Task[[int], int]) -> None:
     told: list[Event] = []
     app.on("enqueued")(told.append)
     for _ in range(3):
@@ -289,7 +293,9 @@ def test_listeners_are_not_told_of_a_repeat(app: Holdfast, send: Task[[int], int
     assert len(told) == 1
 
 
-def test_with_a_completion_it_is_added_once(app: Holdfast, send: Task[[int], int]) -> None:
+def test_a_job_enqueued_with_a_completion_is_added_once(
+    app: Holdfast, send: Task[[int], int]
+) -> None:
     """By ctx.enqueue and by then=, of two jobs that run."""
 
     @app.task(then=send.using(idempotency_key="then"))
@@ -304,7 +310,7 @@ def test_with_a_completion_it_is_added_once(app: Holdfast, send: Task[[int], int
     assert {job.status for job in made} == {"completed"}
 
 
-def test_inline_jobs_tell_it(app: Holdfast, send: Task[[int], int]) -> None:
+def test_inline_jobs_report_repeats(app: Holdfast, send: Task[[int], int]) -> None:
     with Inline(app):
         assert send.using(idempotency_key="k").enqueue(1).idempotency_key == "k"
 
@@ -321,7 +327,7 @@ def over(kinds: list[Kind]) -> Any:
 
 
 @over(KINDS)
-def test_in_the_callers_transaction(
+def test_idempotency_works_in_the_callers_transaction(
     database: Database, app: Holdfast, send: Task[[int], int], kind: Kind
 ) -> None:
     old = send.using(idempotency_key="old").enqueue(0)
@@ -376,7 +382,7 @@ def until_blocked(database: Database, *threads: threading.Thread) -> None:
 
 
 @on_postgres
-def test_nobody_waits_in_a_circle_for_the_same_values(
+def test_concurrent_transactions_with_the_same_values_do_not_deadlock(
     database: Database, app: Holdfast, send: Task[[int], int]
 ) -> None:
     made: list[Job] = []
@@ -433,7 +439,7 @@ def test_the_wait_for_an_uncommitted_value_is_bounded(
 
 @on_postgres
 @pytest.mark.parametrize("end", ["commit", "rollback"])
-def test_who_waits_for_an_uncommitted_value_gets_what_came_of_it(
+def test_a_wait_for_an_uncommitted_value_returns_its_outcome(
     database: Database, app: Holdfast, send: Task[[int], int], end: str
 ) -> None:
     with value_held(database, send) as other:
@@ -449,7 +455,7 @@ def test_who_waits_for_an_uncommitted_value_gets_what_came_of_it(
 
 
 @on_postgres
-def test_a_value_that_an_old_snapshot_cannot_see(
+def test_a_value_invisible_to_an_old_snapshot_is_an_error(
     database: Database, app: Holdfast, send: Task[[int], int]
 ) -> None:
     with psycopg.connect(database.url) as mine:

@@ -17,7 +17,7 @@ from tests.support.jobs import claim, execute, in_status, insert, new, running
 from tests.support.threads import in_threads
 
 
-def test_what_insert_returns_is_what_was_written(engine: Engine, clock: FakeClock) -> None:
+def test_insert_returns_the_written_rows(engine: Engine, clock: FakeClock) -> None:
     made = engine.insert(
         [
             new(priority=7, queue="media", entity_type="movie", entity_id="7", max_attempts=9),
@@ -34,13 +34,13 @@ def test_what_insert_returns_is_what_was_written(engine: Engine, clock: FakeCloc
     assert read[0].entity == ("movie", 7)
 
 
-def test_many_at_once_keep_their_order(engine: Engine) -> None:
+def test_a_batch_keeps_its_order(engine: Engine) -> None:
     made = engine.insert([new(payload=f'{{"n":{n}}}') for n in range(1000)])
     assert [job.payload["n"] for job in claim(engine, 1000)] == list(range(1000))
     assert all(job.status is Status.PENDING for job in made)
 
 
-def test_an_insert_that_is_sent_again_does_not_double(engine: Engine) -> None:
+def test_a_repeated_insert_creates_no_duplicate(engine: Engine) -> None:
     """The reply to a commit was lost, and the client sends the same ids again."""
     jobs = [new(), new(key="k")]
     many = [new() for _ in range(100)]
@@ -51,7 +51,7 @@ def test_an_insert_that_is_sent_again_does_not_double(engine: Engine) -> None:
     assert len(engine.search(Filter(), limit=500).jobs) == 102
 
 
-def test_strange_but_legal_text_survives(engine: Engine) -> None:
+def test_unusual_but_valid_text_survives(engine: Engine) -> None:
     payload = (
         '{"nul":"\\u0000","emoji":"🎬","quote":"\'\\"; --","big":123456789012345678901234567890}'
     )
@@ -61,7 +61,7 @@ def test_strange_but_legal_text_survives(engine: Engine) -> None:
     assert job.payload["big"] == 123456789012345678901234567890
 
 
-def test_a_live_key_gives_the_existing_job(engine: Engine) -> None:
+def test_a_live_key_returns_the_existing_job(engine: Engine) -> None:
     first = insert(engine, key="k", payload='{"n":1}')
     second = insert(engine, key="k", payload='{"n":2}')
     assert (second.id, second.created, second.payload) == (first.id, False, {"n": 1})
@@ -98,7 +98,7 @@ def test_the_same_key_twice_in_one_insert(engine: Engine) -> None:
     assert two.payload == {"n": 2}
 
 
-def test_raise_writes_nothing_of_its_insert(engine: Engine) -> None:
+def test_a_raised_conflict_writes_nothing_of_its_insert(engine: Engine) -> None:
     insert(engine, key="k")
     with pytest.raises(KeyConflict):
         engine.insert([new(), new(key="k", on_conflict="raise"), new()])
@@ -116,7 +116,7 @@ def test_replace_takes_the_new_payload_and_keeps_the_time(engine: Engine, clock:
     assert (again.run_at, again.status) == (first.run_at, "scheduled")
 
 
-def test_debounce_pushes_the_time_back(engine: Engine, clock: FakeClock) -> None:
+def test_debounce_postpones_the_run(engine: Engine, clock: FakeClock) -> None:
     first = insert(engine, key="k", delay=60.0)
     for _ in range(5):
         clock.advance(50)
@@ -164,7 +164,7 @@ def test_a_cancel_after_a_newer_request_wins_and_before_it_loses(engine: Engine)
     assert (after.status, after.cancel_requested) == ("pending", False)
 
 
-def test_threads_that_insert_at_once_share_and_lose_nothing(database: Database) -> None:
+def test_concurrent_inserts_share_commits_and_lose_no_job(database: Database) -> None:
     engine = database.engine()
 
     def work(number: int) -> list[str]:
@@ -175,7 +175,7 @@ def test_threads_that_insert_at_once_share_and_lose_nothing(database: Database) 
     assert {job.id for job in engine.get(ids)} == set(ids)
 
 
-def test_one_bad_member_of_a_group_harms_no_other(database: Database) -> None:
+def test_one_invalid_member_of_a_group_harms_no_other(database: Database) -> None:
     """Requests that share a commit: those that must fail fail alone."""
     engine = database.engine()
     insert(engine, key="taken")
@@ -192,7 +192,7 @@ def test_one_bad_member_of_a_group_harms_no_other(database: Database) -> None:
     assert len(engine.search(Filter(), limit=100).jobs) == 17
 
 
-def test_a_member_that_the_database_refuses_harms_no_other(database: Database) -> None:
+def test_a_member_refused_by_the_database_harms_no_other(database: Database) -> None:
     """Past the checks of the API: a priority that no column holds."""
     engine = database.engine()
 
@@ -207,7 +207,7 @@ def test_a_member_that_the_database_refuses_harms_no_other(database: Database) -
     assert len(engine.search(Filter(), limit=100).jobs) == 12
 
 
-def test_the_key_index_is_the_last_word(engine: Engine) -> None:
+def test_the_key_index_decides_between_concurrent_inserts(engine: Engine) -> None:
     """Whatever a verb does, the database itself refuses two live jobs of one key."""
     insert(engine, key="k")
     other = insert(engine)

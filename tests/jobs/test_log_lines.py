@@ -36,7 +36,7 @@ def kept(engine: Engine) -> int:
     return int(count)
 
 
-def test_lines_come_back_as_they_were_written_and_in_order(engine: Engine):
+def test_lines_are_returned_unchanged_and_in_order(engine: Engine):
     job, other = running(engine), running(engine)
     lines = [
         *(
@@ -51,7 +51,7 @@ def test_lines_come_back_as_they_were_written_and_in_order(engine: Engine):
     engine.log([])
 
 
-def test_pages_go_on_where_the_last_one_ended(engine: Engine):
+def test_pages_continue_after_the_previous_one(engine: Engine):
     job = running(engine)
     engine.log([line(job, number, claim_no=claim) for claim in (1, 2) for number in (1, 2, 3)])
     assert places(engine_commands.logs(engine, job.id, limit=4)) == ["1.1", "1.2", "1.3", "2.1"]
@@ -63,14 +63,14 @@ def test_pages_go_on_where_the_last_one_ended(engine: Engine):
     ]
 
 
-def test_a_line_that_was_sent_before_stays_as_it_is(engine: Engine):
+def test_a_repeated_line_does_not_change_the_stored_one(engine: Engine):
     job = running(engine)
     engine.log([line(job, 1, "first")])
     engine.log([line(job, 1, "second"), line(job, 2, "other")])
     assert [line.text for line in engine_commands.logs(engine, job.id)] == ["first", "other"]
 
 
-def test_lines_whose_job_is_gone_are_dropped_and_harm_no_others(engine: Engine):
+def test_lines_of_deleted_jobs_are_dropped_and_harm_no_others(engine: Engine):
     job, gone = running(engine), running(engine)
     engine_commands.delete(engine, [gone.id])
     engine.log([line(gone), line(job), line(gone, 2)])
@@ -79,7 +79,7 @@ def test_lines_whose_job_is_gone_are_dropped_and_harm_no_others(engine: Engine):
 
 
 @pytest.mark.parametrize("how", ["delete", "prune", "sql"])
-def test_lines_go_with_their_job(engine: Engine, how: str):
+def test_deleting_a_job_deletes_its_lines(engine: Engine, how: str):
     job, other = running(engine), running(engine)
     engine.log([line(job), line(job, 2), line(other)])
     engine.finish([outcome.completed(job, None, keep=0.0)])
@@ -93,7 +93,7 @@ def test_lines_go_with_their_job(engine: Engine, how: str):
     assert kept(engine) == 1
 
 
-def test_a_retry_keeps_them(engine: Engine):
+def test_a_retry_keeps_the_lines(engine: Engine):
     job = running(engine)
     engine.log([line(job)])
     engine.finish([outcome.failed(job, "E: no", keep=60.0)])

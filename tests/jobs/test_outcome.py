@@ -150,7 +150,7 @@ TABLE: dict[str, tuple[Ended, dict[str, Any], Outcome, dict[str, Any]]] = {
 
 
 @pytest.mark.parametrize("case", TABLE)
-def test_what_follows(case: str) -> None:
+def test_the_decided_finish_of_every_outcome(case: str) -> None:
     ended, fields, outcome, expected = TABLE[case]
     held = job(**fields)
     finish = decide(held, ended, POLICY)
@@ -160,7 +160,7 @@ def test_what_follows(case: str) -> None:
     assert (finish.worker_id, finish.started_at) == ("w", held.started_at)
 
 
-def test_the_table_is_whole() -> None:
+def test_the_table_of_outcomes_is_complete() -> None:
     """Every way to end, with attempts left and without; every outcome that there is."""
     ends = {(type(ended), fields.get("attempts", 2) >= 3) for ended, fields, _, _ in TABLE.values()}
     kinds = (Returned, Raised, Snoozed, Stopped, GivenBack, Late, Died, Unreadable)
@@ -173,7 +173,7 @@ def test_every_outcome_is_a_way_out_of_running() -> None:
         assert TRANSITIONS[outcome].sources == {Status.RUNNING}
 
 
-def test_a_quarantined_job_would_have_been_the_third_crash() -> None:
+def test_a_job_is_quarantined_at_its_third_crash() -> None:
     ends = [decide(job(crashes=n), Died("x"), POLICY).outcome for n in range(4)]
     assert ends == ["crashed", "crashed", "failed", "failed"]
 
@@ -192,14 +192,14 @@ def test_a_recurring_job_is_disabled_by_the_third_crash_in_a_row() -> None:
     assert finish.error == f"Quarantined: {BECAUSE}"
 
 
-def test_a_recurring_job_whose_process_others_killed_goes_on() -> None:
+def test_a_recurring_job_killed_from_outside_continues() -> None:
     finish = decide(job(crashes=2, **RECURS), Died("SIGKILL", own=False), POLICY)
     assert finish.recur is not None
     assert (finish.recur.died, finish.recur.because, finish.own) == (True, None, False)
     assert finish.error == "its process died: SIGKILL"
 
 
-def test_a_recurring_job_that_killed_its_workers_is_disabled_with_how_they_died() -> None:
+def test_a_recurring_job_that_killed_its_workers_is_disabled_with_the_cause() -> None:
     held = job(crashes=3, error="its process died: SIGSEGV", **RECURS)
     finish = decide(held, Raised("Quarantined: ...", None, permanent=True), POLICY)
     assert finish.recur is not None
@@ -249,7 +249,7 @@ def policy(**fields: Any) -> Policy:
         (SystemExit(3), (), None, False),
     ],
 )
-def test_which_errors_are_for_good(
+def test_permanent_errors_are_recognized(
     error: BaseException, discard_on: Any, retry_on: Any, permanent: bool
 ) -> None:
     judged = judge(error, policy(discard_on=discard_on, retry_on=retry_on))
@@ -258,7 +258,7 @@ def test_which_errors_are_for_good(
     assert judged.error.startswith(type(error).__name__)
 
 
-def test_an_error_is_told_with_its_trace() -> None:
+def test_an_error_is_recorded_with_its_traceback() -> None:
     try:
         raise Ours("no")
     except Ours as error:
@@ -269,21 +269,21 @@ def test_an_error_is_told_with_its_trace() -> None:
 
 
 @pytest.mark.parametrize("fields", [{}, {"retry_on": (Other,)}, {"discard_on": (Exception,)}])
-def test_what_a_handler_says_itself_goes_before_its_tasks_lists(fields: dict[str, Any]) -> None:
+def test_an_explicit_outcome_overrides_the_tasks_error_lists(fields: dict[str, Any]) -> None:
     judged = judge(Retry("busy", after="2m"), policy(**fields))
     assert isinstance(judged, Raised)
     assert (judged.error, judged.after, judged.permanent) == ("Retry: busy", 120.0, False)
     assert judge(Snooze("1h"), policy(**fields)) == Snoozed(3600.0)
 
 
-def test_what_a_handler_raises_must_make_sense() -> None:
+def test_invalid_outcomes_of_handlers_are_errors() -> None:
     with pytest.raises(InvalidInput, match=r"Retry\(after=\)=-1"):
         Retry(after=-1)
     with pytest.raises(InvalidInput, match=r"Snooze\(delay\)='soon'"):
         Snooze("soon")
 
 
-def test_from_an_exception_to_a_finish() -> None:
+def test_an_exception_becomes_a_finish() -> None:
     def after(error: BaseException, **fields: Any) -> tuple[Outcome, float]:
         finish = decide(job(**fields), judge(error, POLICY), POLICY)
         return finish.outcome, finish.delay
@@ -299,7 +299,7 @@ def test_from_an_exception_to_a_finish() -> None:
 
 
 @pytest.mark.parametrize(("waited", "least", "most"), [(0, 0.5, 0.5), (3, 3, 3), (1800, 30, 30)])
-def test_a_payload_that_cannot_be_read_is_offered_again_after_as_long_again(
+def test_an_unreadable_payload_is_offered_again_after_doubled_delays(
     waited: float, least: float, most: float
 ) -> None:
     since = START - timedelta(seconds=waited)
@@ -311,11 +311,11 @@ def test_a_payload_that_cannot_be_read_is_offered_again_after_as_long_again(
 @pytest.mark.parametrize(
     ("patience", "outcome"), [(0.0, "failed"), (10.0, "failed"), (11, "unreadable")]
 )
-def test_how_long_a_payload_may_be_unreadable(patience: float, outcome: str) -> None:
+def test_a_payload_may_be_unreadable_for_a_limited_time(patience: float, outcome: str) -> None:
     held = job(unreadable_since=START - timedelta(seconds=10))
     assert decide(held, UNREAD, policy(unreadable_for=patience), START).outcome == outcome
 
 
-def test_without_patience_it_fails_at_once_with_the_error_alone() -> None:
+def test_without_a_waiting_time_an_unreadable_payload_fails_immediately() -> None:
     finish = decide(job(), UNREAD, policy(unreadable_for=0.0), START)
     assert (finish.outcome, finish.error) == (Outcome.FAILED, "E: no")

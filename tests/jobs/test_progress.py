@@ -20,7 +20,7 @@ def progress(engine: Engine, *jobs: Job) -> list[tuple[float | None, str | None]
     return [(job.progress, job.message) for job in engine.get([job.id for job in jobs])]
 
 
-def test_reports_are_written_together(engine: Engine, clock: FakeClock) -> None:
+def test_progress_reports_are_written_in_one_batch(engine: Engine, clock: FakeClock) -> None:
     engine.insert([new() for _ in range(3)])
     jobs = claim(engine, 3)
     clock.advance(2)
@@ -35,7 +35,7 @@ def test_reports_are_written_together(engine: Engine, clock: FakeClock) -> None:
     assert progress(engine, jobs[0]) == [(None, "no number")]
 
 
-def test_a_report_changes_nothing_else(engine: Engine) -> None:
+def test_a_progress_report_changes_nothing_else(engine: Engine) -> None:
     job = running(engine)
     engine.report([Report(*job.claim, 50.0, "half")])
     after = engine.get([job.id])[0]
@@ -43,14 +43,14 @@ def test_a_report_changes_nothing_else(engine: Engine) -> None:
     assert engine.held(WORKER) == [(job.id, 1, False)]
 
 
-def test_no_reports_are_none_to_write(engine: Engine) -> None:
+def test_an_empty_batch_of_reports_writes_nothing(engine: Engine) -> None:
     job = running(engine)
     before = engine.get([job.id])
     engine.report([])
     assert engine.get([job.id]) == before
 
 
-def test_a_report_of_a_claim_that_holds_no_more_changes_nothing(engine: Engine) -> None:
+def test_a_progress_report_of_a_lost_claim_changes_nothing(engine: Engine) -> None:
     stale, gone = running(engine), running(engine)
     engine_commands.delete(engine, [gone.id])
     engine.finish([outcome.released(stale)])
@@ -66,7 +66,7 @@ def test_a_report_of_a_claim_that_holds_no_more_changes_nothing(engine: Engine) 
     assert progress(engine, stale) == [(1.0, "mine")]
 
 
-def test_the_next_claim_begins_without_progress(engine: Engine) -> None:
+def test_the_next_claim_clears_the_progress(engine: Engine) -> None:
     job = running(engine)
     engine.report([Report(*job.claim, 50.0, "half")])
     engine.finish([outcome.retry_later(job, "E: no", delay=0.0)])
@@ -77,7 +77,7 @@ def test_the_next_claim_begins_without_progress(engine: Engine) -> None:
 
 
 @pytest.mark.parametrize("database", ["postgres"], indirect=True)
-def test_a_row_that_a_stranger_holds_is_passed_over(database: Database) -> None:
+def test_a_row_locked_by_another_client_is_skipped(database: Database) -> None:
     """The others are told at once: a lock must not stop the watch over what runs."""
     engine = database.engine()
     engine.insert([new() for _ in range(3)])
@@ -96,7 +96,7 @@ def test_a_row_that_a_stranger_holds_is_passed_over(database: Database) -> None:
     assert progress(engine, *jobs) == [(50.0, "half")] * 3
 
 
-def test_reports_and_finishes_of_one_worker_do_not_meet_in_a_deadlock(database: Database) -> None:
+def test_reports_and_finishes_of_one_worker_do_not_deadlock(database: Database) -> None:
     engine = database.engine()
     engine.insert([new() for _ in range(400)])
     jobs = claim(engine, 400)
@@ -114,7 +114,7 @@ def test_reports_and_finishes_of_one_worker_do_not_meet_in_a_deadlock(database: 
     assert engine.counts()["completed"] == 400
 
 
-def test_what_a_worker_holds(engine: Engine) -> None:
+def test_the_held_jobs_of_a_worker_are_listed(engine: Engine) -> None:
     assert engine.held(WORKER) == []
     engine.insert([new() for _ in range(4)])
     mine = claim(engine, 3)
@@ -128,7 +128,7 @@ def test_what_a_worker_holds(engine: Engine) -> None:
     assert engine.workers() == before  # to look is no sign of life
 
 
-def test_what_is_due_next(engine: Engine, clock: FakeClock) -> None:
+def test_the_next_due_time_is_returned(engine: Engine, clock: FakeClock) -> None:
     assert engine.next_due() is None
     insert(engine)
     assert engine.next_due() is None  # pending: there is nothing to wait for

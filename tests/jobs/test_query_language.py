@@ -70,7 +70,7 @@ NOW = datetime(2026, 11, 16, 12, 0, tzinfo=UTC)
         ),
     ],
 )
-def test_what_a_query_means(text: str, meaning: dict):
+def test_queries_are_parsed_into_filters(text: str, meaning: dict):
     assert parse(text, NOW) == meaning
 
 
@@ -99,7 +99,7 @@ def test_what_a_query_means(text: str, meaning: dict):
         ("x" * 2001, ["2001", "2000"]),
     ],
 )
-def test_what_cannot_be_understood(text: str, names: list[str]):
+def test_invalid_queries_are_refused(text: str, names: list[str]):
     with pytest.raises(InvalidInput) as refused:
         parse(text, NOW)
     assert [name for name in names if name not in str(refused.value)] == []
@@ -115,7 +115,7 @@ def test_what_cannot_be_understood(text: str, names: list[str]):
         " ".join(f"payload.p{number}:1" for number in range(21)),
     ],
 )
-def test_values_that_no_filter_takes(text: str):
+def test_invalid_filter_values_are_refused(text: str):
     with pytest.raises(InvalidInput):
         make_filter(**parse(text, NOW))
 
@@ -126,7 +126,7 @@ _PIECES = st.sampled_from([*_QUALIFIERS, *_VALUES, ":", " ", "\t", '"a b"']) | s
 
 
 @given(st.lists(_PIECES, max_size=12).map("".join) | st.text(max_size=60))
-def test_anything_is_a_filter_or_refused(text: str):
+def test_every_text_is_parsed_or_refused(text: str):
     try:
         made = make_filter(**parse(text, NOW))
     except InvalidInput:
@@ -135,18 +135,18 @@ def test_anything_is_a_filter_or_refused(text: str):
 
 
 @given(st.text(min_size=1, max_size=40))
-def test_what_is_quoted_comes_back(text: str):
+def test_quoted_values_survive(text: str):
     assert parse(quote(text), NOW) == {"text": (text,)}
     assert parse(f"key:{quote(text)}", NOW) == {"key": text}
     assert parse(f"payload.a:{quote(text)} x", NOW) == {"payload": {"a": text}, "text": ("x",)}
 
 
 @given(st.lists(st.text(min_size=1, max_size=10), min_size=1, max_size=8))
-def test_terms_stay_apart(words: list[str]):
+def test_terms_are_separated(words: list[str]):
     assert parse(" ".join(quote(word) for word in words), NOW) == {"text": tuple(words)}
 
 
-def test_completions_are_what_is_understood():
+def test_completions_are_valid_queries():
     values = {
         "status": "failed",
         "entity": "movie:7",

@@ -8,7 +8,7 @@ from tests.support import engine_commands
 from tests.support.jobs import WORKER, claim, claim_suspect, execute, insert, new, prune, running
 
 
-def test_beats_are_counted(engine: Engine, clock: FakeClock) -> None:
+def test_heartbeats_are_counted(engine: Engine, clock: FakeClock) -> None:
     assert engine.beat("w", '{"pid":1}').alive
     clock.advance(5)
     assert engine.beat("w", '{"pid":2}').alive
@@ -17,16 +17,14 @@ def test_beats_are_counted(engine: Engine, clock: FakeClock) -> None:
     assert (worker.beat_at, worker.died_at) == (clock.now(), None)
 
 
-def test_a_beat_tells_what_the_worker_holds(engine: Engine) -> None:
+def test_a_heartbeat_returns_the_held_jobs(engine: Engine) -> None:
     job = running(engine)
     assert engine.beat(WORKER, "{}").held == [(job.id, 1, False)]
     engine.finish([outcome.released(job)])
     assert engine.beat(WORKER, "{}").held == []
 
 
-def test_a_worker_is_asked_by_its_beat_where_its_runs_stand(
-    engine: Engine, clock: FakeClock
-) -> None:
+def test_a_heartbeat_delivers_a_request_for_stacks(engine: Engine, clock: FakeClock) -> None:
     assert not engine.ask_stacks("w")
     assert engine.stacks("w") is None
     engine.beat("w", "{}")
@@ -44,13 +42,13 @@ def test_a_worker_is_asked_by_its_beat_where_its_runs_stand(
     assert engine.beat("w", "{}").asked
 
 
-def test_the_dead_are_not_asked(engine: Engine) -> None:
+def test_dead_workers_are_not_asked_for_stacks(engine: Engine) -> None:
     engine.beat("w", "{}")
     engine.sweep([Seen("w", None)], limit=1)
     assert not engine.ask_stacks("w")
 
 
-def test_a_silent_worker_is_buried_and_its_jobs_given_back(engine: Engine) -> None:
+def test_a_silent_worker_is_declared_dead_and_its_jobs_are_released(engine: Engine) -> None:
     job = running(engine)
     [seen] = engine.workers()
     buried, rescued = engine.sweep([Seen(seen.id, seen.beat_no)], limit=10)
@@ -60,7 +58,7 @@ def test_a_silent_worker_is_buried_and_its_jobs_given_back(engine: Engine) -> No
     assert (after.worker_id, after.started_at, after.run_at) == (None, None, job.run_at)
 
 
-def test_a_run_whose_worker_was_lost_is_kept_with_its_job(engine: Engine, clock: FakeClock) -> None:
+def test_the_run_of_a_lost_worker_is_kept_as_an_attempt(engine: Engine, clock: FakeClock) -> None:
     """Who looks at the job later finds where it ran, since when, and that nobody told its end."""
     job = running(engine)
     began = clock.now()
@@ -81,7 +79,7 @@ def test_a_run_whose_worker_was_lost_is_kept_with_its_job(engine: Engine, clock:
     assert len(engine_commands.attempts(engine, job.id)) == 2
 
 
-def test_a_run_with_a_verdict_is_told_of_once(engine: Engine) -> None:
+def test_a_run_with_a_verdict_is_recorded_once(engine: Engine) -> None:
     """By whoever draws it."""
     job = running(engine)
     engine.record_verdict(job.claim, "TimeoutError: 5 s")
@@ -89,7 +87,7 @@ def test_a_run_with_a_verdict_is_told_of_once(engine: Engine) -> None:
     assert engine_commands.attempts(engine, job.id) == []
 
 
-def test_a_worker_that_beat_since_it_was_seen_lives(engine: Engine) -> None:
+def test_a_worker_with_a_newer_heartbeat_is_not_declared_dead(engine: Engine) -> None:
     running(engine)
     [seen] = engine.workers()
     engine.beat(WORKER, "{}")
@@ -97,28 +95,28 @@ def test_a_worker_that_beat_since_it_was_seen_lives(engine: Engine) -> None:
     assert engine.beat(WORKER, "{}").alive
 
 
-def test_death_is_for_good(engine: Engine) -> None:
+def test_a_dead_worker_stays_dead(engine: Engine) -> None:
     engine.beat("w", "{}")
     engine.sweep([Seen("w", None)], limit=1)
     assert not engine.beat("w", "{}").alive
     assert engine.sweep([Seen("w", None)], limit=1).buried == []
 
 
-def test_a_claim_that_raced_with_death_is_found_by_the_next_sweep(engine: Engine) -> None:
+def test_a_claim_that_raced_with_a_death_is_released_by_the_next_sweep(engine: Engine) -> None:
     """The claim committed at the same moment as the mark: its row is under a dead worker."""
     job = running(engine)
     execute(engine, "UPDATE {workers} SET died_at = beat_at")
     assert [rescued.id for rescued in engine.sweep([], limit=10).rescued] == [job.id]
 
 
-def test_sweeps_are_bounded_and_go_on(engine: Engine) -> None:
+def test_sweeps_are_bounded_and_continue(engine: Engine) -> None:
     engine.insert([new() for _ in range(25)])
     claim(engine, 25)
     sizes = [len(engine.sweep([Seen(WORKER, None)], limit=10).rescued) for _ in range(4)]
     assert sizes == [10, 10, 5, 0]
 
 
-def test_a_job_asked_to_stop_is_not_run_again_after_a_rescue(engine: Engine) -> None:
+def test_a_job_with_a_cancel_request_is_not_run_again_after_a_rescue(engine: Engine) -> None:
     job = running(engine)
     engine_commands.cancel(engine, [job.id], keep=60.0)
     engine.sweep([Seen(WORKER, None)], limit=10)
@@ -128,7 +126,7 @@ def test_a_job_asked_to_stop_is_not_run_again_after_a_rescue(engine: Engine) -> 
     assert after.keep_until is not None
 
 
-def test_a_newer_request_outlives_the_worker(engine: Engine) -> None:
+def test_a_newer_request_survives_the_worker(engine: Engine) -> None:
     job = running(engine, key="k")
     insert(engine, key="k", payload='{"n":2}', on_conflict="replace")
     engine.sweep([Seen(WORKER, None)], limit=10)
@@ -139,7 +137,7 @@ def test_a_newer_request_outlives_the_worker(engine: Engine) -> None:
     assert engine.get([job.id])[0].status == "completed"
 
 
-def test_the_dead_are_forgotten_after_a_day(engine: Engine, clock: FakeClock) -> None:
+def test_dead_workers_are_deleted_after_a_day(engine: Engine, clock: FakeClock) -> None:
     engine.beat("old", "{}")
     engine.sweep([Seen("old", None)], limit=1)
     clock.advance(86_000)

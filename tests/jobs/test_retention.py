@@ -138,7 +138,7 @@ def test_the_life_cycle_of_transcoding_jobs(make: Make, clock: FakeClock, tmp_pa
     assert (old.exists(), young.exists()) == (False, True)
 
 
-def test_ages_by_status_task_and_application(make: Make, clock: FakeClock) -> None:
+def test_retention_by_status_task_and_application(make: Make, clock: FakeClock) -> None:
     app = make(retention={"completed": "1h", "cancelled": "2h"})
 
     @app.task(retention={"completed": "3h"})
@@ -163,7 +163,7 @@ def test_ages_by_status_task_and_application(make: Make, clock: FakeClock) -> No
     assert wanted.keep == ages  # what is younger than that is not even looked at
 
 
-def test_who_does_not_know_a_hook_leaves_its_jobs(make: Make, clock: FakeClock) -> None:
+def test_a_worker_without_the_hook_does_not_prune_its_jobs(make: Make, clock: FakeClock) -> None:
     app, other = make(), make()
     called: list[str] = []
 
@@ -195,7 +195,7 @@ def test_who_does_not_know_a_hook_leaves_its_jobs(make: Make, clock: FakeClock) 
     assert len(called) == 2
 
 
-def test_a_hook_is_forgotten_when_no_living_code_has_it(make: Make) -> None:
+def test_a_hook_that_no_live_worker_has_is_forgotten(make: Make) -> None:
     app, newer = make(), make()
     app.task(name="t", on_prune=print)(lambda: None)
     newer.task(name="t")(lambda: None)
@@ -209,7 +209,7 @@ def test_a_hook_is_forgotten_when_no_living_code_has_it(make: Make) -> None:
 
 
 @pytest.mark.parametrize("runs_again", [False, True])
-def test_hooks_of_both_kinds_stop_no_other_and_run_once(
+def test_sync_and_async_hooks_run_once_and_delay_no_other(
     make: Make, clock: FakeClock, runs_again: bool
 ) -> None:
     """A pruner that comes while a hook runs finds its job leased; a retry meanwhile saves the row."""
@@ -255,7 +255,7 @@ def test_hooks_of_both_kinds_stop_no_other_and_run_once(
     assert kept.prune_error == "RuntimeError: on_prune raised SystemExit('no')"
 
 
-def test_a_hook_that_hangs_is_given_up_and_not_called_beside_itself(
+def test_a_hanging_hook_is_abandoned_and_not_called_concurrently(
     make: Make, clock: FakeClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(pruning, "TIMEOUT", 0.1)
@@ -288,7 +288,7 @@ def test_a_hook_that_hangs_is_given_up_and_not_called_beside_itself(
     assert len(calls) == 2
 
 
-def test_a_pruner_that_dies_leaves_its_lease_to_others(make: Make, clock: FakeClock) -> None:
+def test_the_lease_of_a_dead_pruner_passes_to_others(make: Make, clock: FakeClock) -> None:
     app = make(retention={"completed": 0})
     app.task(name="t", on_prune=lambda job: None)(lambda: None)
     app.enqueue("t")
@@ -333,7 +333,7 @@ def lines(folder: Path) -> list[dict[str, Any]]:
     ]
 
 
-def test_the_archive_has_every_job_that_went(
+def test_the_archive_has_every_pruned_job(
     make: Make, clock: FakeClock, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     folder = tmp_path / "old" / "jobs"
@@ -394,7 +394,7 @@ def test_an_archive_that_is_a_file_is_refused(make: Make, tmp_path: Path) -> Non
     assert archive.Archive(tmp_path).path(FakeClock().now().date()).parent == tmp_path
 
 
-def test_many_go_in_batches_and_the_rest_is_passed_by(
+def test_many_jobs_are_pruned_in_batches_and_kept_ones_are_skipped(
     make: Make, clock: FakeClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Of every three one is kept long, one goes at once and one after its hook: none hides another."""

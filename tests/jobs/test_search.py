@@ -79,9 +79,7 @@ FILTERS = [
 ]
 
 
-def test_every_filter_finds_what_it_says_whatever_the_page(
-    engine: Engine, mixed: list[Job]
-) -> None:
+def test_every_filter_finds_all_matches_across_pages(engine: Engine, mixed: list[Job]) -> None:
     assert [job.id for job in mixed] == sorted((job.id for job in mixed), reverse=True)
     for filter, holds in FILTERS:
         expected = [job.id for job in mixed if holds(job)]
@@ -89,7 +87,7 @@ def test_every_filter_finds_what_it_says_whatever_the_page(
             assert [job.id for job in pages(engine, filter, limit)] == expected, (filter, limit)
 
 
-def test_a_rare_match_costs_bounded_pages(engine: Engine) -> None:
+def test_a_rare_match_needs_a_bounded_number_of_pages(engine: Engine) -> None:
     """A filter without an index looks at a bounded number of rows a page: pages come back short,
     with a cursor to go on from, instead of one page that reads the table."""
     rare = insert(engine, "rare")
@@ -100,7 +98,7 @@ def test_a_rare_match_costs_bounded_pages(engine: Engine) -> None:
     assert [job.id for job in pages(engine, Filter(type="rare"), 2)] == [rare.id]
 
 
-def test_by_time_of_creation(engine: Engine) -> None:
+def test_search_by_time_of_creation(engine: Engine) -> None:
     insert(engine)
     now = datetime.now(UTC)
     assert pages(engine, Filter(since=now - timedelta(hours=1)), 10) != []
@@ -109,7 +107,7 @@ def test_by_time_of_creation(engine: Engine) -> None:
     assert pages(engine, Filter(until=now + timedelta(hours=1)), 10) != []
 
 
-def test_by_worker(engine: Engine) -> None:
+def test_search_by_worker(engine: Engine) -> None:
     engine.insert([new() for _ in range(4)])
     claim(engine, 2, worker="a")
     claim(engine, 1, worker="b")
@@ -124,7 +122,7 @@ def test_lists_do_not_read_bodies(engine: Engine) -> None:
         _ = listed.payload
 
 
-def test_get_keeps_the_order_and_leaves_out_the_unknown(engine: Engine) -> None:
+def test_get_keeps_the_order_and_omits_unknown_ids(engine: Engine) -> None:
     made = engine.insert([new() for _ in range(3)])
     ids = [made[2].id, new().id, made[0].id, made[2].id]
     assert [job.id for job in engine.get(ids)] == [made[2].id, made[0].id]
@@ -152,7 +150,7 @@ def failed(engine: Engine, error: str, **fields: object) -> Job:
     return job
 
 
-def test_by_priority(engine: Engine):
+def test_search_by_priority(engine: Engine):
     ids = [insert(engine, priority=number).id for number in range(-2, 3)]
     assert found(engine, min_priority=1) == ids[:2:-1]
     assert found(engine, max_priority=-1) == ids[1::-1]
@@ -160,7 +158,7 @@ def test_by_priority(engine: Engine):
     assert found(engine, min_priority=3) == []
 
 
-def test_by_id_and_its_beginning(engine: Engine):
+def test_search_by_id_and_its_prefix(engine: Engine):
     ids = [insert(engine).id for _ in range(3)]
     for id in ids:
         assert (
@@ -175,7 +173,7 @@ def test_by_id_and_its_beginning(engine: Engine):
     assert found(engine, id="ffff") == found(engine, id=LAST_ID) == []
 
 
-def test_by_text(engine: Engine):
+def test_search_by_text(engine: Engine):
     one = failed(engine, "HTTPError: Rate Limit of 50% reached", key="movie-7")
     two = failed(engine, "ValueError: no", type="enrich-metadata")
     assert found(engine, text="rate limit") == found(engine, text=["LIMIT", "50%"]) == [one.id]
@@ -190,7 +188,7 @@ def test_by_text(engine: Engine):
     assert found(engine, error="zzz") == []
 
 
-def test_a_message_is_searched(engine: Engine):
+def test_text_search_includes_the_message(engine: Engine):
     job = running(engine)
     engine.report([Report(job.id, job.claim_no, 50.0, "Fetching page 7")])
     assert found(engine, text="page 7") == [job.id]
@@ -214,7 +212,7 @@ ODD = [
 ]
 
 
-def test_signs_mean_nothing_but_themselves(engine: Engine):
+def test_special_characters_have_no_meaning_in_text_search(engine: Engine):
     jobs = {
         text: failed(engine, f"E: {text}!", key=text, payload=encode_json({"t": text}, "p"))
         for text in ODD
@@ -227,7 +225,7 @@ def test_signs_mean_nothing_but_themselves(engine: Engine):
             assert found(engine, **fields) == [job.id], fields
 
 
-def test_only_ascii_capitals_are_alike(engine: Engine):
+def test_only_ascii_letters_are_case_insensitive(engine: Engine):
     """The same on both engines, whatever their locale."""
     job = failed(engine, "E: ÄRGER")
     assert found(engine, error="ÄRGER") == found(engine, error="Ärger") == [job.id]
@@ -249,7 +247,7 @@ PAYLOADS = [
 ]
 
 
-def test_by_payload(engine: Engine):
+def test_search_by_payload(engine: Engine):
     ids = [insert(engine, payload=text).id for text, _ in PAYLOADS]
     for id, (_, wanted) in zip(ids, PAYLOADS, strict=True):
         expected = ids[1::-1] if wanted == {"user.id": "7"} else [id]
@@ -265,7 +263,7 @@ def test_by_payload(engine: Engine):
     assert found(engine, payload={"x": True}, status="failed") == []
 
 
-def test_odd_payloads_do_not_harm_a_search(engine: Engine):
+def test_unusual_payloads_do_not_break_a_search(engine: Engine):
     deep = "[" * 900 + "]" * 900
     odd = [
         '{"a":"\\u0000","x":1}',
@@ -283,7 +281,7 @@ def test_odd_payloads_do_not_harm_a_search(engine: Engine):
         assert found(engine, payload={"x": 1}) == [job.id]
 
 
-def test_unindexed_filters_look_at_a_bounded_number_of_rows(engine: Engine):
+def test_unindexed_filters_read_a_bounded_number_of_rows(engine: Engine):
     """A page comes back empty, with a cursor, long before the table's end."""
     rare = failed(engine, "E: rare", priority=9, payload='{"n":"rare"}')
     engine.insert([new() for _ in range(100)])
@@ -332,12 +330,12 @@ def test_unindexed_filters_look_at_a_bounded_number_of_rows(engine: Engine):
         {"payload": 7},
     ],
 )
-def test_wrong_filters_are_refused(app: Holdfast, fields: dict):
+def test_invalid_filters_are_refused(app: Holdfast, fields: dict):
     with pytest.raises(InvalidInput):
         app.jobs.count(**fields)
 
 
-def test_a_query_for_the_application(app: Holdfast):
+def test_the_application_searches_by_query(app: Holdfast):
     app.enqueue("send", {"to": "ann"}, priority=7, entity=("movie", 7))
     wanted = app.enqueue("send", {"to": "ben"}, priority=7, key="k", entity=("movie", 7))
     asked = "type:se status:pending priority:>5 entity:movie:7 payload.to:ben after:1h key:k send"

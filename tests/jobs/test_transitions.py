@@ -103,7 +103,7 @@ def prepare(engine: Engine, verb: str, job: Job) -> None:
 
 @pytest.mark.parametrize("status", list(Status))
 @pytest.mark.parametrize("verb", sorted(TRANSITIONS))
-def test_every_verb_on_every_status(
+def test_every_command_on_every_status(
     engine: Engine, clock: FakeClock, verb: str, status: Status
 ) -> None:
     """Legal: the job goes where the table says. Illegal: nothing of it changes."""
@@ -141,7 +141,7 @@ def expected(verb: str, status: Status) -> object:
     return NOTHING
 
 
-def test_the_table_leaves_no_way_out_of_a_final_status_but_an_operators() -> None:
+def test_only_an_operators_retry_leaves_a_final_status() -> None:
     for verb, (sources, _) in TRANSITIONS.items():
         if sources & {Status.COMPLETED, Status.FAILED, Status.CANCELLED}:
             assert verb in {"retry", "delete", "prune", "reopen"}

@@ -71,7 +71,7 @@ def wait(request: pytest.FixtureRequest, app: Holdfast) -> Wait:
     return lambda id, **options: asyncio.run(app.jobs.await_for(id, **options))
 
 
-def test_every_outcome(database: Database, app: Holdfast, wait: Wait) -> None:
+def test_wait_for_returns_every_outcome(database: Database, app: Holdfast, wait: Wait) -> None:
     cancelled = app.enqueue("waits", {"seconds": 0.0}, delay=60)
     app.jobs.cancel(cancelled.id)
     bad = app.enqueue("fails")
@@ -95,7 +95,7 @@ def test_every_outcome(database: Database, app: Holdfast, wait: Wait) -> None:
         wait(recurring.id)
 
 
-def test_a_task_that_is_not_known_here(database: Database, app: Holdfast) -> None:
+def test_wait_for_works_without_the_tasks_code(database: Database, app: Holdfast) -> None:
     with elsewhere(database):
         id = app.enqueue("add", {"a": 1, "b": 2}).id
         assert database.app().jobs.wait_for(id, timeout=SOON) == {"count": 3}
@@ -109,7 +109,7 @@ def test_a_task_that_is_not_known_here(database: Database, app: Holdfast) -> Non
         stranger.jobs.wait_for(id)
 
 
-def test_it_is_woken_by_events(
+def test_wait_for_is_woken_by_events(
     database: Database, app: Holdfast, wait: Wait, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Many at once, by one thread."""
@@ -138,7 +138,7 @@ def test_it_is_woken_by_events(
     assert len(rooms) == 1
 
 
-def test_it_does_not_look_often(
+def test_wait_for_polls_rarely(
     database: Database, app: Holdfast, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     looks: list[float] = []
@@ -156,7 +156,9 @@ def test_it_does_not_look_often(
 
 
 @pytest.mark.parametrize("told", [False, True], ids=["deleted", "ended and deleted"])
-def test_a_job_that_is_removed(app: Holdfast, told: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_wait_for_raises_when_the_job_is_deleted(
+    app: Holdfast, told: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """It is gone; but if its end was told, that is the answer."""
     if told:
         monkeypatch.setattr(results_module, "FIRST", 30.0)

@@ -169,7 +169,7 @@ class Program:
 
 
 @pytest.mark.parametrize("name", LIMITS)
-def test_a_key_with_waiting_jobs_and_capacity_has_a_job_in_line(
+def test_a_key_with_waiting_jobs_and_capacity_has_a_pending_job(
     database: Database, name: str
 ) -> None:
     clock = FakeClock()
@@ -265,7 +265,7 @@ def test_a_key_whose_next_job_has_a_low_priority_does_not_lose_its_turn(
     assert Counter(next(starts) for _ in range(6)) == {"a": 3, "b": 3}
 
 
-def test_the_last_start_of_a_rate_is_not_the_end_of_those_that_were_parked_before(
+def test_the_last_start_of_a_rate_does_not_end_earlier_parked_jobs(
     engine: Engine, clock: FakeClock
 ) -> None:
     """The claim that takes the last start parks nobody: the key is woken all the same."""

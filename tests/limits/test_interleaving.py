@@ -141,7 +141,7 @@ def pairs(database: Database, limit: Limit) -> Iterator[Pair]:
 
 
 @pytest.mark.parametrize("known", [True, False], ids=["declared", "new"])
-def test_two_claims_at_once(pairs: Iterator[Pair], known: bool) -> None:
+def test_two_concurrent_claims_do_not_exceed_the_limit(pairs: Iterator[Pair], known: bool) -> None:
     taken: dict[int, int] = {}
     for at, pair in enumerate(pairs):
         if known:
@@ -157,7 +157,7 @@ def test_two_claims_at_once(pairs: Iterator[Pair], known: bool) -> None:
 
 
 @pytest.mark.parametrize("appears", [0, 1, 2])
-def test_two_claims_at_once_while_their_limit_becomes_known(
+def test_two_concurrent_claims_while_their_limit_is_created(
     pairs: Iterator[Pair], appears: int
 ) -> None:
     """One that was not there to be locked, and is there to be counted."""
@@ -173,7 +173,7 @@ def test_two_claims_at_once_while_their_limit_becomes_known(
     assert taken == dict.fromkeys(taken, 1)
 
 
-def test_a_claim_that_hangs_keeps_nobody_from_other_tasks(pairs: Iterator[Pair]) -> None:
+def test_a_hanging_claim_does_not_delay_claims_of_other_tasks(pairs: Iterator[Pair]) -> None:
     """A process that is stopped in the midst of a claim holds its limits until the server ends its
     session. Who has other work, without limits, must not wait for that."""
     taken: list[object] = []
@@ -195,7 +195,7 @@ def test_a_claim_that_hangs_keeps_nobody_from_other_tasks(pairs: Iterator[Pair])
     assert taken == [True] * len(taken)
 
 
-def test_a_claim_while_a_job_ends(pairs: Iterator[Pair]) -> None:
+def test_a_claim_during_a_finish_sees_the_capacity_later(pairs: Iterator[Pair]) -> None:
     """What the claim parks, because it found no room, is taken out again by the end that made it; or
     it found the room."""
     left: dict[int, int] = {}
@@ -211,7 +211,7 @@ def test_a_claim_while_a_job_ends(pairs: Iterator[Pair]) -> None:
     assert left == dict.fromkeys(left, 1)
 
 
-def test_an_end_while_a_job_is_claimed(pairs: Iterator[Pair]) -> None:
+def test_a_finish_during_a_claim_releases_the_next_job(pairs: Iterator[Pair]) -> None:
     left: dict[int, int] = {}
     for at, pair in enumerate(pairs):
         [job] = pair.fetch(pair.first)

@@ -57,14 +57,14 @@ def status(engine: Engine, job: Job) -> Status:
     return engine.get([job.id])[0].status
 
 
-def test_no_more_run_than_the_limit(engine: Engine):
+def test_no_more_jobs_run_than_the_limit_allows(engine: Engine):
     rules = {"send": rule("send", Limit(3))}
     jobs = engine.insert([new() for _ in range(5)])
     assert [job.id for job in fetch(engine, rules=rules)] == [job.id for job in jobs[:3]]
     assert fetch(engine, rules=rules, worker="other") == []
 
 
-def test_an_end_makes_room_for_the_next(engine: Engine):
+def test_a_finish_releases_the_next_job(engine: Engine):
     rules = {"send": rule("send", Limit(2))}
     jobs = engine.insert([new() for _ in range(4)])
     first, second = fetch(engine, rules=rules)
@@ -74,7 +74,7 @@ def test_an_end_makes_room_for_the_next(engine: Engine):
     assert [job.id for job in fetch(engine, rules=rules)] == [jobs[3].id]
 
 
-def test_every_way_to_end_makes_room(engine: Engine):
+def test_every_outcome_frees_capacity(engine: Engine):
     rules = {"send": rule("send", Limit(1, per="tenant"))}
     ends = [
         lambda job: outcome.retry_later(job, "E: no", delay=3600.0),
@@ -116,7 +116,7 @@ def test_a_limit_shared_by_two_queues_of_which_one_is_paused(engine: Engine):
     assert fetch(engine, rules=rules, queue="b") == []
 
 
-def test_other_tasks_run_while_one_is_full(engine: Engine):
+def test_other_tasks_run_while_a_limit_is_reached(engine: Engine):
     rules = {"send": rule("send", Limit(1))}
     engine.insert([new("send") for _ in range(50)])
     others = engine.insert([new("load") for _ in range(3)])
@@ -153,7 +153,7 @@ def keyed(*tenants: Any) -> list[Any]:
     return [new(payload=f'{{"tenant": "{tenant}"}}') for tenant in tenants]
 
 
-def test_each_key_has_room_of_its_own(engine: Engine):
+def test_each_key_has_its_own_capacity(engine: Engine):
     rules = {"send": rule("send", Limit(2, per="tenant"))}
     jobs = engine.insert(keyed(*"aaaabbc"))
     taken = fetch(engine, rules=rules)
@@ -169,7 +169,7 @@ def test_each_key_has_room_of_its_own(engine: Engine):
     assert third.id == jobs[2].id
 
 
-def test_keys_by_several_arguments_and_by_a_function(engine: Engine):
+def test_limit_keys_by_several_arguments_and_by_a_function(engine: Engine):
     rules = {
         "send": rule("send", Limit(1, per=("n", "tenant"))),
         "load": rule("load", Limit(1, per=lambda **_: "all")),
@@ -184,7 +184,7 @@ def test_keys_by_several_arguments_and_by_a_function(engine: Engine):
     ]
 
 
-def test_a_key_that_cannot_be_made_is_the_jobs_failure(engine: Engine):
+def test_a_limit_key_that_cannot_be_computed_fails_the_job(engine: Engine):
     def wrong(**_: Any) -> str:
         raise RuntimeError("no tenant")
 
@@ -205,7 +205,7 @@ def test_a_dead_workers_jobs_count_until_they_are_rescued(engine: Engine):
     assert fetch(engine, rules=rules) == []
 
 
-def test_a_deleted_job_makes_room(engine: Engine):
+def test_a_deleted_job_frees_capacity(engine: Engine):
     rules = {"send": rule("send", Limit(1, per="tenant"))}
     jobs = engine.insert(keyed("a", "a"))
     [held] = fetch(engine, rules=rules)
@@ -214,7 +214,7 @@ def test_a_deleted_job_makes_room(engine: Engine):
     assert [job.id for job in fetch(engine, rules=rules)] == [jobs[1].id]
 
 
-def test_room_that_nobody_told_of_is_found(app: Holdfast):
+def test_unreported_free_capacity_is_found(app: Holdfast):
     engine = app.engine
     rules = {"send": rule("send", Limit(1, per="tenant"))}
     jobs = engine.insert(keyed("a", "a", "b", "b"))
@@ -225,7 +225,7 @@ def test_room_that_nobody_told_of_is_found(app: Holdfast):
     assert {job.id for job in fetch(engine, rules=rules)} == {job.id for job in waiting}
 
 
-def test_repair_finds_what_a_lost_word_left(engine: Engine):
+def test_repair_releases_jobs_after_a_lost_notification(engine: Engine):
     rules = {"send": rule("send", Limit(1, per="tenant"))}
     engine.insert(keyed("a", "a", "b", "b"))
     held = fetch(engine, rules=rules)
@@ -255,7 +255,7 @@ def test_fair_keys_take_turns(engine: Engine, clock: FakeClock):
 # queues
 
 
-def test_a_queues_own_limit(app: Holdfast):
+def test_a_queue_has_its_own_limit(app: Holdfast):
     engine = app.engine
     app.queues.limit("default", 2)
     engine.insert([new("send"), new("load"), new("send")])
@@ -268,7 +268,7 @@ def test_a_queues_own_limit(app: Holdfast):
     assert len(fetch(engine, rules={}, types=["send", "load"])) == 3
 
 
-def test_a_queues_limit_counts_what_runs_already(app: Holdfast):
+def test_a_queues_limit_counts_jobs_that_run_already(app: Holdfast):
     engine = app.engine
     engine.insert([new() for _ in range(4)])
     held = fetch(engine, 3, rules={}, types=["send"])
@@ -282,7 +282,7 @@ def test_a_queues_limit_counts_what_runs_already(app: Holdfast):
 # rates
 
 
-def test_a_rate_lets_so_many_start_in_any_period(engine: Engine, clock: FakeClock):
+def test_a_rate_bounds_the_starts_in_every_period(engine: Engine, clock: FakeClock):
     rules = {"send": rule("send", Limit(rate="3/m"))}
     engine.insert([new() for _ in range(10)])
     assert len(fetch(engine, rules=rules)) == 3
@@ -295,7 +295,7 @@ def test_a_rate_lets_so_many_start_in_any_period(engine: Engine, clock: FakeCloc
     assert len(fetch(engine, rules=rules)) == 3
 
 
-def test_a_rate_per_key_parks_and_wakes(engine: Engine, clock: FakeClock):
+def test_a_rate_per_key_parks_and_releases_jobs(engine: Engine, clock: FakeClock):
     rules = {"send": rule("send", Limit(rate="1/m", per="tenant"))}
     engine.insert(keyed("a", "a", "b"))
     assert len(fetch(engine, rules=rules)) == 2
@@ -324,7 +324,7 @@ def test_limits_are_rows_that_can_be_changed(app: Holdfast):
     assert fetch(engine, rules=rules) == []
 
 
-def test_what_an_operator_set_outlives_the_codes_next_word(app: Holdfast):
+def test_an_operators_limit_survives_a_change_in_the_code(app: Holdfast):
     engine = app.engine
     limited = rule("send", Limit(2))
     engine.declare(limited.declared)
@@ -340,7 +340,7 @@ def test_an_unknown_limit_is_refused(app: Holdfast):
         app.limits.set("nope")
 
 
-def test_a_limit_that_nobody_could_look_at_is_not_taken_for_none():
+def test_an_unreadable_limit_is_not_treated_as_unlimited():
     limited = rule("send", Limit(1))
     unknown = admit([Candidate("job", limited, None)], 5, {}, None, {})
     assert (unknown.take, unknown.park) == ([], [])

@@ -189,7 +189,7 @@ def test_a_limit_filled_by_dead_workers_opens_when_they_are_declared_dead(engine
     assert finished == 9
 
 
-def test_the_dead_ones_jobs_run_alone_within_the_limit(engine: Engine) -> None:
+def test_suspect_jobs_of_dead_workers_run_alone_within_the_limit(engine: Engine) -> None:
     rules = {"load": rule("load", Limit(1, per="tenant"))}
     engine.insert([new("load", payload='{"tenant": "a"}') for _ in range(4)])
     engine.beat("dead", "{}")
@@ -206,7 +206,7 @@ def test_the_dead_ones_jobs_run_alone_within_the_limit(engine: Engine) -> None:
     assert run_all(engine, rules, [again]) == 3
 
 
-def test_others_run_at_full_rate_while_the_dead_fill_a_limit(engine: Engine) -> None:
+def test_other_tasks_run_at_full_rate_while_dead_workers_fill_a_limit(engine: Engine) -> None:
     rules = {"load": rule("load", Limit(3)), "keyed": rule("keyed", Limit(3, per="tenant"))}
     engine.insert([new("load", priority=9) for _ in range(200)])
     engine.insert([new("keyed", priority=9, payload='{"tenant": "a"}') for _ in range(200)])

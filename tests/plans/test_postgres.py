@@ -45,7 +45,9 @@ def mode(
 
 
 @EVERY_CASE
-def test_work_follows_the_batch(mode: Any, postgres_datasets: PostgresDatasets, case: Case):
+def test_the_work_grows_with_the_batch_and_not_with_the_table(
+    mode: Any, postgres_datasets: PostgresDatasets, case: Case
+):
     connection, plan = mode
     less = PostgresProbe(connection, "small", plan).run_case(case, postgres_datasets.small)
     more = PostgresProbe(connection, "large", plan).run_case(case, postgres_datasets.large)
@@ -55,7 +57,7 @@ def test_work_follows_the_batch(mode: Any, postgres_datasets: PostgresDatasets, 
 
 @EVERY_CASE
 @pytest.mark.parametrize("plan", [custom, generic], ids=["custom", "generic"])
-def test_plans_without_statistics(
+def test_plans_without_statistics_use_indexes(
     filled_after_prepare: FilledAfterPrepare, case: Case, plan: Explain
 ):
     """Much was enqueued, and autovacuum has not come yet."""
@@ -67,7 +69,9 @@ def test_plans_made_on_empty_tables_walk_indexes(filled_after_prepare: FilledAft
 
 
 @EVERY_CASE
-def test_plans_made_on_empty_tables_stay_good(filled_after_prepare: FilledAfterPrepare, case: Case):
+def test_plans_made_on_empty_tables_stay_efficient(
+    filled_after_prepare: FilledAfterPrepare, case: Case
+):
     """A prepared statement keeps the plan that was made before the first job came."""
     assert problems(case, filled_after_prepare.with_kept_plans(case), by_name=False) == []
 
@@ -91,7 +95,7 @@ def test_finish_goes_by_primary_key(
 
 
 @pytest.mark.parametrize("library", [True, False], ids=["library", "default"])
-def test_pages_where_all_jobs_are_alike(postgres_datasets: PostgresDatasets, library: bool):
+def test_pages_of_identical_jobs_are_efficient(postgres_datasets: PostgresDatasets, library: bool):
     """Statistics that know one status only promise that any index finds it at once."""
     url, schema = postgres_datasets.url, f"alike_{library}".lower()
     make_tables(url, schema)

@@ -31,7 +31,9 @@ def learn(known: SqliteDataset) -> Iterator[str]:
 
 @EVERY_CASE
 @pytest.mark.parametrize("statistics", ["none", "fresh", "of a small table"])
-def test_work_follows_the_batch(sqlite_datasets: Worlds, case: Case, statistics: str):
+def test_the_work_grows_with_the_batch_and_not_with_the_table(
+    sqlite_datasets: Worlds, case: Case, statistics: str
+):
     ran = {}
     for size in (SMALL, LARGE):
         known = {"none": None, "fresh": size, "of a small table": TINY}[statistics]

@@ -35,20 +35,20 @@ def test_both_engines_have_the_same_statements_in_the_same_order():
         assert only <= set(names(engine))
 
 
-def test_each_file_of_sql_is_loaded_and_lies_beside_the_script_that_runs_it():
+def test_each_sql_file_is_loaded_and_beside_the_script_that_runs_it():
     found = {path for path in PACKAGE.rglob("*.sql") if path.parent.name != "migrations"}
     assert found == {PACKAGE / f"{name}.{engine}.sql" for name in FILES for engine in ENGINES}
     for name in FILES:
         assert (PACKAGE / f"{name}.py").exists()
 
 
-def test_every_statement_says_what_it_is_for():
+def test_every_statement_has_a_purpose_line():
     for engine in ENGINES:
         assert re.findall(r"^-- name: (\w+)\n(?!-- \S)", text(engine), re.MULTILINE) == []
 
 
 @pytest.mark.parametrize("name", sorted({*names("sqlite"), *names("postgres")}))
-def test_every_statement_is_run_by_somebody(name: str):
+def test_every_statement_is_run_by_a_script(name: str):
     assert re.search(rf'\bRun\(\s*"{name}"', PYTHON)
 
 
@@ -57,7 +57,7 @@ def test_every_statement_that_is_run_exists():
 
 
 @pytest.mark.parametrize("engine", ENGINES)
-def test_every_option_is_asked_for_by_somebody(engine: str):
+def test_every_statement_option_is_requested_by_a_script(engine: str):
     options = set(re.findall(r"--\? (\w+)$", text(engine), re.MULTILINE))
     assert {"listed", "running", "entity"} <= options
     assert [word for word in sorted(options) if f'"{word}"' not in PYTHON] == []

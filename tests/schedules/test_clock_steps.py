@@ -58,7 +58,7 @@ def heal(engine: Engine, limit: int = 100) -> int:
 # rates
 
 
-def test_a_rate_goes_on_after_one_period(engine: Engine, clock: FakeClock) -> None:
+def test_a_rate_continues_after_one_period(engine: Engine, clock: FakeClock) -> None:
     rules = rules_of(Limit(rate="3/m"))
     engine.insert([new() for _ in range(20)])
     assert len(fetch(engine, rules)) == 3
@@ -74,7 +74,7 @@ def test_a_rate_goes_on_after_one_period(engine: Engine, clock: FakeClock) -> No
     assert fetch(engine, rules) == []
 
 
-def test_a_key_that_waits_for_its_rate_goes_on_after_one_period(
+def test_a_key_waiting_for_its_rate_continues_after_one_period(
     engine: Engine, clock: FakeClock
 ) -> None:
     rules = rules_of(Limit(rate="2/m", per="n"))
@@ -92,9 +92,7 @@ def test_a_key_that_waits_for_its_rate_goes_on_after_one_period(
     assert fetch(engine, rules) == []
 
 
-def test_a_key_that_waits_as_long_as_its_rate_lasts_is_left_alone(
-    engine: Engine, clock: FakeClock
-) -> None:
+def test_a_key_waiting_a_regular_period_is_unchanged(engine: Engine, clock: FakeClock) -> None:
     rules = rules_of(Limit(rate="2/m", per="n"))
     engine.insert([new() for _ in range(9)])
     assert len(fetch(engine, rules)) == 2
@@ -136,7 +134,7 @@ def test_an_interval_is_counted_from_now(engine: Engine, clock: FakeClock) -> No
 
 
 @pytest.mark.parametrize("before", [True, False], ids=["before", "after"])
-def test_asking_for_the_schedule_again_keeps_the_proof(
+def test_scheduling_again_keeps_the_evidence_of_the_step(
     engine: Engine, clock: FakeClock, before: bool
 ) -> None:
     """An application asks for its schedules when it starts, which may be before a worker looks."""
@@ -156,7 +154,7 @@ def test_asking_for_the_schedule_again_keeps_the_proof(
     assert away(engine, job) <= 300
 
 
-def test_enabling_a_job_after_a_step_keeps_the_proof(engine: Engine, clock: FakeClock) -> None:
+def test_enabling_a_job_keeps_the_evidence_of_the_step(engine: Engine, clock: FakeClock) -> None:
     job = next_of(engine, recurring(engine, '{"every":300}'), outcome.Returned(None))
     clock.advance(-HOUR)
     for enabled in (False, True):
@@ -171,7 +169,7 @@ def test_enabling_a_job_after_a_step_keeps_the_proof(engine: Engine, clock: Fake
     assert away(engine, job) <= 300
 
 
-def test_a_step_back_during_the_run(engine: Engine, clock: FakeClock) -> None:
+def test_a_step_back_during_a_run_is_corrected(engine: Engine, clock: FakeClock) -> None:
     """Whether the worker counts by the new clock, or by the old one."""
     for told in (0.0, HOUR):
         job = running(engine, type=f"t{told:g}", key="k", schedule='{"every":300}')
@@ -191,9 +189,7 @@ def test_a_retry_waits_for_its_delay(engine: Engine, clock: FakeClock) -> None:
     assert engine.get([job.id])[0].status is Status.RETRYING
 
 
-def test_a_failed_run_of_a_nightly_job_is_tried_again_in_time(
-    engine: Engine, clock: FakeClock
-) -> None:
+def test_a_failed_run_of_a_nightly_job_is_retried_in_time(engine: Engine, clock: FakeClock) -> None:
     job = recurring(engine, '{"cron":"0 3 * * *"}')
     job = next_of(engine, job, outcome.Raised("E: no", None))
     assert away(engine, job) == 10
@@ -238,21 +234,23 @@ def moments_that_stay(engine: Engine, case: str) -> Job:
 @pytest.mark.parametrize(
     "case", ["cron", "next_run(at=)", "start=", "run_at=", "delay=", "rescheduled", "edited"]
 )
-def test_a_moment_that_somebody_chose_stays(engine: Engine, clock: FakeClock, case: str) -> None:
+def test_an_explicitly_chosen_time_is_unchanged(
+    engine: Engine, clock: FakeClock, case: str
+) -> None:
     job = moments_that_stay(engine, case)
     clock.advance(-HOUR)
     assert heal(engine) == 0
     assert engine.get([job.id])[0].run_at == job.run_at
 
 
-def test_without_a_step_nothing_moves(engine: Engine, clock: FakeClock) -> None:
+def test_without_a_step_nothing_changes(engine: Engine, clock: FakeClock) -> None:
     job = next_of(engine, recurring(engine, '{"every":300}'), outcome.Returned(None))
     clock.advance(100)
     assert heal(engine) == 0
     assert away(engine, job) == 200
 
 
-def test_the_walk_goes_on_where_a_batch_ended(engine: Engine, clock: FakeClock) -> None:
+def test_the_walk_continues_after_the_previous_batch(engine: Engine, clock: FakeClock) -> None:
     jobs = engine.insert([new() for _ in range(25)])
     engine.beat(WORKER, "{}")
     held = claim_as(engine, "default", 25, worker=WORKER, types=["send"])
@@ -262,7 +260,7 @@ def test_the_walk_goes_on_where_a_batch_ended(engine: Engine, clock: FakeClock) 
     assert {away(engine, job) for job in jobs} == {30.0}
 
 
-def test_the_run_that_chose_its_next_moment_is_counted_from_it(
+def test_a_next_run_chosen_by_a_run_is_counted_from_that_run(
     engine: Engine, clock: FakeClock
 ) -> None:
     """Its row names no moment of the schedule: the chosen one counts as that."""
@@ -285,7 +283,9 @@ def test_the_run_that_chose_its_next_moment_is_counted_from_it(
     [Limit(rate="5/s"), Limit(rate="5/s", per="n"), Limit(20, rate="5/s", per="n", fair=True)],
     ids=["whole", "keyed", "fair"],
 )
-def test_no_more_start_in_any_period_than_a_rate_allows(database: Database, limit: Limit) -> None:
+def test_a_rate_bounds_the_starts_in_every_period_across_a_step(
+    database: Database, limit: Limit
+) -> None:
     """By `started_at`, with the real clock: not one more in any second, wherever it begins."""
     app = database.app()
 

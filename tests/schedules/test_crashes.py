@@ -70,7 +70,7 @@ def trouble(app: Holdfast) -> str | None:
     return None if check.ok else check.detail
 
 
-def test_after_three_crashes_in_a_row_it_is_disabled_with_the_reason(app: Holdfast) -> None:
+def test_a_recurring_job_is_disabled_after_three_crashes_in_a_row(app: Holdfast) -> None:
     feed = Feed(app)
     feed.crash(3)
     assert (feed.row.crashes, feed.row.enabled) == (3, True)
@@ -83,7 +83,7 @@ def test_after_three_crashes_in_a_row_it_is_disabled_with_the_reason(app: Holdfa
     assert BECAUSE in app.jobs.why(row.id)[0]
 
 
-def test_asking_for_the_schedule_again_does_not_begin_the_count_anew(app: Holdfast) -> None:
+def test_scheduling_again_does_not_reset_the_crash_count(app: Holdfast) -> None:
     """As an application does whose module calls `schedule()`: each new process imports it."""
     feed = Feed(app)
     for number in range(3):
@@ -96,9 +96,7 @@ def test_asking_for_the_schedule_again_does_not_begin_the_count_anew(app: Holdfa
     assert (feed.row.enabled, feed.row.crashes) == (True, 0)
 
 
-def test_a_run_that_is_left_out_does_not_begin_the_count_anew(
-    app: Holdfast, clock: FakeClock
-) -> None:
+def test_a_skipped_run_does_not_reset_the_crash_count(app: Holdfast, clock: FakeClock) -> None:
     """It comes back after each crash, too late for `missed="skip"`: it has not ended by itself."""
     feed = Feed(app, every=1, missed="skip")
     for number in range(3):
@@ -112,9 +110,7 @@ def test_a_run_that_is_left_out_does_not_begin_the_count_anew(
     assert feed.row.disabled_because == BECAUSE
 
 
-def test_a_recorded_timeout_counts_although_its_record_is_late(
-    app: Holdfast, clock: FakeClock
-) -> None:
+def test_a_late_recorded_timeout_counts(app: Holdfast, clock: FakeClock) -> None:
     """A supervisor left word of it; the next claim, which records it, comes too late to run."""
     feed = Feed(app, missed="skip")
     job = feed.claim("w")
@@ -128,7 +124,7 @@ def test_a_recorded_timeout_counts_although_its_record_is_late(
     assert feed.told == ["TimeoutError: timed out after 1 s"]
 
 
-def test_a_recorded_timeout_of_a_job_that_began_in_time_is_no_expiry(
+def test_a_late_recorded_timeout_of_a_timely_run_is_no_expiry(
     app: Holdfast, clock: FakeClock
 ) -> None:
     @app.task
@@ -146,7 +142,7 @@ def test_a_recorded_timeout_of_a_job_that_began_in_time_is_no_expiry(
     assert (row.status, row.error) == ("retrying", "TimeoutError: timed out after 1 s")
 
 
-def test_health_names_it_until_somebody_has_decided(app: Holdfast) -> None:
+def test_health_names_the_disabled_job_until_it_is_enabled_or_deleted(app: Holdfast) -> None:
     feed = Feed(app)
     feed.crash(3)
     drain(app, raise_errors=False)
@@ -160,9 +156,7 @@ def test_health_names_it_until_somebody_has_decided(app: Holdfast) -> None:
 
 
 @pytest.mark.parametrize("how", ["enable", "schedule"])
-def test_enabled_again_it_begins_with_a_clean_record(
-    app: Holdfast, clock: FakeClock, how: str
-) -> None:
+def test_enabling_resets_the_crash_count(app: Holdfast, clock: FakeClock, how: str) -> None:
     feed = Feed(app)
     feed.crash(3)
     drain(app, raise_errors=False)
@@ -177,7 +171,7 @@ def test_enabled_again_it_begins_with_a_clean_record(
 
 
 @pytest.mark.parametrize("raises", [False, True])
-def test_a_run_that_ends_by_itself_begins_the_count_anew(
+def test_a_run_that_ends_by_itself_resets_the_crash_count(
     app: Holdfast, clock: FakeClock, raises: bool
 ) -> None:
     feed = Feed(app)
@@ -189,7 +183,7 @@ def test_a_run_that_ends_by_itself_begins_the_count_anew(
         clock.advance(60)
 
 
-def test_kills_by_somebody_else_never_disable_it(app: Holdfast) -> None:
+def test_kills_from_outside_never_disable_a_job(app: Holdfast) -> None:
     feed = Feed(app)
     feed.crash(7, crash=None)
     [done] = drain(app)
@@ -201,9 +195,7 @@ def end(app: Holdfast, job: Job, ended: outcome.Ended) -> None:
     assert list(app.engine.finish([finish]).values()) == ["applied"]
 
 
-def test_a_process_of_its_own_that_dies_three_times_in_a_row(
-    app: Holdfast, clock: FakeClock
-) -> None:
+def test_three_deaths_of_its_own_process_disable_a_job(app: Holdfast, clock: FakeClock) -> None:
     feed = Feed(app)
     for number in range(1, 4):
         assert feed.row.enabled
@@ -215,7 +207,7 @@ def test_a_process_of_its_own_that_dies_three_times_in_a_row(
     assert feed.row.run_at >= clock.now() - timedelta(seconds=60)
 
 
-def test_a_process_of_its_own_that_others_kill_counts_no_crash(
+def test_a_kill_from_outside_of_its_own_process_counts_no_crash(
     app: Holdfast, clock: FakeClock
 ) -> None:
     feed = Feed(app)

@@ -72,7 +72,7 @@ def utc(text: str) -> datetime:
         ("0 12 29 2 *", "UTC", "2028-02-29", ["12:00"]),
     ],
 )
-def test_the_oracle_knows_what_is_known(
+def test_the_oracle_agrees_with_known_dates(
     expression: str, zone: str, day: str, expected: list[str]
 ) -> None:
     start, end = utc(f"{day}T00:00"), utc(f"{day}T23:59")

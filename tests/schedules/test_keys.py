@@ -60,7 +60,7 @@ WAYS: dict[str, Callable[[Database, Any], object]] = {
 
 @pytest.mark.parametrize("policy", POLICIES)
 @pytest.mark.parametrize("way", WAYS)
-def test_a_one_off_job_is_refused(
+def test_a_one_off_job_with_the_key_of_a_recurring_job_is_refused(
     database: Database, app: Holdfast, feed: Any, way: str, policy: str
 ) -> None:
     before = app.schedules.get("feed", "k")
@@ -70,7 +70,7 @@ def test_a_one_off_job_is_refused(
     assert app.jobs.count() == 1
 
 
-def test_others_of_the_same_call_are_not_written(app: Holdfast, feed: Any) -> None:
+def test_a_refused_call_writes_none_of_its_jobs(app: Holdfast, feed: Any) -> None:
     """All or none, as of any refused call."""
     jobs = [new("other"), new("feed", key="k"), new("other")]
     with pytest.raises(KeyConflict, match=SAYS):
@@ -78,12 +78,12 @@ def test_others_of_the_same_call_are_not_written(app: Holdfast, feed: Any) -> No
     assert app.jobs.count() == 1
 
 
-def test_by_name(app: Holdfast, feed: Any) -> None:
+def test_the_key_conflict_is_found_by_task_name(app: Holdfast, feed: Any) -> None:
     with pytest.raises(KeyConflict, match=SAYS):
         app.enqueue("feed", {"n": 2}, key="k")
 
 
-def test_while_the_recurring_job_runs(app: Holdfast, feed: Any) -> None:
+def test_the_key_conflict_is_found_while_the_recurring_job_runs(app: Holdfast, feed: Any) -> None:
     app.engine.beat("w", "{}")
     [job] = claim_as(app.engine, "default", 1, worker="w", types=["feed"])
     assert job.schedule is not None
@@ -91,17 +91,17 @@ def test_while_the_recurring_job_runs(app: Holdfast, feed: Any) -> None:
         feed.using(key="k", on_conflict="replace").enqueue(n=2)
 
 
-def test_another_task_or_key_is_free(app: Holdfast, feed: Any) -> None:
+def test_another_task_or_key_does_not_conflict(app: Holdfast, feed: Any) -> None:
     assert feed.using(key="other").enqueue(n=2).created
     assert app.enqueue("other", {}, key="k").created
 
 
-def test_a_schedule_finds_its_own(app: Holdfast, feed: Any) -> None:
+def test_scheduling_again_finds_the_same_row(app: Holdfast, feed: Any) -> None:
     again = feed.using(key="k", every="2h").schedule(n=3)
     assert again.id == app.schedules.get("feed", "k").id
 
 
-def test_what_a_run_enqueues_at_its_end_is_refused_for_this_reason(engine: Engine) -> None:
+def test_a_conflicting_job_enqueued_by_a_run_fails_the_run_with_the_reason(engine: Engine) -> None:
     """The finish raises KeyConflict, and nothing of it is written: whoever sent it decides."""
     insert(engine, type="feed", key="k", schedule='{"every":3600}', delay=3600.0)
     job: Job = running(engine)
@@ -112,7 +112,9 @@ def test_what_a_run_enqueues_at_its_end_is_refused_for_this_reason(engine: Engin
     assert engine.get([job.id])[0].status == "running"
 
 
-def test_the_command(database: Database, tmp_path: Path, feed: Any) -> None:
+def test_the_command_reports_the_key_conflict(
+    database: Database, tmp_path: Path, feed: Any
+) -> None:
     told = Command(database, tmp_path)("enqueue", "feed", "n=2", "--key", "k")
     assert told.code == 1
     assert "holdfast: the recurring job" in told.err

@@ -60,7 +60,7 @@ BEGIN = datetime(2026, 10, 23, 12, tzinfo=UTC)  # Paris puts its clock back two 
 
 
 @given(SCHEDULES)
-def test_what_is_stored_comes_back(schedule: Schedule) -> None:
+def test_a_stored_schedule_is_read_back(schedule: Schedule) -> None:
     text = to_json(schedule)
     assert from_json(text) == schedule
     assert to_json(from_json(text)) == text
@@ -68,7 +68,7 @@ def test_what_is_stored_comes_back(schedule: Schedule) -> None:
 
 @given(SCHEDULES, MOMENTS, st.timedeltas(-DAY, 30 * DAY))
 @settings(deadline=None)
-def test_the_next_moment_is_after_both_and_the_same_however_it_is_reached(
+def test_the_next_due_time_does_not_depend_on_the_path_to_it(
     schedule: Schedule, due: datetime, late: timedelta
 ) -> None:
     now = due + late
@@ -116,7 +116,7 @@ def live(
 
 @given(LIVES, OUTAGES, st.randoms(use_true_random=False))
 @settings(deadline=None, max_examples=60)
-def test_all_gives_every_moment_one_run(
+def test_missed_all_runs_every_due_time_once(
     options: dict[str, Any], outages: list[tuple[int, int]], dice: random.Random
 ) -> None:
     schedule = make_schedule(**options, missed="all")
@@ -131,7 +131,7 @@ def test_all_gives_every_moment_one_run(
 
 @given(LIVES, OUTAGES, st.randoms(use_true_random=False))
 @settings(deadline=None, max_examples=60)
-def test_once_gives_an_outage_one_run(
+def test_missed_once_runs_once_for_an_outage(
     options: dict[str, Any], outages: list[tuple[int, int]], dice: random.Random
 ) -> None:
     schedule = make_schedule(**options, missed="once")
@@ -147,7 +147,7 @@ def test_once_gives_an_outage_one_run(
 
 @given(LIVES, OUTAGES, st.randoms(use_true_random=False))
 @settings(deadline=None, max_examples=60)
-def test_skip_leaves_out_what_comes_late(
+def test_missed_skip_omits_late_runs(
     options: dict[str, Any], outages: list[tuple[int, int]], dice: random.Random
 ) -> None:
     schedule = make_schedule(**options, missed="skip")

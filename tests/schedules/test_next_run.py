@@ -36,7 +36,7 @@ def at(text: str) -> datetime:
 # --- making one ---------------------------------------------------------------------
 
 
-def test_a_schedule_is_an_interval_or_cron_or_left_to_the_runs() -> None:
+def test_a_schedule_is_an_interval_or_cron_or_decided_by_the_runs() -> None:
     assert make_schedule(every="1h 30m") == Schedule(every=5400.0)
     assert make_schedule(every=timedelta(days=1), missed="all").missed == "all"
     assert make_schedule(cron=" 0   3 * *\tMON ") == Schedule(cron="0 3 * * MON")
@@ -44,7 +44,7 @@ def test_a_schedule_is_an_interval_or_cron_or_left_to_the_runs() -> None:
     assert make_schedule(every=0.1).every == 0.1
 
 
-def test_well_known_words_become_five_fields() -> None:
+def test_cron_nicknames_become_five_fields() -> None:
     words = ("@hourly", "@daily", "@midnight", "@weekly", "@monthly", "@yearly", "@ANNUALLY")
     assert [make_schedule(cron=word).cron for word in words] == [
         *("0 * * * *", "0 0 * * *", "0 0 * * *", "0 0 * * 0"),
@@ -57,7 +57,7 @@ def test_utc_has_one_spelling() -> None:
     assert make_schedule(cron="0 3 * * *", timezone="Europe/Paris").timezone == "Europe/Paris"
 
 
-def test_a_duration_as_backoff_is_the_same_delay_always() -> None:
+def test_a_duration_as_backoff_is_a_constant_delay() -> None:
     backoff = make_schedule(every=60, backoff="2h").backoff
     assert backoff == Backoff(delay=7200, multiplier=1, cap=7200, jitter=0)
     assert [backoff.after(failures) for failures in (1, 2, 50)] == [7200.0] * 3
@@ -104,7 +104,7 @@ def test_a_duration_as_backoff_is_the_same_delay_always() -> None:
         ),
     ],
 )
-def test_what_makes_no_schedule(options: dict[str, Any], message: str) -> None:
+def test_invalid_schedules_are_refused(options: dict[str, Any], message: str) -> None:
     with pytest.raises(InvalidInput, match=message):
         make_schedule(**options)
 
@@ -112,7 +112,7 @@ def test_what_makes_no_schedule(options: dict[str, Any], message: str) -> None:
 # --- keeping it ---------------------------------------------------------------------
 
 
-def test_the_stored_text_is_short_sorted_and_without_what_is_usual() -> None:
+def test_the_stored_text_is_short_sorted_and_without_defaults() -> None:
     assert to_json(SILENT) == "{}"
     assert to_json(HALF_HOURLY) == '{"every":1800}'
     assert to_json(make_schedule(every=0.5)) == '{"every":0.5}'
@@ -132,19 +132,19 @@ def test_the_stored_text_is_short_sorted_and_without_what_is_usual() -> None:
         *('{"backoff":5}', '{"backoff":{"delay":-1}}', '{"every":null}'),
     ],
 )
-def test_a_text_that_cannot_be_read_is_named(text: str) -> None:
+def test_an_unreadable_stored_schedule_is_named(text: str) -> None:
     with pytest.raises(InvalidInput, match=r"schedule .* of a stored job cannot be read"):
         from_json(text)
 
 
-def test_a_zone_that_is_unknown_here_can_be_shown_and_is_named_when_needed() -> None:
+def test_an_unknown_time_zone_can_be_shown_and_is_named_when_needed() -> None:
     schedule = from_json('{"cron":"0 3 * * *","timezone":"Mars/Base"}')
     assert in_words(schedule) == "at 03:00 every day (Mars/Base)"
     with pytest.raises(InvalidInput, match="'Mars/Base'"):
         regular(schedule, NOON, NOON)
 
 
-def test_a_stored_expression_that_never_comes_is_named() -> None:
+def test_a_stored_expression_that_never_matches_is_named() -> None:
     with pytest.raises(InvalidInput, match="no moment in the 50 years after 2026-03-01"):
         regular(Schedule(cron="* * */20 * 1L"), NOON, NOON)
     with pytest.raises(InvalidInput, match="no moment in the 50 years"):
@@ -156,7 +156,7 @@ def test_a_stored_expression_that_never_comes_is_named() -> None:
 # --- the next moment ----------------------------------------------------------------
 
 
-def test_the_first_run_is_at_the_start_given_or_at_crons_next_or_at_once() -> None:
+def test_the_first_run_is_at_the_given_start_or_crons_next_or_now() -> None:
     start = datetime(2026, 5, 1, 8, tzinfo=timezone(2 * HOUR))
     for schedule in (HALF_HOURLY, NIGHTLY, SILENT):
         assert first_run(schedule, NOON, start) == at("2026-05-01T06:00")
@@ -182,7 +182,7 @@ def test_the_first_run_is_at_the_start_given_or_at_crons_next_or_at_once() -> No
         ("all", -DAY, 30 * MINUTE - DAY),
     ],
 )
-def test_intervals_are_counted_from_the_moment_due(
+def test_intervals_are_counted_from_the_due_time(
     missed: Any, late: timedelta, expected: timedelta
 ) -> None:
     schedule = make_schedule(every="30m", missed=missed)
@@ -198,12 +198,12 @@ def test_intervals_are_counted_from_the_moment_due(
         ("once", "2026-03-02T02:59:59", "2026-03-03T03:00"),  # the clock went back
     ],
 )
-def test_cron_moments_follow_each_other(missed: Any, now: str, expected: str) -> None:
+def test_cron_times_follow_each_other(missed: Any, now: str, expected: str) -> None:
     schedule = make_schedule(cron="0 3 * * *", missed=missed)
     assert regular(schedule, at("2026-03-02T03:00"), at(now)) == at(expected)
 
 
-def test_a_schedule_without_a_pace_has_no_next_moment() -> None:
+def test_a_schedule_decided_by_its_runs_has_no_next_time() -> None:
     assert regular(SILENT, NOON, NOON) is None
     assert after_success(SILENT, due=NOON, now=NOON) is None
 
@@ -225,14 +225,14 @@ def test_a_schedule_without_a_pace_has_no_next_moment() -> None:
         ("*/30 2 25 10 *", "2025-10-26T12:00", "2026-10-25T00:00"),
     ],
 )
-def test_cron_in_paris_where_the_clock_is_moved(cron: str, after: str, expected: str) -> None:
+def test_cron_in_paris_across_daylight_saving_changes(cron: str, after: str, expected: str) -> None:
     schedule = make_schedule(cron=cron, timezone="Europe/Paris")
     found = regular(schedule, at(after), at(after))
     assert found == at(expected)
     assert found.utcoffset() == timedelta(0)
 
 
-def test_a_day_far_ahead_is_found_across_many_changes() -> None:
+def test_a_distant_date_is_found_across_many_clock_changes() -> None:
     schedule = make_schedule(cron="*/30 14 29 2 *", timezone="America/New_York")
     assert regular(schedule, NOON, NOON) == at("2028-02-29T19:00")
 
@@ -240,7 +240,7 @@ def test_a_day_far_ahead_is_found_across_many_changes() -> None:
 # --- jitter -------------------------------------------------------------------------
 
 
-def test_jitter_moves_the_run_and_not_the_moment() -> None:
+def test_jitter_delays_the_run_and_not_the_due_time() -> None:
     schedule = make_schedule(every="30m", jitter="5m")
     for roll, more in ((0.0, 0 * MINUTE), (0.5, 2.5 * MINUTE), (1.0, 5 * MINUTE)):
         found = after_success(schedule, due=NOON, now=NOON + MINUTE, random=iter([roll]).__next__)
@@ -280,7 +280,7 @@ def doubling(failures: int) -> float:
         (make_schedule(every="30m", missed="skip"), 10, False, 30 * MINUTE, 30 * MINUTE),
     ],
 )
-def test_after_a_failure(
+def test_the_next_run_after_a_failure(
     schedule: Schedule, failures: int, exact: bool, run_at: timedelta, due_at: timedelta
 ) -> None:
     found = after_failure(
@@ -289,7 +289,7 @@ def test_after_a_failure(
     assert found == Next(NOON + run_at, NOON + due_at)
 
 
-def test_a_failing_job_does_not_rush_through_its_backlog() -> None:
+def test_a_failing_job_does_not_run_its_missed_times_in_a_burst() -> None:
     schedule = make_schedule(every="30m", missed="all")
     now = NOON + 10 * HOUR + MINUTE
     options: dict[str, Any] = {"due": NOON, "now": now, "fallback": doubling, "exact": False}
@@ -297,7 +297,7 @@ def test_a_failing_job_does_not_rush_through_its_backlog() -> None:
     assert after_failure(schedule, failures=15, **options) == Next(now + 29 * MINUTE, NOON)
 
 
-def test_jitter_is_for_regular_moments_and_not_for_retries() -> None:
+def test_jitter_applies_to_regular_runs_and_not_to_retries() -> None:
     schedule = make_schedule(every="30m", jitter="10m")
     options: dict[str, Any] = {"due": NOON, "now": NOON + MINUTE, "fallback": doubling}
     options |= {"exact": False, "random": lambda: 0.5}
@@ -307,7 +307,7 @@ def test_jitter_is_for_regular_moments_and_not_for_retries() -> None:
     assert late == Next(NOON + 35 * MINUTE, NOON + 30 * MINUTE)
 
 
-def test_the_pace_goes_on_where_it_was_after_retries() -> None:
+def test_the_regular_times_continue_after_retries() -> None:
     schedule = make_schedule(every="30m", backoff=Backoff(delay="50m", multiplier=1, jitter=0))
     failed = after_failure(
         schedule, due=NOON, now=NOON + MINUTE, failures=1, fallback=doubling, exact=False
@@ -330,7 +330,7 @@ def test_the_pace_goes_on_where_it_was_after_retries() -> None:
         ({"every": 5, "jitter": 2}, 7.0),
     ],
 )
-def test_a_run_is_missed_when_it_comes_a_minute_or_an_interval_late(
+def test_a_run_counts_as_missed_a_minute_or_an_interval_late(
     options: dict[str, Any], limit: float
 ) -> None:
     schedule = make_schedule(**options, missed="skip")
@@ -342,7 +342,7 @@ def test_a_run_is_missed_when_it_comes_a_minute_or_an_interval_late(
         assert not is_missed(make_schedule(**options, missed=missed), due=NOON, now=NOON + DAY)
 
 
-def test_a_job_that_decides_itself_is_never_left_out() -> None:
+def test_a_run_of_a_job_that_decides_its_next_run_is_never_skipped() -> None:
     """It would not run again: only a run can say when the next is."""
     assert not is_missed(Schedule(missed="skip"), due=NOON, now=NOON + DAY)
 
@@ -365,5 +365,5 @@ def test_a_job_that_decides_itself_is_never_left_out() -> None:
         ({"cron": "*/5 * * * mon"}, "every fifth minute of every hour on Monday (UTC)"),
     ],
 )
-def test_a_schedule_in_words(options: dict[str, Any], words: str) -> None:
+def test_a_schedule_is_described_in_words(options: dict[str, Any], words: str) -> None:
     assert in_words(make_schedule(**options)) == words

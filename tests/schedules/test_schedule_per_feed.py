@@ -125,7 +125,7 @@ def feeds(request: pytest.FixtureRequest, database: Database) -> Feeds:
     return Feeds(app, database, by_function=request.param)
 
 
-def test_readers_come_and_go_all_at_once(feeds: Feeds, database: Database) -> None:
+def test_readers_subscribe_and_unsubscribe_concurrently(feeds: Feeds, database: Database) -> None:
     readers = 16 if database.kind == "postgres" else 4
     rounds = 12 if database.kind == "postgres" else 8
 
@@ -146,7 +146,7 @@ def test_readers_come_and_go_all_at_once(feeds: Feeds, database: Database) -> No
     feeds.check()
 
 
-def test_all_go_at_once(feeds: Feeds, database: Database) -> None:
+def test_all_readers_unsubscribe_concurrently(feeds: Feeds, database: Database) -> None:
     """Nobody stays: whoever is the last, each feed is disabled."""
     readers = 16 if database.kind == "postgres" else 4
     for reader in range(readers):
@@ -204,7 +204,9 @@ class Step:
 
 
 @pytest.mark.parametrize("database", ["postgres"], indirect=True)
-def test_the_last_two_go_while_neither_sees_the_other(feeds: Feeds, database: Database) -> None:
+def test_the_last_two_readers_unsubscribe_without_seeing_each_other(
+    feeds: Feeds, database: Database
+) -> None:
     for reader in (1, 2):
         with feeds.transaction() as tx:
             feeds.subscribe(tx, 0, reader)
@@ -220,7 +222,9 @@ def test_the_last_two_go_while_neither_sees_the_other(feeds: Feeds, database: Da
 
 
 @pytest.mark.parametrize("database", ["postgres"], indirect=True)
-def test_one_comes_while_the_last_one_goes(feeds: Feeds, database: Database) -> None:
+def test_a_reader_subscribes_while_the_last_one_unsubscribes(
+    feeds: Feeds, database: Database
+) -> None:
     with feeds.transaction() as tx:
         feeds.subscribe(tx, 0, 1)
     for first, second in ((1, 2), (2, 1)):  # who goes first in the first round comes in the second

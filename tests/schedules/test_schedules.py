@@ -71,7 +71,7 @@ def test_a_run_leads_to_the_next_one(app: Holdfast, clock: FakeClock):
     assert len(run(app)) == 1
 
 
-def test_cron_in_a_zone(app: Holdfast):
+def test_cron_in_a_time_zone(app: Holdfast):
     job = make(app).using(key="k", cron="0 3 * * *", timezone="Europe/Paris").schedule()
     assert (job.status, job.run_at) == ("scheduled", after(2 * 3600))
 
@@ -105,9 +105,7 @@ def test_keys_are_unique_per_task(app: Holdfast):
         first.using(key="plain", every=60).schedule()
 
 
-def test_disable_keeps_the_next_run_and_enable_runs_what_is_overdue(
-    app: Holdfast, clock: FakeClock
-):
+def test_disable_keeps_the_next_run_and_enable_runs_an_overdue_job(app: Holdfast, clock: FakeClock):
     feed = make(app).using(key="k", every=60)
     feed.schedule()
     assert (feed.disable().status, feed.disable().enabled) == ("scheduled", False)
@@ -120,7 +118,7 @@ def test_disable_keeps_the_next_run_and_enable_runs_what_is_overdue(
     assert job.run_at == after(360)
 
 
-def test_disable_while_it_runs(app: Holdfast):
+def test_a_job_can_be_disabled_while_it_runs(app: Holdfast):
     @app.task
     def fetch() -> None:
         app.schedules.disable("fetch", "k")
@@ -130,7 +128,7 @@ def test_disable_while_it_runs(app: Holdfast):
     assert (job.status, job.enabled, job.run_at) == ("scheduled", False, after(60))
 
 
-def test_run_now_also_of_a_disabled_one(app: Holdfast, clock: FakeClock):
+def test_run_now_runs_a_disabled_job(app: Holdfast, clock: FakeClock):
     feed = make(app).using(key="k", every=60, start=after(600))
     feed.schedule()
     feed.disable()
@@ -140,7 +138,7 @@ def test_run_now_also_of_a_disabled_one(app: Holdfast, clock: FakeClock):
     assert (job.enabled, job.run_at) == (False, after(70))
 
 
-def test_run_now_while_it_runs_runs_again(app: Holdfast):
+def test_run_now_during_a_run_runs_again(app: Holdfast):
     runs: list[int] = []
 
     @app.task
@@ -153,7 +151,7 @@ def test_run_now_while_it_runs_runs_again(app: Holdfast):
     assert len(run(app)) == 2
 
 
-def test_reschedule(app: Holdfast):
+def test_reschedule_moves_the_next_run(app: Holdfast):
     feed = make(app).using(key="k", every=60)
     feed.schedule()
     assert feed.reschedule(at=after(500)).run_at == after(500)
@@ -162,7 +160,7 @@ def test_reschedule(app: Holdfast):
         feed.reschedule()
 
 
-def test_delete_is_the_only_end(app: Holdfast):
+def test_only_delete_ends_a_recurring_job(app: Holdfast):
     feed = make(app).using(key="k", every=60)
     feed.schedule()
     assert feed.delete().status == "pending"
@@ -187,7 +185,7 @@ def test_a_failure_ends_the_run_not_the_row(app: Holdfast, clock: FakeClock, err
     assert job.run_at == after(14 if isinstance(error, Retry) else 28)
 
 
-def test_a_success_after_failures(app: Holdfast, clock: FakeClock):
+def test_a_success_clears_earlier_failures(app: Holdfast, clock: FakeClock):
     failing = [True, True, False]
 
     @app.task
@@ -207,7 +205,7 @@ def test_a_success_after_failures(app: Holdfast, clock: FakeClock):
     ]
 
 
-def test_without_a_backoff_of_its_own_it_is_tried_soon_but_never_later_than_its_schedule(
+def test_without_its_own_backoff_a_failed_run_is_retried_no_later_than_its_schedule(
     app: Holdfast,
 ):
     @app.task
@@ -225,7 +223,7 @@ def test_without_a_backoff_of_its_own_it_is_tried_soon_but_never_later_than_its_
     assert rows["often"].run_at == after(1)
 
 
-def test_the_run_decides_when_the_next_one_is(app: Holdfast, clock: FakeClock):
+def test_a_run_decides_its_next_run(app: Holdfast, clock: FakeClock):
     @app.task
     def fetch(ctx: Context) -> None:
         ctx.next_run(after="10m")
@@ -236,7 +234,7 @@ def test_the_run_decides_when_the_next_one_is(app: Holdfast, clock: FakeClock):
     assert job.run_at == after(900)
 
 
-def test_a_run_that_says_nothing_and_has_no_schedule_has_failed(app: Holdfast):
+def test_a_run_without_a_schedule_or_next_run_has_failed(app: Holdfast):
     make(app).using(key="k").schedule()
     [job] = run(app)
     assert job.consecutive_failures == 1
@@ -244,7 +242,7 @@ def test_a_run_that_says_nothing_and_has_no_schedule_has_failed(app: Holdfast):
     assert job.status == "scheduled"
 
 
-def test_next_run_is_for_recurring_jobs(app: Holdfast):
+def test_next_run_is_refused_for_other_jobs(app: Holdfast):
     @app.task
     def fetch(ctx: Context) -> None:
         ctx.next_run(after=5)
@@ -254,7 +252,7 @@ def test_next_run_is_for_recurring_jobs(app: Holdfast):
     assert "does not recur" in str(job.error)
 
 
-def test_snooze_comes_back_without_a_failure(app: Holdfast):
+def test_a_snoozed_run_continues_without_a_failure(app: Holdfast):
     @app.task
     def fetch() -> None:
         raise Snooze(30)
@@ -264,14 +262,14 @@ def test_snooze_comes_back_without_a_failure(app: Holdfast):
     assert (job.status, job.run_at, job.consecutive_failures) == ("scheduled", after(30), 0)
 
 
-def test_cancel_concerns_a_run_and_not_the_row(app: Holdfast):
+def test_cancel_ends_a_run_and_not_the_row(app: Holdfast):
     feed = make(app).using(key="k", every=60)
     job = feed.schedule()
     assert app.jobs.cancel_all(queue="default").skipped == {"recurring": 1}
     assert app.jobs.get(job.id).status == "pending"
 
 
-def test_a_dead_workers_run_is_run_again(app: Holdfast):
+def test_the_run_of_a_dead_worker_is_repeated(app: Holdfast):
     feed = make(app).using(key="k", every=60)
     feed.schedule()
     engine = app.engine
@@ -283,7 +281,7 @@ def test_a_dead_workers_run_is_run_again(app: Holdfast):
     assert (job.status, job.run_at) == ("scheduled", after(60))
 
 
-def test_a_dead_workers_run_of_a_job_that_was_disabled_meanwhile_ends_and_is_the_last(
+def test_the_run_of_a_dead_worker_is_not_repeated_if_the_job_was_disabled(
     app: Holdfast, clock: FakeClock
 ):
     feed = make(app).using(key="k", every=60)
@@ -303,7 +301,9 @@ def test_a_dead_workers_run_of_a_job_that_was_disabled_meanwhile_ends_and_is_the
 @pytest.mark.parametrize(
     ("missed", "runs", "next_at"), [("once", 1, 360.0), ("skip", 1, 360.0), ("all", 6, 360.0)]
 )
-def test_missed_runs(app: Holdfast, clock: FakeClock, missed: str, runs: int, next_at: float):
+def test_missed_runs_follow_the_policy(
+    app: Holdfast, clock: FakeClock, missed: str, runs: int, next_at: float
+):
     seen: list[int] = []
 
     @app.task
@@ -318,7 +318,7 @@ def test_missed_runs(app: Holdfast, clock: FakeClock, missed: str, runs: int, ne
     assert ran[-1].run_at == after(next_at)
 
 
-def test_retention_never_touches_it(app: Holdfast, clock: FakeClock):
+def test_retention_never_deletes_a_recurring_job(app: Holdfast, clock: FakeClock):
     make(app).using(key="k", every=60).schedule()
     run(app)
     clock.advance(3e8)
@@ -327,7 +327,7 @@ def test_retention_never_touches_it(app: Holdfast, clock: FakeClock):
 
 
 @pytest.mark.parametrize("condition", ["function", "sql"])
-def test_sync(app: Holdfast, condition: str):
+def test_sync_enables_and_disables_a_schedule(app: Holdfast, condition: str):
     feed = make(app).using(key="k", every=60)
     feed.schedule()
     for wanted in (False, True):
@@ -338,7 +338,7 @@ def test_sync(app: Holdfast, condition: str):
         assert feed.sync(enabled=enabled).enabled is wanted
 
 
-def test_the_verbs_need_a_key_and_enqueue_takes_no_schedule(app: Holdfast):
+def test_schedule_methods_need_a_key_and_enqueue_takes_no_schedule(app: Holdfast):
     fetch = make(app)
     with pytest.raises(InvalidInput, match="needs a key="):
         fetch.using(every=60).schedule()
@@ -346,7 +346,7 @@ def test_the_verbs_need_a_key_and_enqueue_takes_no_schedule(app: Holdfast):
         fetch.using(every=60).enqueue()
 
 
-def test_the_async_twins(app: Holdfast):
+def test_the_async_twins_of_schedule_methods(app: Holdfast):
     feed = make(app).using(key="k", every=60)
 
     async def engine_commands() -> list[Job]:

@@ -37,13 +37,13 @@ async def awaited() -> None: ...
         ({"retention": {"pending": 1}}, "pending is no final status"),
     ],
 )
-def test_options_that_break_a_rule(app: Holdfast, options: dict[str, Any], message: str) -> None:
+def test_invalid_options_are_refused(app: Holdfast, options: dict[str, Any], message: str) -> None:
     with pytest.raises(InvalidInput, match=message):
         app.task(**options)(plain)
     assert app.tasks == {}
 
 
-def test_a_process_is_not_for_coroutines(app: Holdfast) -> None:
+def test_process_is_refused_for_coroutines(app: Holdfast) -> None:
     with pytest.raises(InvalidInput, match="task 'awaited': process=True is for 'def' handlers"):
         app.task(process=True)(awaited)
 
@@ -53,27 +53,27 @@ def test_only_functions_become_tasks(app: Holdfast) -> None:
         app.task("send")  # type: ignore[call-overload]
 
 
-def test_a_name_is_taken_once(app: Holdfast) -> None:
+def test_a_task_name_is_unique(app: Holdfast) -> None:
     app.task(plain)
     with pytest.raises(InvalidInput, match="a task named 'plain' is registered already"):
         app.task(plain)
     assert app.task(name="other")(plain).name == "other"
 
 
-def test_the_kind_of_a_handler(app: Holdfast) -> None:
+def test_the_kind_of_a_handler_is_recognized(app: Holdfast) -> None:
     assert app.task(plain).conduct.kind == "thread"
     assert app.task(awaited).conduct.kind == "async"
     assert app.task(name="heavy", process=True)(plain).conduct.kind == "process"
 
 
-def test_one_class_or_several(app: Holdfast) -> None:
+def test_error_lists_take_one_class_or_several(app: Holdfast) -> None:
     one = app.task(name="one", discard_on=ValueError, retry_on=OSError)(plain)
     two = app.task(name="two", discard_on=(ValueError, KeyError))(plain)
     assert (one.policy.discard_on, one.policy.retry_on) == ((ValueError,), (OSError,))
     assert (two.policy.discard_on, two.policy.retry_on) == ((ValueError, KeyError), None)
 
 
-def test_none_means_not_given_except_for_the_timeout(app: Holdfast) -> None:
+def test_none_means_default_except_for_the_timeout(app: Holdfast) -> None:
     task = app.task(max_attempts=None, backoff=None, retry_on=None, timeout=None)(plain)
     assert (task.defaults.max_attempts, task.policy.retry_on) == (3, None)
     assert task.conduct.timeout is None

@@ -16,7 +16,7 @@ def other(database: Database) -> Holdfast:
     return app
 
 
-def test_a_limits_function_runs_while_others_can_write(database: Database) -> None:
+def test_the_function_of_a_limit_runs_outside_of_transactions(database: Database) -> None:
     with other(database) as beside, database.app() as app:
 
         def tenant(n: int) -> str:
@@ -37,7 +37,7 @@ def test_a_limits_function_runs_while_others_can_write(database: Database) -> No
     assert [(job.status, job.error) for job in found] == [("completed", None)] * 6
 
 
-def test_a_limits_function_that_raises_is_the_failure_of_its_job_only(database: Database) -> None:
+def test_a_limit_function_that_raises_fails_only_its_job(database: Database) -> None:
     with database.app() as app:
 
         def tenant(n: int) -> str:
@@ -56,7 +56,7 @@ def test_a_limits_function_that_raises_is_the_failure_of_its_job_only(database: 
     assert "SystemExit(3)" in str(found[1].error)
 
 
-def test_sync_asks_while_others_can_write(database: Database) -> None:
+def test_the_function_of_sync_runs_outside_of_transactions(database: Database) -> None:
     with other(database) as beside, database.app() as app:
 
         @app.task
@@ -75,7 +75,7 @@ def test_sync_asks_while_others_can_write(database: Database) -> None:
     assert asked == [0, 1]
 
 
-def test_sync_asks_again_after_its_commit(database: Database) -> None:
+def test_sync_calls_its_function_again_after_the_commit(database: Database) -> None:
     """What changed between the question and the commit is seen by the second question."""
     with database.app() as app:
 
@@ -90,7 +90,7 @@ def test_sync_asks_again_after_its_commit(database: Database) -> None:
 
 
 @pytest.mark.parametrize(("kept", "key"), [(60.0, "a"), (0.0, None)])
-def test_keys_are_kept_for_a_while(kept: float, key: str | None) -> None:
+def test_computed_limit_keys_are_cached(kept: float, key: str | None) -> None:
     keys = LimitKeys(kept)
     keys.put(("send", b"digest"), "a")
     assert keys.get(("send", b"digest")) == key

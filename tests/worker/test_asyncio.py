@@ -17,7 +17,7 @@ async def ended(app: Holdfast, job: Job) -> Job:
     return now
 
 
-def test_coroutines_run_on_the_hosts_loop_and_threads_beside_it(app: Holdfast) -> None:
+def test_coroutines_run_on_the_applications_loop_and_threads_beside_it(app: Holdfast) -> None:
     seen: list[Any] = []
 
     async def hook(end: RunEnd) -> None:
@@ -43,7 +43,7 @@ def test_coroutines_run_on_the_hosts_loop_and_threads_beside_it(app: Holdfast) -
     asyncio.run(host())
 
 
-def test_handlers_may_use_what_belongs_to_the_hosts_loop(app: Holdfast) -> None:
+def test_handlers_may_use_objects_of_the_applications_loop(app: Holdfast) -> None:
     async def host() -> None:
         inbox: asyncio.Queue[int] = asyncio.Queue()
 
@@ -58,7 +58,7 @@ def test_handlers_may_use_what_belongs_to_the_hosts_loop(app: Holdfast) -> None:
     asyncio.run(host())
 
 
-def test_leaving_the_block_waits_for_what_runs(app: Holdfast) -> None:
+def test_leaving_the_block_waits_for_running_jobs(app: Holdfast) -> None:
     async def host() -> None:
         started = asyncio.Event()
 
@@ -76,7 +76,7 @@ def test_leaving_the_block_waits_for_what_runs(app: Holdfast) -> None:
     asyncio.run(host())
 
 
-def test_leaving_the_block_gives_back_what_does_not_end_in_time(app: Holdfast) -> None:
+def test_leaving_the_block_releases_jobs_that_do_not_end_in_time(app: Holdfast) -> None:
     async def host() -> None:
         started = asyncio.Event()
         stopped: list[bool] = []
@@ -100,7 +100,7 @@ def test_leaving_the_block_gives_back_what_does_not_end_in_time(app: Holdfast) -
     asyncio.run(host())
 
 
-def test_the_hosts_loop_is_not_blocked(app: Holdfast) -> None:
+def test_the_applications_loop_is_not_blocked(app: Holdfast) -> None:
     """It ticks on while jobs are claimed, run and written, and while the worker stops."""
     longest = 0.0
 

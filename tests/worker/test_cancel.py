@@ -123,7 +123,7 @@ def test_a_running_job_that_is_deleted_ends_quietly(
 
 
 @pytest.mark.parametrize("kind", ["async", "def"])
-def test_a_handler_that_ends_well_all_the_same_has_completed(app: Holdfast, kind: str) -> None:
+def test_a_handler_that_returns_despite_the_cancel_has_completed(app: Holdfast, kind: str) -> None:
     """It did not look, or had only a little left to do."""
     started, go = threading.Event(), threading.Event()
 
@@ -151,7 +151,7 @@ def test_a_handler_that_ends_well_all_the_same_has_completed(app: Holdfast, kind
     assert (done.status, done.result) == ("completed", "done")
 
 
-def test_a_cancelled_run_that_fails_is_cancelled_and_not_tried_again(app: Holdfast) -> None:
+def test_a_cancelled_run_that_fails_is_cancelled_and_not_retried(app: Holdfast) -> None:
     started = threading.Event()
     runs: list[int] = []
 
@@ -170,7 +170,7 @@ def test_a_cancelled_run_that_fails_is_cancelled_and_not_tried_again(app: Holdfa
     assert runs == [1]
 
 
-def test_what_a_cancelled_run_enqueued_never_exists(app: Holdfast) -> None:
+def test_jobs_enqueued_by_a_cancelled_run_never_exist(app: Holdfast) -> None:
     started = threading.Event()
 
     @app.task

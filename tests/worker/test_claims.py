@@ -15,7 +15,7 @@ from holdfast.jobs.job import NewJob
 from tests.support.waiting import PATIENCE, finished, until
 
 
-def test_types_that_are_not_registered_are_left_alone_and_block_nothing(app: Holdfast) -> None:
+def test_unregistered_types_are_not_claimed_and_block_nothing(app: Holdfast) -> None:
     @app.task
     def known(n: int) -> int:
         return n
@@ -32,7 +32,7 @@ def test_types_that_are_not_registered_are_left_alone_and_block_nothing(app: Hol
     assert {job.attempts for job in app.jobs.search(status="pending")} == {0}
 
 
-def test_a_higher_priority_runs_first_and_then_the_older_one(app: Holdfast) -> None:
+def test_jobs_run_by_priority_then_age(app: Holdfast) -> None:
     order: list[str] = []
 
     @app.task
@@ -47,7 +47,7 @@ def test_a_higher_priority_runs_first_and_then_the_older_one(app: Holdfast) -> N
     assert order == ["a", "b", "c", "d", "e"]
 
 
-def test_a_paused_queue_rests_and_goes_on_when_it_is_resumed(app: Holdfast) -> None:
+def test_a_paused_queue_stops_until_it_is_resumed(app: Holdfast) -> None:
     @app.task(queue="media")
     def paused() -> None: ...
 
@@ -64,7 +64,7 @@ def test_a_paused_queue_rests_and_goes_on_when_it_is_resumed(app: Holdfast) -> N
         assert finished(app, job).status == "completed"
 
 
-def test_only_its_own_queues_are_served(app: Holdfast) -> None:
+def test_a_worker_serves_only_its_queues(app: Holdfast) -> None:
     @app.task
     def runs() -> None: ...
 
@@ -76,9 +76,7 @@ def test_only_its_own_queues_are_served(app: Holdfast) -> None:
 
 
 @pytest.mark.parametrize("size", [1, 3])
-def test_never_more_than_the_slots_run_at_once_of_all_kinds_together(
-    processes: ModuleType, size: int
-) -> None:
+def test_all_kinds_together_never_use_more_than_the_slots(processes: ModuleType, size: int) -> None:
     app = processes.app
     lock = threading.Lock()
     now: list[int] = [0]
@@ -133,7 +131,7 @@ def test_a_full_queue_does_not_keep_another_from_working(app: Holdfast) -> None:
             finished(app, job)
 
 
-def test_a_full_kind_does_not_keep_another_from_working(app: Holdfast) -> None:
+def test_a_full_lane_does_not_keep_another_kind_from_working(app: Holdfast) -> None:
     """By default ten threads, and a hundred coroutines beside them."""
     go, full = threading.Event(), threading.Barrier(11)
 
@@ -157,7 +155,7 @@ def test_a_full_kind_does_not_keep_another_from_working(app: Holdfast) -> None:
             finished(app, job)
 
 
-def test_a_free_slot_is_used_at_once(app: Holdfast) -> None:
+def test_a_free_slot_is_used_immediately(app: Holdfast) -> None:
     """Not only at the next poll: a hundred jobs, one after the other, with a slow poll."""
 
     @app.task
@@ -185,7 +183,7 @@ def test_a_scheduled_job_runs_when_it_is_due_and_not_before(app: Holdfast) -> No
 
 
 @pytest.mark.parametrize("queues", ["default=zero", "default=0", "", {"default": -1}, "de fault\n"])
-def test_queues_that_make_no_sense_are_refused(queues: Any) -> None:
+def test_invalid_queues_are_refused(queues: Any) -> None:
     with Holdfast("sqlite:///never-opened.db") as app, pytest.raises(InvalidInput):
         app.worker(queues=queues)
 

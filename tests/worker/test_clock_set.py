@@ -125,7 +125,7 @@ def most_in_a_second(url: str, task: str) -> int:
 
 
 @pytest.mark.parametrize("kind", ["sqlite", "postgres"])
-def test_rates_intervals_and_retries_go_on_when_the_clock_is_set_back(
+def test_rates_intervals_and_retries_continue_when_the_clock_is_set_back(
     kind: str, clock: Clock, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if kind == "sqlite":

@@ -19,7 +19,7 @@ from tests.support.waiting import finished, until, wait_for_status
 from tests.worker.conftest import quick
 
 
-class Dataset:
+class AppWithTable:
     """An application with a table of its own, and what was told of its jobs."""
 
     def __init__(self, app: Holdfast, table: str) -> None:
@@ -43,16 +43,16 @@ class Dataset:
         return [(end.final, end.error) for end in self.ends]
 
 
-def make_world(app: Holdfast, database: Database) -> Dataset:
+def make_setup(app: Holdfast, database: Database) -> AppWithTable:
     app.migrate()
-    world = Dataset(app, "own" if database.kind == "sqlite" else f"{database.schema}.own")
-    execute(app.engine, f"CREATE TABLE {world.table} (name text)")
-    return world
+    setup = AppWithTable(app, "own" if database.kind == "sqlite" else f"{database.schema}.own")
+    execute(app.engine, f"CREATE TABLE {setup.table} (name text)")
+    return setup
 
 
 @pytest.fixture
-def world(database: Database, tmp_path: Path) -> Dataset:
-    return make_world(quick(database, tmp_path), database)
+def setup(database: Database, tmp_path: Path) -> AppWithTable:
+    return make_setup(quick(database, tmp_path), database)
 
 
 def over(kinds: list[Kind]) -> Callable[[Any], Any]:
@@ -90,18 +90,18 @@ FEW = [find(name) for name in ("sqlite-sqlite3", "postgres-psycopg", "postgres-a
 ROLLED_BACK = "RolledBack: the transaction given to ctx.complete() was not committed"
 
 
-def add_handler(world: Dataset, kind: Kind, **options: Any) -> Callable[[Any], Any]:
+def add_handler(setup: AppWithTable, kind: Kind, **options: Any) -> Callable[[Any], Any]:
     """A decorator: registers the body for this kind of connection, as its application would."""
 
     def add(body: Callable[..., Any]) -> Any:
         if kind.awaited:
 
-            @world.app.task(name="works", **options)
+            @setup.app.task(name="works", **options)
             async def works(ctx: Context) -> Any:
                 return await body(ctx)
         else:
 
-            @world.app.task(name="works", **options)
+            @setup.app.task(name="works", **options)
             def works(ctx: Context) -> Any:
                 return kind.drive(body(ctx))
 
@@ -111,10 +111,10 @@ def add_handler(world: Dataset, kind: Kind, **options: Any) -> Callable[[Any], A
 
 
 @over(EACH)
-def test_rolled_back_it_is_retried_and_committed_both_are_there(
-    database: Database, world: Dataset, kind: Kind
+def test_a_rolled_back_completion_is_retried_and_a_committed_one_applies(
+    database: Database, setup: AppWithTable, kind: Kind
 ) -> None:
-    app = world.app
+    app = setup.app
 
     @app.task
     def child() -> None: ...
@@ -122,37 +122,37 @@ def test_rolled_back_it_is_retried_and_committed_both_are_there(
     async def body(ctx: Context) -> str:
         async with kind.opened(database) as caller:
             await caller.begin()
-            await caller.execute(world.row(f"attempt {ctx.attempt}"))
+            await caller.execute(setup.row(f"attempt {ctx.attempt}"))
             ctx.enqueue(child)
             ctx.progress(40 * ctx.attempt, "told last")
             await kind.call(ctx, "complete", {"attempt": ctx.attempt}, tx=caller.tx)
             await (caller.rollback() if ctx.attempt == 1 else caller.commit())
         return "ignored"
 
-    hooks = {"on_success": world.ends.append, "on_failure": world.ends.append}
-    job = add_handler(world, kind, **hooks)(body).enqueue()
+    hooks = {"on_success": setup.ends.append, "on_failure": setup.ends.append}
+    job = add_handler(setup, kind, **hooks)(body).enqueue()
     with app.worker():
         done = finished(app, job)
-        until(lambda: len(world.told()) == 3)
+        until(lambda: len(setup.told()) == 3)
     assert (done.status, done.attempts, done.result) == ("completed", 2, {"attempt": 2})
     assert (done.progress, done.message) == (80, "told last")
     assert [attempt.error for attempt in app.jobs.attempts(job.id)] == [ROLLED_BACK]
-    assert world.rows() == ["attempt 2"]
+    assert setup.rows() == ["attempt 2"]
     assert app.jobs.count(type="child") == 1
-    assert sorted(world.told()) == ["completed", "completed", "retrying"]
-    assert world.hooked() == [(False, ROLLED_BACK)]
+    assert sorted(setup.told()) == ["completed", "completed", "retrying"]
+    assert setup.hooked() == [(False, ROLLED_BACK)]
 
 
 @over(FEW)
-def test_before_the_commit_nobody_sees_the_end(
-    database: Database, world: Dataset, kind: Kind
+def test_the_end_is_invisible_before_the_commit(
+    database: Database, setup: AppWithTable, kind: Kind
 ) -> None:
     written, go = threading.Event(), threading.Event()
 
     async def body(ctx: Context) -> None:
         async with kind.opened(database) as caller:
             await caller.begin()
-            await caller.execute(world.row("mine"))
+            await caller.execute(setup.row("mine"))
             await kind.call(ctx, "complete", tx=caller.tx)
             written.set()
             while not go.is_set():
@@ -162,19 +162,19 @@ def test_before_the_commit_nobody_sees_the_end(
                     go.wait(0.01)
             await caller.commit()
 
-    job = add_handler(world, kind)(body).enqueue()
-    with world.app.worker():
+    job = add_handler(setup, kind)(body).enqueue()
+    with setup.app.worker():
         assert written.wait(10)
-        assert world.app.jobs.get(job.id).status == "running"
-        assert world.rows() == []
+        assert setup.app.jobs.get(job.id).status == "running"
+        assert setup.rows() == []
         go.set()
-        assert finished(world.app, job).result is None
-    assert world.rows() == ["mine"]
+        assert finished(setup.app, job).result is None
+    assert setup.rows() == ["mine"]
 
 
 @over(FEW)
-def test_a_run_whose_claim_is_gone_is_told_so(
-    database: Database, world: Dataset, kind: Kind, monkeypatch: pytest.MonkeyPatch
+def test_a_completion_of_a_lost_claim_is_an_error(
+    database: Database, setup: AppWithTable, kind: Kind, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The row is deleted before it completes: its rows must not be committed. The watch, which would
     stop the run, does not look."""
@@ -182,10 +182,10 @@ def test_a_run_whose_claim_is_gone_is_told_so(
     problems: list[BaseException] = []
 
     async def body(ctx: Context) -> None:
-        engine_commands.delete(world.app.engine, [ctx.job.id])
+        engine_commands.delete(setup.app.engine, [ctx.job.id])
         async with kind.opened(database) as caller:
             await caller.begin()
-            await caller.execute(world.row("mine"))
+            await caller.execute(setup.row("mine"))
             try:
                 await kind.call(ctx, "complete", tx=caller.tx)
             except LostClaim as problem:
@@ -193,17 +193,17 @@ def test_a_run_whose_claim_is_gone_is_told_so(
             finally:
                 await caller.rollback()
 
-    job = add_handler(world, kind)(body).enqueue()
-    with world.app.worker():
+    job = add_handler(setup, kind)(body).enqueue()
+    with setup.app.worker():
         until(lambda: problems)
-        until(lambda: not world.app.jobs.count(status="running"))
+        until(lambda: not setup.app.jobs.count(status="running"))
     assert f"job {job.id} is no longer held by this run (claim 1)" in str(problems[0])
-    assert (world.rows(), world.told()) == ([], [])
+    assert (setup.rows(), setup.told()) == ([], [])
 
 
 @over(FEW)
-def test_what_happens_after_the_commit_changes_nothing(
-    database: Database, world: Dataset, kind: Kind
+def test_errors_after_the_commit_change_nothing(
+    database: Database, setup: AppWithTable, kind: Kind
 ) -> None:
     """It goes on for longer than two looks of the watch, and then raises."""
     after = threading.Event()
@@ -223,25 +223,27 @@ def test_what_happens_after_the_commit_changes_nothing(
             after.set()
         raise ValueError("too late")
 
-    hooks = {"on_success": world.ends.append, "on_failure": world.ends.append}
-    job = add_handler(world, kind, **hooks)(body).enqueue()
-    with world.app.worker():
-        done = wait_for_status(world.app, job, "completed")
-        until(lambda: world.events)
+    hooks = {"on_success": setup.ends.append, "on_failure": setup.ends.append}
+    job = add_handler(setup, kind, **hooks)(body).enqueue()
+    with setup.app.worker():
+        done = wait_for_status(setup.app, job, "completed")
+        until(lambda: setup.events)
     assert after.is_set(), "it was stopped, although its job had ended well"
-    assert (done.result, world.told()) == ("kept", ["completed"])
-    assert (world.hooked(), world.app.jobs.attempts(job.id)) == ([], [])
+    assert (done.result, setup.told()) == ("kept", ["completed"])
+    assert (setup.hooked(), setup.app.jobs.attempts(job.id)) == ([], [])
 
 
-def test_across_a_process(database: Database, processes: ModuleType) -> None:
+def test_completions_work_in_a_process_of_their_own(
+    database: Database, processes: ModuleType
+) -> None:
     """It goes on for longer than two looks of the watch, too."""
     app = processes.app
-    world = make_world(app, database)
+    setup = make_setup(app, database)
     job = processes.completes.enqueue(commits_at=2, linger=0.4)
     with app.worker():
         done = finished(app, job)
-        until(lambda: world.told().count("completed") == 2)
+        until(lambda: setup.told().count("completed") == 2)
     assert (done.status, done.attempts, done.result) == ("completed", 2, "by the transaction")
     assert [attempt.error for attempt in app.jobs.attempts(job.id)] == [ROLLED_BACK]
-    assert (world.rows(), app.jobs.count(type="after")) == (["mine"], 1)
+    assert (setup.rows(), app.jobs.count(type="after")) == (["mine"], 1)
     assert [(end.final, end.error) for end in processes.ends] == [(False, ROLLED_BACK)]

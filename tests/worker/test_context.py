@@ -46,7 +46,7 @@ def test_progress_is_throttled_and_the_last_value_is_always_written(
     assert written[-1].message == "step 2499"
 
 
-def test_progress_is_seen_while_the_job_runs_and_written_once(
+def test_progress_is_visible_while_the_job_runs_and_written_once(
     app: Holdfast, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     go = threading.Event()
@@ -126,7 +126,7 @@ def test_progress_stays_between_0_and_100(app: Holdfast) -> None:
         assert finished(app, tells.enqueue(250)).progress == 100
 
 
-def test_what_a_handler_enqueues_comes_with_its_completion(app: Holdfast) -> None:
+def test_jobs_enqueued_by_a_handler_commit_with_its_completion(app: Holdfast) -> None:
     told: list[str] = []
     go = threading.Event()
 
@@ -153,7 +153,7 @@ def test_what_a_handler_enqueues_comes_with_its_completion(app: Holdfast) -> Non
     assert (second.status, second.priority, second.payload) == ("scheduled", 5, {"n": 2})
 
 
-def test_what_a_failed_run_enqueued_never_exists(app: Holdfast) -> None:
+def test_jobs_enqueued_by_a_failed_run_never_exist(app: Holdfast) -> None:
     told: list[str] = []
 
     @app.task
@@ -174,7 +174,7 @@ def test_what_a_failed_run_enqueued_never_exists(app: Holdfast) -> None:
     ("options", "words"),
     [({"key": "k", "on_conflict": "raise"}, "could undo"), ({"tx": object()}, "tx= is not for")],
 )
-def test_an_enqueue_that_could_undo_the_completion_is_refused(
+def test_an_enqueue_that_could_fail_the_completion_is_refused(
     app: Holdfast, options: dict[str, Any], words: str
 ) -> None:
     @app.task
@@ -191,7 +191,7 @@ def test_an_enqueue_that_could_undo_the_completion_is_refused(
 
 
 @pytest.mark.parametrize("kind", ["async", "def"])
-def test_the_workdir_is_of_one_run_and_removed_with_it(app: Holdfast, kind: str) -> None:
+def test_the_workdir_belongs_to_one_run_and_is_removed_with_it(app: Holdfast, kind: str) -> None:
     folders: list[Path] = []
 
     def use(ctx: Context) -> None:
@@ -217,7 +217,7 @@ def test_the_workdir_is_of_one_run_and_removed_with_it(app: Holdfast, kind: str)
     assert {folder.parent for folder in folders} == {app.settings.workdir}
 
 
-def test_its_log_names_the_job(app: Holdfast, caplog: pytest.LogCaptureFixture) -> None:
+def test_the_contexts_log_names_the_job(app: Holdfast, caplog: pytest.LogCaptureFixture) -> None:
     @app.task
     def speaks(ctx: Context) -> None:
         ctx.log.warning("hello %s", "there", extra={"more": 1})
@@ -231,7 +231,7 @@ def test_its_log_names_the_job(app: Holdfast, caplog: pytest.LogCaptureFixture) 
     assert extras == {"job_id": job.id, "task": "speaks", "attempt": 1, "more": 1}
 
 
-def test_its_token_is_of_the_claim_and_grows(app: Holdfast) -> None:
+def test_the_contexts_token_belongs_to_the_claim_and_grows(app: Holdfast) -> None:
     tokens: list[str] = []
 
     @app.task
@@ -246,7 +246,7 @@ def test_its_token_is_of_the_claim_and_grows(app: Holdfast) -> None:
     assert tokens == [f"{job.id}:{number}" for number in (1, 2, 3)]
 
 
-def test_a_context_across_a_process(processes: ModuleType) -> None:
+def test_a_context_works_in_a_process_of_its_own(processes: ModuleType) -> None:
     """Progress, what it enqueues and its folder work as in the worker's own process."""
     app = processes.app
     told: list[Event] = []
@@ -266,7 +266,7 @@ def test_a_context_across_a_process(processes: ModuleType) -> None:
     assert [event.job.type for event in told] == ["busy_context", "after"]
 
 
-def test_a_plain_call_is_given_a_context_that_goes_nowhere(app: Holdfast) -> None:
+def test_a_plain_call_gets_a_context_without_effects(app: Holdfast) -> None:
     @app.task
     def child() -> None: ...
 

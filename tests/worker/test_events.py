@@ -9,7 +9,7 @@ from holdfast import Context, Event, Holdfast, InvalidInput, Snooze
 from tests.support.waiting import PATIENCE, finished, until
 
 
-def test_the_life_of_a_job_is_told_in_order(app: Holdfast) -> None:
+def test_listeners_get_the_events_of_a_job_in_order(app: Holdfast) -> None:
     told: list[Event] = []
     app.on()(told.append)
 
@@ -40,7 +40,7 @@ def test_the_life_of_a_job_is_told_in_order(app: Holdfast) -> None:
     assert (completed.result, completed.error, completed.job.attempts) == ('{"n":1}', None, 2)
 
 
-def test_failures_are_told_once_they_are_final(app: Holdfast) -> None:
+def test_listeners_get_failures_when_they_are_final(app: Holdfast) -> None:
     told: list[Event] = []
     app.on("failed")(told.append)
 
@@ -54,7 +54,7 @@ def test_failures_are_told_once_they_are_final(app: Holdfast) -> None:
     assert [(e.kind, e.error, e.retry_in) for e in told] == [("failed", "ValueError: no", None)]
 
 
-def test_progress_is_told_when_it_is_written(app: Holdfast) -> None:
+def test_listeners_get_progress_when_it_is_written(app: Holdfast) -> None:
     told: list[Event] = []
     heard = threading.Event()
 
@@ -75,7 +75,7 @@ def test_progress_is_told_when_it_is_written(app: Holdfast) -> None:
     assert (event.job.id, event.progress, event.message) == (job.id, 25.0, "a quarter")
 
 
-def test_a_listener_that_raises_harms_nobody(
+def test_a_listener_that_raises_harms_no_job(
     app: Holdfast, caplog: pytest.LogCaptureFixture
 ) -> None:
     told: list[Any] = []
@@ -95,6 +95,6 @@ def test_a_listener_that_raises_harms_nobody(
     assert "a listener to completed failed" in caplog.text
 
 
-def test_an_event_that_does_not_exist_is_refused(app: Holdfast) -> None:
+def test_an_unknown_event_is_refused(app: Holdfast) -> None:
     with pytest.raises(InvalidInput, match="there are enqueued, started"):
         app.on("complete")(print)

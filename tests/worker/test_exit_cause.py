@@ -15,7 +15,7 @@ OTHERS = ["TERM", "INT", "HUP", "QUIT", "USR1", "USR2", "ALRM", "PIPE"]
 
 
 @pytest.mark.parametrize("name", OWN)
-def test_what_the_kernel_sends_for_what_a_process_did(name: str) -> None:
+def test_signals_of_the_kernel_are_the_processs_own_doing(name: str) -> None:
     number = getattr(signal, f"SIG{name}")
     assert own_making(-number, 7, 7)
     assert own_making(-number, None, None)
@@ -23,7 +23,7 @@ def test_what_the_kernel_sends_for_what_a_process_did(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", OTHERS)
-def test_what_others_send(name: str) -> None:
+def test_signals_of_other_processes_are_not_its_own_doing(name: str) -> None:
     number = getattr(signal, f"SIG{name}")
     assert not own_making(-number, 7, 8)
     assert not own_making(-number, None, None)
@@ -46,30 +46,30 @@ def test_an_exit_is_its_own_doing(code: int) -> None:
         (None, None, True, "SIGKILL"),
     ],
 )
-def test_a_kill_is_its_own_doing_if_the_kernel_did_it(
+def test_a_sigkill_is_its_own_doing_if_the_kernel_sent_it(
     before: int | None, now: int | None, own: bool, words: str
 ) -> None:
     assert own_making(-9, before, now) is own
     assert how(-9, before, now) == words
 
 
-def test_a_signal_without_a_name() -> None:
+def test_unnamed_signals_are_described_by_number() -> None:
     assert how(-60, 7, 7) == "signal 60"
     assert not own_making(-60, 7, 7)
 
 
-def test_real_processes_end_as_they_are_judged() -> None:
+def test_exits_of_real_processes_are_classified() -> None:
     for what, own in [("os.abort()", True), ("os.kill(os.getpid(), 15)", False)]:
         code = subprocess.run([sys.executable, "-c", f"import os; {what}"], check=False).returncode
         assert own_making(code, 7, 7) is own
 
 
-def test_the_kernels_number_is_read_here() -> None:
+def test_the_kernels_oom_counter_is_readable() -> None:
     if Path("/proc/vmstat").exists():
         assert isinstance(oom_kills(), int)
 
 
-def test_our_own_control_group_goes_before_the_machine(
+def test_the_counter_of_the_control_group_is_preferred(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(exit_cause, "_GROUPS", tmp_path)
@@ -84,7 +84,7 @@ def test_our_own_control_group_goes_before_the_machine(
     assert oom_kills() == machine
 
 
-def test_the_older_of_two_looks_counts(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_older_of_two_readings_counts(monkeypatch: pytest.MonkeyPatch) -> None:
     """The kernel may have killed a process just before the newer one, and nobody waited for it yet."""
     kills = iter([1, 2, 3, 4])
     monkeypatch.setattr(exit_cause, "oom_kills", lambda: next(kills))

@@ -66,7 +66,7 @@ FAILING: list[Handler] = [
 
 @pytest.mark.parametrize("database", ["sqlite"], indirect=True)
 @pytest.mark.parametrize("handler", FAILING)
-def test_a_coroutine_that_exits_fails_alone(app: Holdfast, handler: Handler) -> None:
+def test_a_coroutine_that_raises_system_exit_fails_alone(app: Holdfast, handler: Handler) -> None:
     app.task(name="exits", max_attempts=1, timeout=60)(handler)
 
     @app.task(timeout=60)
@@ -84,7 +84,9 @@ def test_a_coroutine_that_exits_fails_alone(app: Holdfast, handler: Handler) -> 
 
 
 @pytest.mark.parametrize("database", ["sqlite"], indirect=True)
-def test_what_nobody_awaits_ends_no_loop(app: Holdfast, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_task_that_is_never_awaited_does_not_end_the_loop(
+    app: Holdfast, caplog: pytest.LogCaptureFixture
+) -> None:
     kept: list[asyncio.Task[None]] = []
 
     @app.task(timeout=60)
@@ -105,7 +107,9 @@ def test_what_nobody_awaits_ends_no_loop(app: Holdfast, caplog: pytest.LogCaptur
 
 @pytest.mark.parametrize("database", ["sqlite"], indirect=True)
 @pytest.mark.parametrize("leave", [sys.exit, _thread.exit, interrupt])
-def test_a_thread_that_exits_is_used_again(app: Holdfast, leave: Callable[[], None]) -> None:
+def test_a_thread_whose_handler_raises_system_exit_is_reused(
+    app: Holdfast, leave: Callable[[], None]
+) -> None:
     told: list[str] = []
 
     def gives_up(end: RunEnd) -> None:

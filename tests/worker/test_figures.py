@@ -17,7 +17,7 @@ def often(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(rollup_writer, "EVERY", 0.05)
 
 
-def test_workers_write_while_they_run_and_their_rows_add_up(app: Holdfast) -> None:
+def test_workers_write_figures_while_they_run_and_rows_add_up(app: Holdfast) -> None:
     ran: Counter[str] = Counter()
 
     @app.task
@@ -49,7 +49,7 @@ def test_workers_write_while_they_run_and_their_rows_add_up(app: Holdfast) -> No
 
 
 @pytest.mark.parametrize("problem", [DatabaseBusy("held"), RuntimeError("a bug")])
-def test_figures_that_cannot_be_written_disturb_nobody(
+def test_figures_that_cannot_be_written_disturb_no_job(
     app: Holdfast,
     problem: Exception,
     monkeypatch: pytest.MonkeyPatch,

@@ -62,7 +62,7 @@ def full(app: Holdfast, database: Database) -> Fill:
     return on_sqlite if database.kind == "sqlite" else on_postgres
 
 
-def test_runs_that_ended_well_are_completed_when_there_is_room_again(
+def test_successful_runs_are_completed_when_the_disk_has_space_again(
     app: Holdfast, full: Fill, caplog: pytest.LogCaptureFixture
 ) -> None:
     @app.task
@@ -93,7 +93,7 @@ def test_runs_that_ended_well_are_completed_when_there_is_room_again(
     worker.stop()
 
 
-def test_a_worker_that_cannot_write_takes_no_more_jobs_and_says_so(
+def test_a_worker_that_cannot_write_claims_no_jobs_and_logs_why(
     app: Holdfast,
     database: Database,
     full: Fill,
@@ -127,7 +127,7 @@ def test_a_worker_that_cannot_write_takes_no_more_jobs_and_says_so(
 
 @pytest.mark.parametrize("database", ["postgres"], indirect=True)
 @pytest.mark.parametrize("code", ["53200", "58030", "XX000", "25006", "42P05", "26000", "55006"])
-def test_no_error_but_one_of_the_values_fails_a_job(app: Holdfast, full: Fill, code: str) -> None:
+def test_only_an_error_of_its_values_fails_a_job(app: Holdfast, full: Fill, code: str) -> None:
     """Out of memory, an I/O error, an internal error, a standby, a pooler, an object in use."""
 
     @app.task
@@ -146,7 +146,7 @@ def test_no_error_but_one_of_the_values_fails_a_job(app: Holdfast, full: Fill, c
 
 @pytest.mark.parametrize("database", ["postgres"], indirect=True)
 @pytest.mark.parametrize("code", ["22000", "23514", "54000", "P0001"])
-def test_an_error_of_the_values_fails_the_job_with_the_reason(
+def test_an_error_of_its_values_fails_the_job_with_the_reason(
     app: Holdfast, full: Fill, code: str
 ) -> None:
     @app.task

@@ -144,7 +144,7 @@ def test_a_process_handler_runs_in_a_warm_process_of_its_own(processes: ModuleTy
     assert not is_alive(pid)
 
 
-def test_a_process_task_that_a_child_cannot_find_is_refused_at_the_start(app: Holdfast) -> None:
+def test_a_process_task_that_a_child_cannot_import_is_refused_at_start(app: Holdfast) -> None:
     @app.task(process=True)
     def hidden() -> None: ...
 
@@ -154,7 +154,7 @@ def test_a_process_task_that_a_child_cannot_find_is_refused_at_the_start(app: Ho
     worker.stop()
 
 
-def test_a_process_task_of_no_module_is_refused_at_the_start(app: Holdfast) -> None:
+def test_a_process_task_without_a_module_is_refused_at_start(app: Holdfast) -> None:
     """As typed in a notebook, or run by exec."""
     names: dict[str, Any] = {"app": app, "__name__": "pasted"}
     exec("@app.task(process=True)\ndef hidden() -> None: ...", names)
@@ -187,7 +187,7 @@ def test_a_result_that_is_not_json_fails_the_run(
 
 
 @pytest.mark.parametrize("kind", ["async", "def"])
-def test_nothing_that_a_handler_raises_ends_the_worker(app: Holdfast, kind: str) -> None:
+def test_no_exception_of_a_handler_ends_the_worker(app: Holdfast, kind: str) -> None:
     errors = [SystemExit(3), KeyboardInterrupt("ctrl"), BaseException("odd"), GeneratorExit()]
 
     @app.task(name="async", max_attempts=1)
@@ -223,7 +223,7 @@ def test_a_process_handler_that_exits_fails_the_run(processes: ModuleType) -> No
 
 
 @pytest.mark.parametrize("kind", ["async", "def"])
-def test_a_payload_that_does_not_fit_fails_for_good_and_calls_the_hook(
+def test_a_payload_that_does_not_fit_fails_permanently_and_calls_the_hook(
     database: Database, tmp_path: Path, kind: str
 ) -> None:
     """Where the application does not want to wait for other code (see test_unreadable.py)."""
@@ -262,7 +262,7 @@ def test_a_handler_that_takes_a_context_still_takes_its_arguments(app: Holdfast)
         assert finished(app, job).result == [job.id, {"n": 3}, 3, "w"]
 
 
-def test_a_task_registered_while_the_worker_runs_is_taken_too(app: Holdfast) -> None:
+def test_a_task_registered_while_the_worker_runs_is_served(app: Holdfast) -> None:
     with app.worker():
 
         @app.task
@@ -272,7 +272,7 @@ def test_a_task_registered_while_the_worker_runs_is_taken_too(app: Holdfast) -> 
         assert finished(app, late.enqueue()).result == 1
 
 
-def test_threads_are_used_again(app: Holdfast) -> None:
+def test_threads_are_reused(app: Holdfast) -> None:
     @app.task
     def ident() -> int:
         return threading.get_ident()

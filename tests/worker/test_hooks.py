@@ -32,7 +32,7 @@ def hook(request: pytest.FixtureRequest) -> Callable[[Callable[[RunEnd], Any]], 
     return make
 
 
-def test_success_is_told_before_it_is_written(app: Holdfast, hook: Any) -> None:
+def test_the_success_hook_runs_before_the_finish_is_written(app: Holdfast, hook: Any) -> None:
     seen: list[Any] = []
 
     def look(end: RunEnd) -> None:
@@ -49,7 +49,9 @@ def test_success_is_told_before_it_is_written(app: Holdfast, hook: Any) -> None:
     assert seen == [(job.id, (1, "two"), None, True, None, "running")]
 
 
-def test_every_failed_run_is_told_with_what_follows(app: Holdfast, hook: Any) -> None:
+def test_the_failure_hook_runs_for_every_failed_run_with_its_outcome(
+    app: Holdfast, hook: Any
+) -> None:
     seen: list[Any] = []
 
     def look(end: RunEnd) -> None:
@@ -109,7 +111,7 @@ def test_a_success_whose_hook_fails_is_a_failure(
     assert seen == [(attempt.error, False)] * 2
 
 
-def test_a_hook_that_discards_makes_it_permanent(app: Holdfast) -> None:
+def test_a_hook_that_raises_discard_makes_the_failure_permanent(app: Holdfast) -> None:
     def breaks(end: RunEnd) -> None:
         raise Discard("not wanted")
 
@@ -121,7 +123,7 @@ def test_a_hook_that_discards_makes_it_permanent(app: Holdfast) -> None:
     assert (done.status, done.attempts, done.error) == ("failed", 1, "Discard: not wanted")
 
 
-def test_a_failing_hook_of_a_failure_is_tried_again_and_then_given_up(
+def test_a_failing_failure_hook_is_retried_and_then_abandoned(
     app: Holdfast, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(hooks, "_PAUSES", (0.01, 0.01))
@@ -144,7 +146,7 @@ def test_a_failing_hook_of_a_failure_is_tried_again_and_then_given_up(
     assert "on_failure failed 3 times and was given up" in caplog.text
 
 
-def test_a_slow_hook_keeps_nobody_from_working(app: Holdfast) -> None:
+def test_a_slow_hook_does_not_delay_other_jobs(app: Holdfast) -> None:
     go, waits = threading.Event(), threading.Event()
 
     def slow(end: RunEnd) -> None:
@@ -300,7 +302,7 @@ def test_a_hook_that_fails_after_its_commit_changes_nothing(app: Holdfast, own: 
     assert app.jobs.attempts(job.id) == []
 
 
-def test_an_async_hook_writes_the_end_too(app: Holdfast, own: Own, database: Database) -> None:
+def test_an_async_hook_writes_the_end(app: Holdfast, own: Own, database: Database) -> None:
     kind = find(
         "sqlite-aiosqlite-awaited" if database.kind == "sqlite" else "postgres-asyncpg-awaited"
     )

@@ -23,7 +23,7 @@ def aged(path: Path) -> Path:
     return path
 
 
-def test_old_folders_are_removed_unless_their_run_lives(app: Holdfast) -> None:
+def test_old_folders_are_removed_unless_their_run_is_live(app: Holdfast) -> None:
     app.migrate()
     root = app.settings.workdir
     job = insert(app.engine, "works")
@@ -44,7 +44,7 @@ def test_old_folders_are_removed_unless_their_run_lives(app: Holdfast) -> None:
     assert [path.exists() for path in (*spared, *gone)] == [True] * 3 + [False] * 2
 
 
-def test_folders_of_another_database_are_not_its_business(
+def test_folders_of_another_database_are_kept(
     app: Holdfast, database: Database, tmp_path: Path
 ) -> None:
     """Only that one knows whether their runs live. By default all of one user share a folder."""
@@ -56,9 +56,7 @@ def test_folders_of_another_database_are_not_its_business(
     assert (theirs.exists(), ours.exists()) == (True, False)
 
 
-def test_finished_jobs_are_pruned_when_their_time_is_over(
-    database: Database, tmp_path: Path
-) -> None:
+def test_finished_jobs_are_pruned_after_their_retention(database: Database, tmp_path: Path) -> None:
     """By a worker; asynchronous hooks run on its loop."""
     app = quick(database, tmp_path, retention={"completed": 0, "failed": "1h"})
     hooked: list[str] = []

@@ -32,7 +32,7 @@ def started(
     return found.get(level, 0)
 
 
-def test_the_promise_of_who_shares_a_process() -> None:
+def test_the_guarantee_of_isolation_levels() -> None:
     assert {level: number - 1 for level, number in SHARED.items()} == {1: 16, 2: 4, 3: 0}
 
 
@@ -44,36 +44,38 @@ def test_the_promise_of_who_shares_a_process() -> None:
         *[(3, 1, 1), (3, 2, 2), (3, 5, 2)],
     ],
 )
-def test_as_many_as_what_waits_needs(level: int, waiting: int, processes: int) -> None:
+def test_as_many_processes_start_as_waiting_suspects_need(
+    level: int, waiting: int, processes: int
+) -> None:
     assert started(waiting, level) == processes
     assert processes <= PROCESSES[level]
 
 
-def test_slots_of_a_lane_are_kept() -> None:
+def test_slots_of_a_lane_are_respected() -> None:
     assert started(10, size=2) == 5
     assert started(10, size=5) == 2
 
 
-def test_new_ones_have_not_looked_yet() -> None:
+def test_new_processes_count_as_free() -> None:
     fresh = LevelProcess(0.5, full=False)
     assert started(17, there=[fresh]) == 0
     assert started(40, there=[fresh]) == 2
 
 
-def test_one_with_free_slots_takes_it_or_a_limit_holds_it_back() -> None:
+def test_no_process_starts_while_one_has_free_slots() -> None:
     assert started(50, there=[LevelProcess(OLD, full=False)]) == 0
     assert started(50, there=[LevelProcess(OLD, full=True), LevelProcess(OLD, full=False)]) == 0
     assert started(50, there=[LevelProcess(OLD, full=True)]) == 3
 
 
-def test_never_more_than_there_may_be() -> None:
+def test_the_number_of_processes_is_bounded() -> None:
     full = LevelProcess(OLD, full=True)
     assert started(1000, 1, [full] * 4) == 2
     assert started(1000, 1, [full] * 6) == 0
     assert started(9, 3, [full, full]) == 0
 
 
-def test_what_is_not_ours_starts_nothing() -> None:
+def test_suspects_of_other_queues_start_no_process() -> None:
     assert started(5, queue="other") == 0
     assert started(5, type="unknown") == 0
     assert started(0) == 0

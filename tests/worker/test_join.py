@@ -11,7 +11,7 @@ from tests.support.waiting import PATIENCE, until
 from tests.worker.conftest import quick
 
 
-def test_what_an_end_enqueues_is_waited_for(
+def test_join_waits_for_jobs_enqueued_by_a_finish(
     database: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The first job ends, and enqueues the second, right after a look that found nothing pending."""

@@ -50,7 +50,7 @@ SPOKEN = [
 
 
 @pytest.mark.parametrize("kind", ["async", "def"])
-def test_lines_are_kept_with_the_job(app: Holdfast, kind: str) -> None:
+def test_log_lines_are_stored_with_the_job(app: Holdfast, kind: str) -> None:
     @app.task(name="async")
     async def asynchronous(ctx: Context) -> None:
         speak(ctx)
@@ -74,7 +74,7 @@ def test_lines_are_kept_with_the_job(app: Holdfast, kind: str) -> None:
         assert done.started_at - slack <= line.at <= done.completed_at + slack
 
 
-def test_lines_of_a_process(processes: ModuleType) -> None:
+def test_log_lines_of_a_process_are_stored(processes: ModuleType) -> None:
     app = processes.app
     job = processes.speaks.enqueue()
     with app.worker():
@@ -82,7 +82,7 @@ def test_lines_of_a_process(processes: ModuleType) -> None:
     assert told(app, job.id) == [("info", "hello 7"), ("error", "a \\ud800 surrogate")]
 
 
-def test_lines_of_a_process_that_dies_are_kept(processes: ModuleType) -> None:
+def test_log_lines_of_a_process_that_dies_are_stored(processes: ModuleType) -> None:
     app = processes.app
     job = processes.speaks_and_dies.enqueue()
     with app.worker():
@@ -90,7 +90,7 @@ def test_lines_of_a_process_that_dies_are_kept(processes: ModuleType) -> None:
     assert texts(app, job.id) == ["last words"] * 3  # three deaths, and it is failed
 
 
-def test_they_are_kept_however_logging_is_configured(app: Holdfast) -> None:
+def test_log_lines_are_stored_however_logging_is_configured(app: Holdfast) -> None:
     logger = logging.getLogger("holdfast.job")
 
     @app.task
@@ -109,7 +109,7 @@ def test_they_are_kept_however_logging_is_configured(app: Holdfast) -> None:
     assert told(app, job.id) == SPOKEN
 
 
-def test_records_name_who_logged(app: Holdfast, caplog: pytest.LogCaptureFixture) -> None:
+def test_log_records_name_the_caller(app: Holdfast, caplog: pytest.LogCaptureFixture) -> None:
     @app.task
     def speaks(ctx: Context) -> None:
         ctx.log.warning("here")
@@ -123,7 +123,7 @@ def test_records_name_who_logged(app: Holdfast, caplog: pytest.LogCaptureFixture
     ] * 2
 
 
-def test_they_are_seen_while_the_job_runs(app: Holdfast) -> None:
+def test_log_lines_are_visible_while_the_job_runs(app: Holdfast) -> None:
     go = threading.Event()
 
     @app.task
@@ -142,7 +142,7 @@ def test_they_are_seen_while_the_job_runs(app: Holdfast) -> None:
     assert (first.text, second.text) == ("begins", "ends")
 
 
-def test_each_run_has_its_own_lines(app: Holdfast) -> None:
+def test_each_run_has_its_own_log_lines(app: Holdfast) -> None:
     @app.task
     def stumbles(ctx: Context) -> None:
         ctx.log.info("attempt %d", ctx.attempt)
@@ -183,7 +183,7 @@ class Bad:
         raise RuntimeError("no text")
 
 
-def test_a_line_that_cannot_be_formatted_harms_nobody(
+def test_a_line_that_cannot_be_formatted_harms_no_job(
     app: Holdfast, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(logging, "raiseExceptions", False)
@@ -213,7 +213,9 @@ def test_a_line_that_cannot_be_formatted_harms_nobody(
 @pytest.mark.parametrize(
     ("size", "count", "most"), [(1, 1000, log_writer.RUN_LINES), (1000, 100, 65)]
 )
-def test_a_run_that_writes_too_much_is_cut(app: Holdfast, size: int, count: int, most: int) -> None:
+def test_the_log_of_a_run_is_truncated_at_its_limit(
+    app: Holdfast, size: int, count: int, most: int
+) -> None:
     @app.task
     def babbles(ctx: Context) -> None:
         for _ in range(count):
@@ -230,7 +232,7 @@ def test_a_run_that_writes_too_much_is_cut(app: Holdfast, size: int, count: int,
         assert last.text == f"{count + 1 - most} more lines are left out"
 
 
-def test_threads_of_a_handler_may_all_write(app: Holdfast) -> None:
+def test_all_threads_of_a_handler_may_log(app: Holdfast) -> None:
     @app.task
     def crowd(ctx: Context) -> None:
         def write() -> None:
@@ -249,7 +251,7 @@ def test_threads_of_a_handler_may_all_write(app: Holdfast) -> None:
     assert [line.line_no for line in app.jobs.logs(job.id)] == list(range(1, 401))
 
 
-def test_what_waits_to_be_written_is_bounded_and_told(
+def test_unwritten_log_lines_are_bounded_and_drops_are_logged(
     app: Holdfast, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """While the database takes no lines, memory holds so many of all runs; runs do not wait."""
@@ -285,7 +287,7 @@ def test_what_waits_to_be_written_is_bounded_and_told(
     ]
 
 
-def test_lines_that_are_refused_for_good_are_given_up(
+def test_permanently_refused_log_lines_are_dropped(
     app: Holdfast, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(log_writer, "EVERY", 0.01)
@@ -317,7 +319,9 @@ def test_lines_that_are_refused_for_good_are_given_up(
     assert texts(app, third.id) == ["c"]
 
 
-def test_who_logs_nothing_pays_nothing(app: Holdfast, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_job_without_log_lines_costs_nothing(
+    app: Holdfast, monkeypatch: pytest.MonkeyPatch
+) -> None:
     asked: list[Any] = []
     monkeypatch.setattr(app.engine, "log", asked.append)
 
@@ -331,7 +335,7 @@ def test_who_logs_nothing_pays_nothing(app: Holdfast, monkeypatch: pytest.Monkey
     assert asked == []
 
 
-def test_lines_of_a_job_that_is_deleted_while_it_runs_go_with_it(app: Holdfast) -> None:
+def test_log_lines_of_a_job_deleted_while_it_runs_are_deleted(app: Holdfast) -> None:
     deleted = threading.Event()
 
     @app.task
@@ -354,7 +358,7 @@ def test_lines_of_a_job_that_is_deleted_while_it_runs_go_with_it(app: Holdfast) 
     assert texts(app, other.id) == ["in time"]
 
 
-def test_a_plain_call_keeps_nothing(app: Holdfast) -> None:
+def test_a_plain_call_stores_no_log_lines(app: Holdfast) -> None:
     @app.task
     def speaks(ctx: Context) -> str:
         ctx.log.info("hello")

@@ -18,7 +18,7 @@ def traced() -> Iterator[None]:
     tracemalloc.stop()
 
 
-def test_a_worker_keeps_nothing_of_jobs_that_are_over(app: Holdfast, traced: None) -> None:
+def test_a_worker_keeps_no_memory_of_finished_jobs(app: Holdfast, traced: None) -> None:
     """Counted by what Python has allocated: what the process has of the system depends on malloc. The
     last job of each of the four slots may still be at hand."""
 

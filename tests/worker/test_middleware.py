@@ -59,7 +59,7 @@ def app(database: Database, tmp_path: Path, lines: list[str]) -> Holdfast:
 
 @pytest.mark.parametrize("takes_context", [True, False])
 @pytest.mark.parametrize("kind", ["async", "def"])
-def test_the_first_is_the_outermost(
+def test_the_first_middleware_is_the_outermost(
     app: Holdfast, lines: list[str], kind: str, takes_context: bool
 ) -> None:
     if kind == "async":
@@ -98,7 +98,7 @@ def test_the_first_is_the_outermost(
     ]
 
 
-def test_an_asynchronous_enqueue_is_wrapped_too(app: Holdfast, lines: list[str]) -> None:
+def test_an_asynchronous_enqueue_is_wrapped(app: Holdfast, lines: list[str]) -> None:
     @app.task
     def works() -> None: ...
 
@@ -162,7 +162,7 @@ def meddled(database: Database, tmp_path: Path) -> Holdfast:
 
 
 @pytest.mark.parametrize("kind", ["async", "def"])
-def test_it_can_change_what_is_returned_and_raised(meddled: Holdfast, kind: str) -> None:
+def test_middleware_can_change_results_and_exceptions(meddled: Holdfast, kind: str) -> None:
     with meddled.worker():
         jobs = {
             word: finished(meddled, meddled.enqueue(kind, {"word": word}))
@@ -177,7 +177,7 @@ def test_it_can_change_what_is_returned_and_raised(meddled: Holdfast, kind: str)
     assert (jobs["break"].status, jobs["break"].error) == ("failed", "LookupError: the middleware")
 
 
-def test_it_can_change_and_refuse_what_is_enqueued(meddled: Holdfast) -> None:
+def test_middleware_can_change_and_refuse_enqueues(meddled: Holdfast) -> None:
     task = meddled.tasks["def"]
     assert task.enqueue("hello").priority == 7
     with pytest.raises(PermissionError, match="not this one"):
@@ -187,7 +187,7 @@ def test_it_can_change_and_refuse_what_is_enqueued(meddled: Holdfast) -> None:
     assert meddled.jobs.count() == 1
 
 
-def test_it_is_around_a_handler_with_a_process_of_its_own(processes: ModuleType) -> None:
+def test_middleware_wraps_a_handler_with_a_process_of_its_own(processes: ModuleType) -> None:
     with processes.app.worker():
         done = finished(processes.app, processes.wrapped.enqueue())
     assert done.result["wrapped"] == "inside"

@@ -55,12 +55,12 @@ class Watcher:
         self.now += seconds
 
 
-def test_fifteen_seconds_of_silence_are_death() -> None:
+def test_a_worker_is_dead_after_fifteen_seconds_of_silence() -> None:
     watcher = Watcher(worker("w", 7))
     assert watcher.watch(60) == (16.0, [Seen("w", 7)])  # the first look after the fifteenth second
 
 
-def test_not_before() -> None:
+def test_a_worker_is_not_dead_before_that() -> None:
     observer = Observer(BEAT)
     for now in (0.0, 5.0, 10.0, 14.9):
         observer.beat(now)
@@ -69,7 +69,7 @@ def test_not_before() -> None:
     assert observer.look(15.0, [worker("w")], frozenset()) == [Seen("w", 1)]
 
 
-def test_the_first_sight_is_where_silence_begins() -> None:
+def test_silence_is_counted_from_the_first_observation() -> None:
     """However long the worker was silent before: nobody has watched it."""
     watcher = Watcher()
     watcher.watch(100)
@@ -78,7 +78,7 @@ def test_the_first_sight_is_where_silence_begins() -> None:
     assert watcher.watch(60) == (16.0, [Seen("w", 1)])
 
 
-def test_a_beat_begins_it_anew() -> None:
+def test_a_heartbeat_resets_the_silence() -> None:
     watcher = Watcher(worker("w", 1))
     assert watcher.watch(14) == (14.0, [])
     watcher.others(worker("w", 2))
@@ -86,20 +86,20 @@ def test_a_beat_begins_it_anew() -> None:
     assert watcher.watch(60) == (2.0, [Seen("w", 2)])
 
 
-def test_a_worker_that_beats_is_never_dead() -> None:
+def test_a_worker_with_heartbeats_is_never_dead() -> None:
     watcher = Watcher(worker("w", 1))
     for beat_no in range(2, 100):
         assert watcher.watch(6)[1] == []
         watcher.others(worker("w", beat_no))
 
 
-def test_nobody_dies_before_our_own_first_beat() -> None:
+def test_no_worker_is_declared_dead_before_the_observers_first_heartbeat() -> None:
     watcher = Watcher(worker("w"))
     watcher.beats = False
     assert watcher.watch(100) == (100.0, [])
 
 
-def test_nothing_is_counted_while_our_own_beats_have_stopped() -> None:
+def test_silence_is_not_counted_while_the_observers_heartbeats_fail() -> None:
     """We can read, and cannot write: perhaps nobody can."""
     watcher = Watcher(worker("w"))
     assert watcher.watch(10)[1] == []
@@ -110,7 +110,7 @@ def test_nothing_is_counted_while_our_own_beats_have_stopped() -> None:
     assert (after >= 15.0, dead) == (True, [Seen("w", 1)])
 
 
-def test_an_outage_begins_it_anew() -> None:
+def test_an_outage_resets_the_silence() -> None:
     """Neither beats nor looks for a while: afterwards all have the whole time to be heard of."""
     watcher = Watcher(worker("w"))
     assert watcher.watch(14)[1] == []
@@ -122,7 +122,7 @@ def test_an_outage_begins_it_anew() -> None:
     assert watcher.watch(60) == (2.0, [Seen("w", 1)])
 
 
-def test_beats_that_fail_for_a_while_begin_it_anew_though_looks_go_on() -> None:
+def test_failing_heartbeats_reset_the_silence_although_observations_continue() -> None:
     watcher = Watcher(worker("w"))
     assert watcher.watch(6)[1] == []
     watcher.beats = False
@@ -131,7 +131,7 @@ def test_beats_that_fail_for_a_while_begin_it_anew_though_looks_go_on() -> None:
     assert watcher.watch(14) == (14.0, [])
 
 
-def test_one_late_beat_of_ours_is_forgiven() -> None:
+def test_one_late_heartbeat_of_the_observer_is_tolerated() -> None:
     """A beat that waited two seconds for a lock is no outage."""
     observer = Observer(BEAT)
     for now in range(15):
@@ -141,7 +141,7 @@ def test_one_late_beat_of_ours_is_forgiven() -> None:
     assert observer.look(15.0, [worker("w")], frozenset()) == [Seen("w", 1)]
 
 
-def test_a_jump_of_the_clock_counts_for_nothing() -> None:
+def test_a_jump_of_the_clock_does_not_count_as_silence() -> None:
     """The machine was suspended: the others had no chance to beat in our time."""
     watcher = Watcher(worker("w"))
     assert watcher.watch(8)[1] == []
@@ -150,7 +150,7 @@ def test_a_jump_of_the_clock_counts_for_nothing() -> None:
     assert watcher.watch(60) == (2.0, [Seen("w", 1)])
 
 
-def test_looks_that_come_seldom_count_for_nothing() -> None:
+def test_rare_observations_do_not_count_as_silence() -> None:
     """Between two of them a whole life may have passed unseen."""
     observer = Observer(BEAT)
     for now in range(0, 200, 5):
@@ -159,13 +159,13 @@ def test_looks_that_come_seldom_count_for_nothing() -> None:
             assert observer.look(float(now), [worker("w")], frozenset()) == []
 
 
-def test_our_own_workers_and_the_dead_are_not_judged() -> None:
+def test_own_and_dead_workers_are_not_judged() -> None:
     watcher = Watcher(worker("mine"), worker("dead", dead=True), worker("other"))
     after, dead = watcher.watch(60, mine=["mine"])
     assert (after, dead) == (16.0, [Seen("other", 1)])
 
 
-def test_workers_are_judged_apart() -> None:
+def test_workers_are_judged_separately() -> None:
     watcher = Watcher(worker("a"))
     watcher.watch(6)
     watcher.others(worker("b"))
@@ -174,7 +174,7 @@ def test_workers_are_judged_apart() -> None:
     assert watcher.watch(60) == (6.0, [Seen("b", 1)])
 
 
-def test_one_that_went_and_came_back_begins_anew() -> None:
+def test_a_worker_that_returns_starts_without_silence() -> None:
     watcher = Watcher(worker("w"))
     watcher.watch(14)
     del watcher.workers["w"]
@@ -183,7 +183,7 @@ def test_one_that_went_and_came_back_begins_anew() -> None:
     assert watcher.watch(14) == (14.0, [])
 
 
-def test_the_dead_are_told_until_they_are_buried() -> None:
+def test_dead_workers_are_returned_until_they_are_declared_dead() -> None:
     """The burial may fail: the database is asked again with what is seen then."""
     watcher = Watcher(worker("w"))
     assert watcher.watch(60)[1] == [Seen("w", 1)]
@@ -194,7 +194,7 @@ def test_the_dead_are_told_until_they_are_buried() -> None:
     assert watcher.watch(0) == (0.0, [])
 
 
-def test_patience_follows_the_heartbeat() -> None:
+def test_the_allowed_silence_follows_the_heartbeat_interval() -> None:
     observer = Observer(0.5)
     now = 0.0
     dead: list[Seen] = []

@@ -28,7 +28,7 @@ def app(own_server: PostgresServer, tmp_path: Path) -> Iterator[Holdfast]:
         own_server.resume()
 
 
-def test_a_worker_started_while_the_server_is_down_begins_when_it_is_up(
+def test_a_worker_started_while_the_server_is_down_starts_work_when_it_is_up(
     own_server: PostgresServer, app: Holdfast, caplog: pytest.LogCaptureFixture
 ) -> None:
     @app.task
@@ -45,7 +45,7 @@ def test_a_worker_started_while_the_server_is_down_begins_when_it_is_up(
         assert worker.id is not None
 
 
-def test_a_worker_started_before_the_tables_exist_begins_when_they_do(
+def test_a_worker_started_before_the_tables_exist_starts_work_when_they_do(
     own_server: PostgresServer, caplog: pytest.LogCaptureFixture, tmp_path: Path
 ) -> None:
     url = own_server.create_database()

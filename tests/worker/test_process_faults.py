@@ -12,7 +12,7 @@ from tests.support.waiting import finished, is_alive, until
 
 @pytest.mark.parametrize("database", ["sqlite"], indirect=True)
 @pytest.mark.parametrize("then", ["return", "raise", "reopen"])
-def test_a_process_that_cannot_answer_ends_at_once(processes: ModuleType, then: str) -> None:
+def test_a_process_that_cannot_answer_ends_immediately(processes: ModuleType, then: str) -> None:
     with processes.app.worker(concurrency=1):
         job = processes.closes_descriptors.using(timeout=300).enqueue(then=then)
         done = finished(processes.app, job, patience=60)
@@ -32,7 +32,7 @@ def test_a_process_without_its_connection_ends_at_its_timeout(processes: ModuleT
 
 
 @pytest.mark.parametrize("database", ["sqlite"], indirect=True)
-def test_the_death_of_a_process_is_seen_although_its_connection_stays_open(
+def test_the_death_of_a_process_is_noticed_although_its_connection_stays_open(
     processes: ModuleType, tmp_path: Path
 ) -> None:
     try:

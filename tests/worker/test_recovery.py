@@ -27,7 +27,7 @@ def quick_looks(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(isolation, "_EMBEDDED_LOOK", 0.2)
 
 
-def test_a_claim_whose_reply_was_lost_is_given_back(
+def test_a_claim_whose_reply_was_lost_is_released(
     app: Holdfast, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The database says that the worker holds it, and the worker knows nothing of it. (Within 15 s;
@@ -65,7 +65,7 @@ def make_suspect(app: Holdfast, type: str = "suspect", *, deaths: int = 1, **fie
     return job
 
 
-def test_a_victim_of_one_death_runs_beside_the_others(app: Holdfast) -> None:
+def test_a_suspect_of_one_death_runs_beside_others(app: Holdfast) -> None:
     """All of them at the same time, and nothing waits for them."""
     go = threading.Event()
     jobs = [make_suspect(app) for _ in range(5)]
@@ -87,7 +87,7 @@ def test_a_victim_of_one_death_runs_beside_the_others(app: Holdfast) -> None:
     assert app.engine.suspects() == []
 
 
-def test_at_most_seventeen_victims_of_one_death_share_an_embedded_worker(app: Holdfast) -> None:
+def test_at_most_seventeen_suspects_of_one_death_share_an_embedded_worker(app: Holdfast) -> None:
     go = asyncio.Event()
     jobs = [make_suspect(app) for _ in range(20)]
     most: list[int] = []
@@ -107,7 +107,7 @@ def test_at_most_seventeen_victims_of_one_death_share_an_embedded_worker(app: Ho
     assert max(most) <= 17
 
 
-def test_a_busy_lane_gives_its_next_slot_to_a_victim(app: Holdfast) -> None:
+def test_a_busy_lane_gives_its_next_slot_to_a_suspect(app: Holdfast) -> None:
     """Ordinary jobs that wait in numbers must not take every slot that becomes free."""
 
     @app.task
@@ -129,7 +129,7 @@ def test_a_busy_lane_gives_its_next_slot_to_a_victim(app: Holdfast) -> None:
 # two deaths and more, where no other process can import the task: these are defined in functions
 
 
-def test_a_job_that_no_other_process_finds_runs_alone(app: Holdfast) -> None:
+def test_a_job_that_no_other_process_can_import_runs_alone(app: Holdfast) -> None:
     told: list[tuple[str, str]] = []
     app.on("started", "completed")(lambda event: told.append((event.job.type, event.kind)))
     job = make_suspect(app, deaths=2)
@@ -150,7 +150,7 @@ def test_a_job_that_no_other_process_finds_runs_alone(app: Holdfast) -> None:
     assert end == begin + 1
 
 
-def test_it_does_not_keep_the_others_waiting_until_a_long_run_has_ended(app: Holdfast) -> None:
+def test_a_lone_suspect_does_not_block_others_during_a_long_run(app: Holdfast) -> None:
     started, go = threading.Event(), threading.Event()
 
     @app.task
@@ -177,7 +177,7 @@ def test_it_does_not_keep_the_others_waiting_until_a_long_run_has_ended(app: Hol
         finished(app, first)
 
 
-def test_it_runs_in_the_end_also_if_others_never_do(
+def test_a_lone_suspect_runs_even_if_other_runs_never_end(
     app: Holdfast, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(isolation, "_PATIENCE", 1.0)
@@ -202,7 +202,7 @@ def test_it_runs_in_the_end_also_if_others_never_do(
         finished(app, first)
 
 
-def test_the_others_have_their_turn_between_two_lone_runs(app: Holdfast) -> None:
+def test_other_jobs_run_between_two_lone_suspects(app: Holdfast) -> None:
     """For as long as the lone one took: what is quick waits for one of them, not for all."""
     order: list[str] = []
     jobs = [make_suspect(app, deaths=2) for _ in range(2)]
@@ -245,7 +245,7 @@ def test_an_importable_job_runs_in_a_process_of_its_own(
 
 
 @pytest.mark.parametrize("kind", ["plain_pill", "asynchronous_pill"])
-def test_an_importable_pill_is_quarantined_and_its_worker_lives(
+def test_an_importable_poison_job_is_quarantined_and_its_worker_survives(
     processes: ModuleType, kind: str
 ) -> None:
     """Its process is waited for, so that its crashes count."""
@@ -269,7 +269,7 @@ def test_a_job_in_a_process_of_its_own_keeps_its_timeout(processes: ModuleType) 
     assert (done.status, done.error) == ("failed", "TimeoutError: timed out after 0.5 s")
 
 
-def test_a_handler_process_that_somebody_kills_counts_no_crash(processes: ModuleType) -> None:
+def test_a_handler_process_killed_from_outside_counts_no_crash(processes: ModuleType) -> None:
     """The kernel has not killed it: its number of kills for want of memory stays."""
     app = processes.app
     job = processes.patient.using(max_attempts=1).enqueue()
@@ -286,7 +286,7 @@ def test_a_handler_process_that_somebody_kills_counts_no_crash(processes: Module
     assert {attempt.error for attempt in app.jobs.attempts(job.id)} == {"its process died: SIGKILL"}
 
 
-def test_a_suspect_of_a_paused_queue_stops_nobody(app: Holdfast) -> None:
+def test_a_suspect_of_a_paused_queue_blocks_no_other_job(app: Holdfast) -> None:
     @app.task
     def other() -> None: ...
 
@@ -405,7 +405,7 @@ def test_a_job_that_killed_three_workers_is_quarantined_without_a_run(
 
 
 @pytest.mark.parametrize("kind", ["async", "def"])
-def test_a_worker_that_was_declared_dead_drops_its_runs_and_begins_anew(
+def test_a_worker_that_was_declared_dead_drops_its_runs_and_registers_again(
     database: Database, tmp_path: Path, kind: str
 ) -> None:
     app = quick(database, tmp_path, heartbeat=0.5)

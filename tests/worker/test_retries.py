@@ -10,7 +10,7 @@ from holdfast import Backoff, Context, Discard, Event, Holdfast, Retry, Snooze
 from tests.support.waiting import finished, until, wait_for_status
 
 
-def test_a_failing_job_is_tried_max_attempts_times(app: Holdfast) -> None:
+def test_a_failing_job_has_max_attempts(app: Holdfast) -> None:
     runs: list[int] = []
 
     @app.task(max_attempts=3)
@@ -49,7 +49,7 @@ BACKOFFS: dict[str, tuple[Any, list[float]]] = {
 }
 
 
-def test_retries_wait_as_the_backoff_says(app: Holdfast) -> None:
+def test_retries_are_delayed_by_the_backoff(app: Holdfast) -> None:
     """Told by the events, and kept by the database: no run begins before its time."""
     told: dict[str, list[float | None]] = {}
     app.on("retrying")(lambda event: told.setdefault(event.job.type, []).append(event.retry_in))
@@ -75,7 +75,7 @@ def test_retries_wait_as_the_backoff_says(app: Holdfast) -> None:
             assert after.started_at - before.finished_at >= timedelta(seconds=delay - 0.05)
 
 
-def test_while_it_waits_it_is_retrying_and_nobodys(app: Holdfast) -> None:
+def test_a_waiting_retry_is_retrying_and_has_no_worker(app: Holdfast) -> None:
     @app.task(backoff="1h")
     def fails() -> None:
         raise ValueError("no")
@@ -89,7 +89,7 @@ def test_while_it_waits_it_is_retrying_and_nobodys(app: Holdfast) -> None:
 
 
 @pytest.mark.parametrize("kind", ["async", "def"])
-def test_each_failed_attempt_is_kept(app: Holdfast, kind: str) -> None:
+def test_each_failed_attempt_is_recorded(app: Holdfast, kind: str) -> None:
     def breaks(attempt: int) -> None:
         raise LookupError(f"attempt {attempt}")
 
@@ -141,7 +141,7 @@ DECISIONS: list[tuple[dict[str, Any], Exception, int]] = [
 
 
 @pytest.mark.parametrize("kind", ["async", "def"])
-def test_errors_decide(app: Holdfast, kind: str) -> None:
+def test_error_classes_decide_about_retries(app: Holdfast, kind: str) -> None:
     def add(number: int, options: dict[str, Any], error: Exception) -> Any:
         if kind == "async":
 
@@ -166,7 +166,7 @@ def test_errors_decide(app: Holdfast, kind: str) -> None:
             assert len(app.jobs.attempts(job.id)) == attempts
 
 
-def test_a_job_may_have_other_limits_than_its_task(app: Holdfast) -> None:
+def test_a_job_may_override_its_tasks_max_attempts(app: Holdfast) -> None:
     @app.task(max_attempts=5)
     def fails() -> None:
         raise ValueError
@@ -241,7 +241,7 @@ def test_a_snoozed_job_is_scheduled(app: Holdfast) -> None:
     assert now.run_at - now.updated_at >= timedelta(minutes=59)
 
 
-def test_an_error_without_text_that_could_be_shown_is_kept(app: Holdfast) -> None:
+def test_an_error_whose_text_cannot_be_shown_is_recorded(app: Holdfast) -> None:
     class Strange(Exception):
         def __str__(self) -> str:
             raise RuntimeError("and no text either")
@@ -255,7 +255,7 @@ def test_an_error_without_text_that_could_be_shown_is_kept(app: Holdfast) -> Non
     assert (done.status, done.error) == ("failed", "Strange: (its message cannot be shown)")
 
 
-def test_errors_decide_across_a_process(processes: ModuleType) -> None:
+def test_error_classes_decide_about_retries_across_a_process(processes: ModuleType) -> None:
     app = processes.app
     with app.worker():
         fails = processes.fails.enqueue()

@@ -19,7 +19,7 @@ def file() -> Iterator[int]:
     os.close(file)
 
 
-def test_a_reader_sees_what_has_begun_and_not_ended(file: int) -> None:
+def test_a_reader_sees_started_runs_that_have_not_ended(file: int) -> None:
     writer, reader = RunTable(file), RunTable(file)
     assert reader.runs() == []
     first, second = Claim(new_id(), 1), Claim(new_id(), 7)
@@ -33,7 +33,7 @@ def test_a_reader_sees_what_has_begun_and_not_ended(file: int) -> None:
     assert set(reader.runs()) == {Begun(second, 11.0, None), Begun(third, 12.0, 13.0)}
 
 
-def test_a_run_whose_hook_has_begun_stays_without_a_deadline(file: int) -> None:
+def test_a_run_whose_hook_has_started_stays_without_a_deadline(file: int) -> None:
     writer, reader = RunTable(file), RunTable(file)
     claim = Claim(new_id(), 1)
     place = writer.begin(claim, 10.0, 20.5)
@@ -65,7 +65,7 @@ sys.stdin.read()
 """
 
 
-def test_it_outlives_the_process_that_wrote_it(file: int) -> None:
+def test_the_table_outlives_its_writers_process(file: int) -> None:
     id = new_id()
     process = subprocess.Popen(
         [sys.executable, "-c", WRITER, str(file), id],
@@ -97,7 +97,7 @@ while True:
 """
 
 
-def test_a_reader_never_sees_half_of_a_record_that_is_written_meanwhile(file: int) -> None:
+def test_a_reader_never_sees_a_partially_written_record(file: int) -> None:
     quick, lasting = Claim(new_id(), 1), Claim(new_id(), 2)
     process = subprocess.Popen(
         [sys.executable, "-c", BUSY_WRITER, str(file), quick.id, lasting.id],

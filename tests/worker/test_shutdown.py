@@ -19,7 +19,7 @@ from tests.support.waiting import PATIENCE, finished, is_alive, pids_in, until
 GRACE = 0.3
 
 
-def test_what_runs_may_end_within_the_grace_period(app: Holdfast) -> None:
+def test_running_jobs_may_end_within_the_grace_period(app: Holdfast) -> None:
     started, go = threading.Barrier(3), threading.Event()
 
     @app.task
@@ -51,7 +51,7 @@ def test_what_runs_may_end_within_the_grace_period(app: Holdfast) -> None:
     assert app.jobs.get(waiting.id).status == "pending"
 
 
-def test_running_coroutines_are_given_back_without_spending_the_attempt(app: Holdfast) -> None:
+def test_running_coroutines_are_released_without_spending_the_attempt(app: Holdfast) -> None:
     started, cancelled = threading.Semaphore(0), threading.Semaphore(0)
     told: list[str] = []
     app.on("released", "failed", "retrying")(lambda event: told.append(event.kind))
@@ -79,7 +79,7 @@ def test_running_coroutines_are_given_back_without_spending_the_attempt(app: Hol
     assert told == ["released"] * 3
 
 
-def test_what_was_given_back_runs_again(app: Holdfast) -> None:
+def test_released_jobs_run_again(app: Holdfast) -> None:
     started = threading.Event()
 
     @app.task(max_attempts=1)
@@ -99,7 +99,7 @@ def test_what_was_given_back_runs_again(app: Holdfast) -> None:
 
 @pytest.mark.parametrize("why", [Stop.SILENT, Stop.CANCELLED])
 @pytest.mark.parametrize("early", [True, False])
-def test_a_coroutine_that_is_stopped_before_it_begins_says_so(
+def test_a_coroutine_stopped_before_its_start_is_released(
     app: Holdfast, monkeypatch: pytest.MonkeyPatch, early: bool, why: Stop
 ) -> None:
     """It was claimed: if nobody heard of its end, it would be running for ever."""
@@ -130,7 +130,7 @@ def test_a_coroutine_that_is_stopped_before_it_begins_says_so(
         assert (done.status, done.attempts, done.claim_no) == ("completed", 1, 2)
 
 
-def test_a_thread_that_looks_is_given_back_too(app: Holdfast) -> None:
+def test_a_thread_that_checks_the_stop_request_is_released(app: Holdfast) -> None:
     started = threading.Event()
 
     @app.task
@@ -149,7 +149,7 @@ def test_a_thread_that_looks_is_given_back_too(app: Holdfast) -> None:
     assert (now.status, now.attempts, now.error) == ("pending", 0, None)
 
 
-def test_a_thread_that_looks_and_returns_is_given_back_as_well(app: Holdfast) -> None:
+def test_a_thread_that_checks_the_stop_request_and_returns_is_released(app: Holdfast) -> None:
     """What it returns then is no result: it gave up."""
     started = threading.Event()
 
@@ -172,7 +172,7 @@ def test_a_thread_that_looks_and_returns_is_given_back_as_well(app: Holdfast) ->
     assert app.jobs.count() == 1
 
 
-def test_a_thread_that_did_not_look_has_done_its_work(app: Holdfast) -> None:
+def test_a_thread_that_did_not_check_the_stop_request_has_completed(app: Holdfast) -> None:
     started = threading.Event()
 
     @app.task
@@ -189,7 +189,7 @@ def test_a_thread_that_did_not_look_has_done_its_work(app: Holdfast) -> None:
     assert (now.status, now.result) == ("completed", "all of it")
 
 
-def test_a_process_is_ended_and_its_job_given_back(processes: ModuleType, tmp_path: Path) -> None:
+def test_a_process_is_ended_and_its_job_released(processes: ModuleType, tmp_path: Path) -> None:
     app = processes.app
     job = processes.starts_children.enqueue()
     worker = app.worker(grace=0)
@@ -204,7 +204,7 @@ def test_a_process_is_ended_and_its_job_given_back(processes: ModuleType, tmp_pa
     until(lambda: not any(map(is_alive, pids)))
 
 
-def test_a_thread_that_does_not_return_keeps_its_job_and_nobody_waits_for_it(
+def test_a_thread_that_does_not_return_keeps_its_job_and_delays_no_shutdown(
     app: Holdfast, caplog: pytest.LogCaptureFixture
 ) -> None:
     """It may still do something: its job must not be given to another while it lives."""
@@ -233,7 +233,7 @@ def test_a_thread_that_does_not_return_keeps_its_job_and_nobody_waits_for_it(
     assert "1 jobs did not end within the grace period" in caplog.text
 
 
-def test_what_ends_late_but_before_the_worker_leaves_has_ended(
+def test_a_run_that_ends_late_but_before_the_worker_leaves_is_recorded(
     app: Holdfast, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Otherwise the worker would be waited for by others, as one that may still do something."""
@@ -261,7 +261,7 @@ def test_what_ends_late_but_before_the_worker_leaves_has_ended(
     assert None not in (info.left_at, info.died_at)
 
 
-def test_a_stopped_worker_has_left_and_is_not_taken_for_dead(app: Holdfast) -> None:
+def test_a_stopped_worker_is_deregistered_and_not_declared_dead(app: Holdfast) -> None:
     with app.worker() as worker:
         until(lambda: worker.id)
         name = worker.id
@@ -292,7 +292,7 @@ def test_stopping_twice_is_fine_and_starting_twice_is_not(app: Holdfast) -> None
     assert worker.stop() is True
 
 
-def test_a_worker_may_be_stopped_before_it_has_begun(app: Holdfast) -> None:
+def test_a_worker_may_be_stopped_before_its_start(app: Holdfast) -> None:
     """It leaves no thread, and no row that says that it lives."""
     app.migrate()
     for _ in range(10):
@@ -320,7 +320,7 @@ class LateReplies:
         monkeypatch.setattr(app.engine.claimer, "fetch", fetch_late)
 
 
-def test_jobs_of_a_claim_under_way_run_before_the_worker_leaves(
+def test_jobs_of_a_claim_in_flight_run_before_the_worker_leaves(
     app: Holdfast, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """They were given back while they began: another worker could run them at the same time."""
@@ -346,7 +346,7 @@ def test_jobs_of_a_claim_under_way_run_before_the_worker_leaves(
     assert (app.jobs.get(job.id).status, len(ran), ended) == ("completed", 1, [True])
 
 
-def test_jobs_of_a_claim_that_is_answered_after_the_stop_are_given_back(
+def test_jobs_of_a_claim_answered_after_the_stop_are_released(
     app: Holdfast, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     ran: list[str] = []

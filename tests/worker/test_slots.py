@@ -26,7 +26,7 @@ KINDS = {"async", "thread", "process"}
         ("media=1,media=2", {"media": 2}),
     ],
 )
-def test_queues_as_people_write_them(queues: Any, expected: dict[str, int | None] | None) -> None:
+def test_queues_are_parsed(queues: Any, expected: dict[str, int | None] | None) -> None:
     if expected is None:
         with pytest.raises(InvalidInput):
             parse_queues(queues)
@@ -50,7 +50,7 @@ def test_queues_as_people_write_them(queues: Any, expected: dict[str, int | None
         ({"a b": 1}, "queue='a b'"),
     ],
 )
-def test_queues_that_make_no_sense(queues: Any, message: str) -> None:
+def test_invalid_queues_are_refused(queues: Any, message: str) -> None:
     with pytest.raises(InvalidInput, match=message):
         parse_queues(queues)
 
@@ -67,11 +67,11 @@ def test_a_queue_has_a_lane_for_each_kind_of_handler() -> None:
     assert (DEFAULT_SLOTS["async"], DEFAULT_SLOTS["thread"]) == (100, 10)
 
 
-def test_a_size_is_one_lane_for_all_kinds() -> None:
+def test_a_size_makes_one_lane_for_all_kinds() -> None:
     assert sizes(make_lanes("media=2", None)) == [("media", KINDS, 2)]
 
 
-def test_concurrency_is_the_size_of_queues_that_have_none() -> None:
+def test_concurrency_is_the_default_size_of_queues() -> None:
     assert sizes(make_lanes("default,media=2", 7)) == [("default", KINDS, 7), ("media", KINDS, 2)]
 
 
@@ -92,12 +92,12 @@ def test_all_slots_are_free_at_first() -> None:
         ({"media": 1.5}, None),
     ],
 )
-def test_sizes_that_make_no_sense(queues: Any, concurrency: Any) -> None:
+def test_invalid_sizes_are_refused(queues: Any, concurrency: Any) -> None:
     with pytest.raises(InvalidInput, match=rf"concurrency of queue 'media'.*from 1 to {MOST}"):
         make_lanes(queues, concurrency)
 
 
-def test_a_lane_takes_the_tasks_of_its_kinds_that_are_registered_now() -> None:
+def test_a_lane_takes_the_currently_registered_tasks_of_its_kinds() -> None:
     app = Holdfast("sqlite:///x.db")
 
     @app.task

@@ -9,7 +9,7 @@ from holdfast.worker.running.thread_pool import Threads
 PATIENCE = 30.0
 
 
-def test_work_waits_for_a_thread_where_no_more_can_be_started(
+def test_work_waits_for_a_thread_if_no_more_can_be_started(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     threads = Threads("holdfast-test")
@@ -40,7 +40,7 @@ def test_work_waits_for_a_thread_where_no_more_can_be_started(
     threads.close(PATIENCE)
 
 
-def test_without_a_single_thread_the_start_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_start_without_a_single_thread_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(thread: threading.Thread) -> None:
         raise RuntimeError("can't start new thread")
 

@@ -37,7 +37,7 @@ def test_a_coroutine_is_cancelled_and_the_job_retried(app: Holdfast) -> None:
     assert [(a.error, a.trace) for a in app.jobs.attempts(job.id)] == [(ERROR, None)] * 2
 
 
-def test_a_coroutine_that_returns_all_the_same_has_timed_out(app: Holdfast) -> None:
+def test_a_coroutine_that_returns_after_its_cancellation_has_timed_out(app: Holdfast) -> None:
     @app.task(timeout=0.3, max_attempts=1)
     async def sleeps() -> str:
         with suppress(asyncio.CancelledError):
@@ -49,7 +49,7 @@ def test_a_coroutine_that_returns_all_the_same_has_timed_out(app: Holdfast) -> N
     assert (done.status, done.error, done.result) == ("failed", ERROR, None)
 
 
-def test_a_coroutine_that_goes_on_is_cancelled_again(app: Holdfast) -> None:
+def test_a_coroutine_that_continues_is_cancelled_again(app: Holdfast) -> None:
     cancels: list[int] = []
 
     @app.task(timeout=0.3, max_attempts=1)
@@ -75,7 +75,7 @@ def test_a_timeout_can_be_permanent(app: Holdfast) -> None:
     assert (done.status, done.attempts) == ("failed", 1)
 
 
-def test_a_job_may_have_another_timeout_than_its_task(app: Holdfast) -> None:
+def test_a_job_may_override_its_tasks_timeout(app: Holdfast) -> None:
     @app.task(timeout=0.3, max_attempts=1)
     async def sleeps(seconds: float) -> None:
         await asyncio.sleep(seconds)
@@ -126,7 +126,7 @@ def _stuck(app: Holdfast, id: str) -> Any:
     return job if str(job.message).startswith("stuck: past its timeout") else None
 
 
-def test_a_thread_that_looks_ends_in_time(app: Holdfast) -> None:
+def test_a_thread_that_checks_the_stop_request_ends_in_time(app: Holdfast) -> None:
     @app.task(timeout=0.3, max_attempts=1)
     def looks(ctx: Context) -> str:
         while not ctx.wait(30):
@@ -149,7 +149,7 @@ def warm(processes: ModuleType) -> Any:
         yield processes
 
 
-def test_a_process_is_ended_with_all_that_it_started(warm: ModuleType, tmp_path: Path) -> None:
+def test_a_process_is_ended_with_its_child_processes(warm: ModuleType, tmp_path: Path) -> None:
     app = warm.app
     job = warm.starts_children.using(timeout=1.5).enqueue()
     until((tmp_path / "pids").exists)
@@ -164,7 +164,7 @@ def test_a_process_is_ended_with_all_that_it_started(warm: ModuleType, tmp_path:
     assert finished(app, again).result["pid"] != handler
 
 
-def test_a_process_that_does_not_want_to_end_is_killed(
+def test_a_process_that_ignores_sigterm_is_killed(
     warm: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(process_runner, "TERM_TO_KILL", 0.5)

@@ -114,7 +114,7 @@ def test_join_does_not_wait_for_a_job_that_waits_for_another(
 
 
 @pytest.mark.parametrize("task", ["one", "paced", "beside"])
-def test_two_processes_take_turns(database: Database, task: str) -> None:
+def test_keys_take_turns_across_two_processes(database: Database, task: str) -> None:
     app = database.app()
     make(app)
     waiting = {"a": 120, "b": 30, "c": 30, "d": 1}

@@ -47,7 +47,7 @@ def newer(database: Database, folder: Path, **options: Any) -> Holdfast:
 
 
 @pytest.mark.parametrize("kind", ["def", "async def"])
-def test_it_is_given_back_until_a_worker_that_can_read_it_comes(
+def test_an_unreadable_job_is_released_until_a_worker_can_read_it(
     database: Database, tmp_path: Path, kind: str
 ) -> None:
     old, new = quick(database, tmp_path), newer(database, tmp_path)
@@ -78,7 +78,7 @@ def test_it_is_given_back_until_a_worker_that_can_read_it_comes(
     assert (done.error, done.unreadable_since) == (None, None)
 
 
-def test_why_it_waits(database: Database, tmp_path: Path) -> None:
+def test_the_reason_why_an_unreadable_job_waits(database: Database, tmp_path: Path) -> None:
     old, new = older(database, tmp_path), newer(database, tmp_path)
     job = new.tasks["convert"].enqueue(n=1, copies=2)
     with old.worker():
@@ -119,9 +119,7 @@ def test_health_and_the_log_name_the_task_and_the_field_once_for_many_jobs(
     assert [one.ok for one in new.health().checks if one.name == "unreadable"] == [True]
 
 
-def test_listeners_and_followers_hear_that_it_was_released(
-    database: Database, tmp_path: Path
-) -> None:
+def test_listeners_and_followers_get_the_release_event(database: Database, tmp_path: Path) -> None:
     old, new = older(database, tmp_path), newer(database, tmp_path)
     heard: list[tuple[str, str | None]] = []
     old.on("released")(lambda event: heard.append((event.job.id, event.error)))
@@ -135,7 +133,9 @@ def test_listeners_and_followers_hear_that_it_was_released(
     assert "copies" in str(heard[0][1])
 
 
-def test_after_an_hour_it_fails_and_the_hook_is_called(database: Database, tmp_path: Path) -> None:
+def test_an_unreadable_job_fails_after_an_hour_and_its_hook_is_called(
+    database: Database, tmp_path: Path
+) -> None:
     clock = FakeClock()
     old, new = quick(database, tmp_path, clock=clock), newer(database, tmp_path, clock=clock)
     ends: list[RunEnd] = []
@@ -165,7 +165,7 @@ def test_after_an_hour_it_fails_and_the_hook_is_called(database: Database, tmp_p
         assert finished(new, job).status == "completed"
 
 
-def test_how_long_can_be_set(
+def test_the_time_before_an_unreadable_job_fails_is_a_setting(
     database: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("HOLDFAST_UNREADABLE_FOR", "0")
@@ -196,9 +196,7 @@ def test_a_recurring_job_waits_for_a_reader_and_then_has_a_failed_run(
     assert (failed.status, failed.unreadable_since) == ("scheduled", None)
 
 
-def test_a_validator_that_raises_anything_does_not_lose_the_run(
-    database: Database, tmp_path: Path
-) -> None:
+def test_a_validator_that_raises_does_not_lose_the_run(database: Database, tmp_path: Path) -> None:
     def knows(value: Any) -> Any:
         return {"a": 1}[value]
 
@@ -215,7 +213,9 @@ def test_a_validator_that_raises_anything_does_not_lose_the_run(
     assert (done.status, done.error) == ("failed", "KeyError: 'b'")
 
 
-def test_a_limit_by_a_function_does_not_fail_it(database: Database, tmp_path: Path) -> None:
+def test_a_limit_by_a_function_does_not_fail_an_unreadable_job(
+    database: Database, tmp_path: Path
+) -> None:
     """The function gets the arguments, so the older code tries to read the payload for it, too."""
     old, new = quick(database, tmp_path), newer(database, tmp_path)
 
@@ -232,7 +232,7 @@ def test_a_limit_by_a_function_does_not_fail_it(database: Database, tmp_path: Pa
         assert finished(old, convert.enqueue(n=1)).result == 1
 
 
-def test_one_that_is_cancelled_meanwhile_is_cancelled(database: Database, tmp_path: Path) -> None:
+def test_an_unreadable_job_can_be_cancelled(database: Database, tmp_path: Path) -> None:
     old, new = older(database, tmp_path), newer(database, tmp_path)
     job = new.tasks["convert"].enqueue(n=1, copies=2)
     with old.worker():
@@ -241,7 +241,7 @@ def test_one_that_is_cancelled_meanwhile_is_cancelled(database: Database, tmp_pa
         assert finished(old, job).status == "cancelled"
 
 
-def test_drain_does_not_wait_for_other_code(database: Database, tmp_path: Path) -> None:
+def test_drain_does_not_wait_for_unreadable_jobs(database: Database, tmp_path: Path) -> None:
     old, new = older(database, tmp_path), newer(database, tmp_path)
     job = new.tasks["convert"].enqueue(n=1, copies=2)
     drain(old, raise_errors=False)
@@ -288,7 +288,7 @@ def worker_of(module: str, folder: Path, database: Database) -> Iterator[subproc
 
 
 @pytest.mark.parametrize("process", [False, True])
-def test_a_rolling_deploy_in_the_wrong_order_loses_nothing(
+def test_a_rolling_deploy_in_the_wrong_order_loses_no_job(
     database: Database, tmp_path: Path, process: bool
 ) -> None:
     """Version 2 enqueues while only a worker of version 1 lives; then version 2's worker starts, and

@@ -37,7 +37,7 @@ def test_messages_of_several_threads_are_not_mixed(
 
 
 @pytest.mark.parametrize("rest", [b'{"x": 1', b'{"x": {"y"\n'])
-def test_a_message_that_was_cut_off_is_the_end(
+def test_a_truncated_message_ends_the_connection(
     ends: tuple[Wire, Wire, socket.socket], rest: bytes
 ) -> None:
     here, there, ours = ends
@@ -47,13 +47,13 @@ def test_a_message_that_was_cut_off_is_the_end(
     assert list(there) == [{"x": 0}]
 
 
-def test_nothing_can_be_sent_to_one_that_is_gone(ends: tuple[Wire, Wire, socket.socket]) -> None:
+def test_nothing_can_be_sent_to_a_closed_peer(ends: tuple[Wire, Wire, socket.socket]) -> None:
     here, there, _ = ends
     there.close()
     assert here.send({"x": "y" * 1_000_000}) is False
 
 
-def test_one_that_does_not_read_delays_nobody(ends: tuple[Wire, Wire, socket.socket]) -> None:
+def test_a_peer_that_does_not_read_delays_no_sender(ends: tuple[Wire, Wire, socket.socket]) -> None:
     """What it cannot take is kept up to a bound and then dropped, never in the middle of a message."""
     here, there, ours = ends
     sent = [here.send_now({"number": number}) for number in range(50_000)]

@@ -36,7 +36,7 @@ def sweep(root: Path, alive: Collection[Claim] = NOBODY) -> int:
     return sweep_workdirs(root, lambda ids: alive)
 
 
-def test_each_claim_has_its_own(tmp_path: Path) -> None:
+def test_each_claim_has_its_own_workdir(tmp_path: Path) -> None:
     id = new_id()
     first, second = (make_workdir(tmp_path / "deep" / "root", Claim(id, n)) for n in (1, 2))
     assert first != second
@@ -46,13 +46,13 @@ def test_each_claim_has_its_own(tmp_path: Path) -> None:
     assert make_workdir(tmp_path / "deep" / "root", Claim(id, 1)) == first  # asked for twice
 
 
-def test_nobody_else_may_look_inside(tmp_path: Path) -> None:
+def test_the_workdir_is_readable_only_by_its_owner(tmp_path: Path) -> None:
     path = make_workdir(tmp_path / "root", Claim(new_id(), 1))
     for folder in (path, path.parent):
         assert stat.S_IMODE(folder.stat().st_mode) == 0o700
 
 
-def test_it_goes_with_all_that_is_in_it(tmp_path: Path) -> None:
+def test_the_workdir_is_removed_with_its_contents(tmp_path: Path) -> None:
     claim, other = Claim(new_id(), 1), Claim(new_id(), 1)
     path, kept = old(tmp_path, claim), old(tmp_path, other)
     remove_workdir(tmp_path, claim)
@@ -60,7 +60,7 @@ def test_it_goes_with_all_that_is_in_it(tmp_path: Path) -> None:
     remove_workdir(tmp_path, claim)  # twice is once
 
 
-def test_what_was_left_behind_is_swept_after_six_hours(tmp_path: Path) -> None:
+def test_abandoned_workdirs_are_swept_after_six_hours(tmp_path: Path) -> None:
     path = old(tmp_path, Claim(new_id(), 1))
     fresh = make_workdir(tmp_path, Claim(new_id(), 1))
     young = aged(make_workdir(tmp_path, Claim(new_id(), 1)), ORPHAN_AGE - 60)
@@ -77,7 +77,7 @@ def test_a_claim_that_still_runs_keeps_its_folder(tmp_path: Path) -> None:
     assert [before.exists(), now.exists()] == [False, True]
 
 
-def test_only_the_jobs_of_old_folders_are_asked_for_and_once(tmp_path: Path) -> None:
+def test_only_jobs_of_old_folders_are_looked_up_once(tmp_path: Path) -> None:
     id = new_id()
     old(tmp_path, Claim(id, 1))
     old(tmp_path, Claim(id, 2))
@@ -93,7 +93,7 @@ def test_only_the_jobs_of_old_folders_are_asked_for_and_once(tmp_path: Path) -> 
     assert asked == [[id]]  # nothing was left to ask about
 
 
-def test_what_is_not_ours_is_left_alone(tmp_path: Path) -> None:
+def test_foreign_files_are_kept(tmp_path: Path) -> None:
     target = tmp_path / "elsewhere"
     target.mkdir()
     (target / "precious").write_text("x")
@@ -125,5 +125,5 @@ def test_links_inside_are_removed_and_not_followed(tmp_path: Path) -> None:
     assert (path.exists(), (target / "precious").exists()) == (False, True)
 
 
-def test_a_root_that_was_never_made_has_nothing_to_sweep(tmp_path: Path) -> None:
+def test_a_missing_root_has_nothing_to_sweep(tmp_path: Path) -> None:
     assert sweep(tmp_path / "never") == 0

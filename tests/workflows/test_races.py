@@ -56,7 +56,7 @@ def fork(database: Database) -> Fork:
     return Fork(database)
 
 
-def test_at_every_statement(fork: Fork) -> None:
+def test_finishes_race_at_every_statement(fork: Fork) -> None:
     freed: dict[int, bool] = {}
     for at in range(50):
         (one, two), child = fork.make()
@@ -72,7 +72,7 @@ def test_at_every_statement(fork: Fork) -> None:
     assert freed == dict.fromkeys(freed, True)
 
 
-def test_in_many_races(fork: Fork) -> None:
+def test_parents_finish_concurrently_many_times(fork: Fork) -> None:
     freed = 0
     for _ in range(RACES):
         jobs, child = fork.make()

@@ -90,7 +90,7 @@ def test_a_child_starts_when_its_parents_have_finished(lab: Lab) -> None:
     assert info.finished_at is not None
 
 
-def test_nothing_exists_when_the_block_fails(lab: Lab) -> None:
+def test_no_job_exists_when_the_block_fails(lab: Lab) -> None:
     with contextlib.suppress(ZeroDivisionError), lab.app.workflow() as flow:
         lab.add(flow, "top")
         raise ZeroDivisionError
@@ -100,7 +100,9 @@ def test_nothing_exists_when_the_block_fails(lab: Lab) -> None:
 
 
 @pytest.mark.parametrize("commits", [True, False])
-def test_in_the_callers_transaction(database: Database, lab: Lab, commits: bool) -> None:
+def test_a_workflow_is_made_in_the_callers_transaction(
+    database: Database, lab: Lab, commits: bool
+) -> None:
     lab.app.engine.open()
     with contextlib.closing(connect(database)) as connection:
         connection.execute("BEGIN")
@@ -111,7 +113,7 @@ def test_in_the_callers_transaction(database: Database, lab: Lab, commits: bool)
     assert [one.id for one in lab.app.workflows.list()] == ([flow.id] if commits else [])
 
 
-def test_a_failure_cancels_those_that_wait_and_says_why(lab: Lab) -> None:
+def test_a_failure_cancels_its_dependents_with_the_reason(lab: Lab) -> None:
     lab.bad = {"left"}
     flow = diamond(lab)
     assert lab.drain() == ["top", "left", "right"]
@@ -123,7 +125,7 @@ def test_a_failure_cancels_those_that_wait_and_says_why(lab: Lab) -> None:
     assert lab.app.workflows.get(flow.id).status is Status.FAILED
 
 
-def test_a_failure_cancels_all_that_follow(lab: Lab) -> None:
+def test_a_failure_cancels_all_descendants(lab: Lab) -> None:
     lab.bad = {"top"}
     flow = diamond(lab)
     assert lab.drain() == ["top"]
@@ -132,7 +134,7 @@ def test_a_failure_cancels_all_that_follow(lab: Lab) -> None:
     )
 
 
-def test_continue_after_a_failure(lab: Lab) -> None:
+def test_the_continue_policy_runs_a_job_after_a_failure(lab: Lab) -> None:
     lab.bad = {"left"}
     flow = diamond(lab, "continue")
     assert lab.drain() == ["top", "left", "right", "bottom"]
@@ -140,7 +142,7 @@ def test_continue_after_a_failure(lab: Lab) -> None:
     assert lab.app.workflows.get(flow.id).status is Status.FAILED
 
 
-def test_hold_until_the_failed_one_is_retried(lab: Lab) -> None:
+def test_the_hold_policy_waits_until_the_failed_job_is_retried(lab: Lab) -> None:
     lab.bad = {"left"}
     flow = diamond(lab, "hold")
     assert lab.drain() == ["top", "left", "right"]
@@ -169,7 +171,7 @@ def test_a_retried_job_makes_a_finished_workflow_run_again(lab: Lab) -> None:
     assert lab.app.workflows.get(flow.id).status is Status.CANCELLED  # as those that waited are
 
 
-def test_release_one_that_is_held(lab: Lab) -> None:
+def test_a_held_job_can_be_released(lab: Lab) -> None:
     lab.bad = {"left"}
     flow = diamond(lab, "hold")
     lab.drain()
@@ -180,7 +182,7 @@ def test_release_one_that_is_held(lab: Lab) -> None:
         lab.app.workflows.release(bottom.id)
 
 
-def test_a_policy_for_each_edge(lab: Lab) -> None:
+def test_each_edge_has_its_own_policy(lab: Lab) -> None:
     lab.bad = {"optional"}
     with lab.app.workflow() as flow:
         optional, needed = lab.add(flow, "optional"), lab.add(flow, "needed")
@@ -189,7 +191,7 @@ def test_a_policy_for_each_edge(lab: Lab) -> None:
     assert lab.results["end"] == {"needed": "<needed>", "optional": None}
 
 
-def test_retry_from_the_failed_job(lab: Lab) -> None:
+def test_a_workflow_is_retried_from_its_failed_job(lab: Lab) -> None:
     lab.bad = {"left"}
     with lab.app.workflow() as flow:
         top = lab.add(flow, "top")
@@ -206,7 +208,7 @@ def test_retry_from_the_failed_job(lab: Lab) -> None:
     assert lab.results["bottom"] == {"left": "<left>", "right": "<right>"}
 
 
-def test_cancel_all(lab: Lab) -> None:
+def test_cancel_ends_all_jobs_of_a_workflow(lab: Lab) -> None:
     flow = diamond(lab)
     assert lab.app.workflows.cancel(flow.id) == 4
     assert lab.drain() == []
@@ -215,7 +217,7 @@ def test_cancel_all(lab: Lab) -> None:
 
 
 @pytest.mark.parametrize("act", ["cancel", "delete"])
-def test_a_parent_that_is_cancelled_or_deleted(lab: Lab, act: str) -> None:
+def test_a_cancelled_or_deleted_parent_counts_as_failed(lab: Lab, act: str) -> None:
     flow = diamond(lab)
     [top] = [job for job in lab.app.workflows.jobs(flow.id) if job.node == "top"]
     getattr(lab.app.jobs, act)(top.id)
@@ -227,7 +229,7 @@ def test_a_parent_that_is_cancelled_or_deleted(lab: Lab, act: str) -> None:
     assert {lab.statuses(flow)[node] for node in ("left", "right", "bottom")} == {"cancelled"}
 
 
-def test_a_workflow_whose_last_job_is_deleted_comes_to_its_end(lab: Lab) -> None:
+def test_a_workflow_whose_last_job_is_deleted_ends(lab: Lab) -> None:
     with lab.app.workflow() as flow:
         lab.add(flow, "done")
         last = flow.add(lab.step.using(delay="1h"), name="deleted")
@@ -244,7 +246,9 @@ def test_a_workflow_whose_last_job_is_deleted_comes_to_its_end(lab: Lab) -> None
     [((), ["completed", "finished"]), (("a",), ["failed", "finished"])],
     ids=["all completed", "one failed"],
 )
-def test_callbacks(lab: Lab, bad: tuple[str, ...], expected: list[str]) -> None:
+def test_callbacks_run_when_a_workflow_ends(
+    lab: Lab, bad: tuple[str, ...], expected: list[str]
+) -> None:
     lab.bad = set(bad)
     flow = lab.app.batch(
         [lab.step.call(name=name) for name in "ab"],
@@ -259,14 +263,14 @@ def test_callbacks(lab: Lab, bad: tuple[str, ...], expected: list[str]) -> None:
     assert lab.app.engine.maintenance.advance_workflows(100) == 0
 
 
-def test_a_chain(lab: Lab) -> None:
+def test_a_chain_runs_in_order(lab: Lab) -> None:
     flow = lab.app.chain(*(lab.step.call(name=name) for name in "abc"))
     assert lab.drain() == ["a", "b", "c"]
     assert lab.results["c"] == {"step": "<b>"}
     assert lab.app.workflows.get(flow.id).name == "chain"
 
 
-def test_jobs_added_while_it_runs(database: Database) -> None:
+def test_jobs_can_be_added_while_a_workflow_runs(database: Database) -> None:
     app = database.app()
     ran: list[Any] = []
 
@@ -295,7 +299,7 @@ def test_jobs_added_while_it_runs(database: Database) -> None:
     assert app.workflows.get(flow.id).total == 6
 
 
-def test_what_a_failed_run_added_does_not_exist(database: Database) -> None:
+def test_jobs_added_by_a_failed_run_do_not_exist(database: Database) -> None:
     app = database.app()
 
     @app.task(max_attempts=1)
@@ -317,7 +321,7 @@ def test_a_delay_begins_when_the_workflow_is_made(lab: Lab) -> None:
     assert lab.statuses(flow)["step"] == "scheduled"
 
 
-def test_why_a_job_waits(lab: Lab) -> None:
+def test_why_names_the_parents_that_a_job_waits_for(lab: Lab) -> None:
     flow = diamond(lab)
     jobs = {job.node: job for job in lab.app.workflows.jobs(flow.id)}
     assert lab.app.jobs.why(jobs["bottom"].id) == [
@@ -335,7 +339,7 @@ def test_many_parents_and_children(lab: Lab) -> None:
     assert list(lab.results["bottom"]) == [f"m{number}" for number in range(60)]
 
 
-def test_workflows_are_listed_the_newest_first(lab: Lab) -> None:
+def test_workflows_are_listed_newest_first(lab: Lab) -> None:
     flows = [diamond(lab) for _ in range(3)]
     ids = [flow.id for flow in reversed(flows)]
     assert [one.id for one in lab.app.workflows.list()] == ids
@@ -396,7 +400,7 @@ def detached_context(lab: Lab) -> Context:
 # then=
 
 
-def test_then_a_task_gets_the_result_or_the_arguments(database: Database) -> None:
+def test_a_then_task_gets_the_result_or_the_arguments(database: Database) -> None:
     app = database.app()
     ran: list[Any] = []
 
@@ -416,7 +420,7 @@ def test_then_a_task_gets_the_result_or_the_arguments(database: Database) -> Non
     assert [(job.priority, job.entity) for job in published] == [(7, ("movie", 3)), (0, None)]
 
 
-def test_then_a_function_chooses(database: Database) -> None:
+def test_a_then_function_chooses_the_next_job(database: Database) -> None:
     app = database.app()
     ran: list[str] = []
 
@@ -444,7 +448,7 @@ def test_then_a_function_chooses(database: Database) -> None:
 
 
 @pytest.mark.parametrize("bad", [lambda job, result: 1 / 0, lambda job, result: ["no call"]])
-def test_then_that_fails_fails_the_run(database: Database, bad: Any) -> None:
+def test_a_failing_then_function_fails_the_run(database: Database, bad: Any) -> None:
     app = database.app()
 
     @app.task(then=bad, max_attempts=1)
@@ -457,7 +461,7 @@ def test_then_that_fails_fails_the_run(database: Database, bad: Any) -> None:
     assert "ZeroDivisionError" in str(found.error) or "task.call" in str(found.error)
 
 
-def test_then_needs_arguments(database: Database) -> None:
+def test_a_then_task_without_arguments_is_refused(database: Database) -> None:
     app = database.app()
 
     @app.task
@@ -474,7 +478,7 @@ def test_then_needs_arguments(database: Database) -> None:
         app.task(then=5, name="x")(lambda: None)  # type: ignore[call-overload]
 
 
-def test_what_is_enqueued_inherits_priority_and_entity(database: Database) -> None:
+def test_enqueued_jobs_inherit_priority_and_entity(database: Database) -> None:
     app = database.app()
 
     @app.task

@@ -119,7 +119,7 @@ class Enqueuer(threading.Thread):
         self.join()
 
 
-def test_behind_a_long_transaction_a_migration_waits_and_nobody_else(
+def test_a_migration_behind_a_long_transaction_blocks_no_other_client(
     bare_database: Database, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """A caller's transaction of 6 s holds a lock on the jobs. On its own a waiting ALTER TABLE would
@@ -154,7 +154,7 @@ def test_behind_a_long_transaction_a_migration_waits_and_nobody_else(
     print(f"longest enqueue: {enqueuer.longest:.3f} s")
 
 
-def test_after_its_patience_the_error_names_who_is_in_the_way(
+def test_after_its_timeout_the_error_names_the_blocking_client(
     old_database: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     engine = old_database.engine(auto_migrate=False)
@@ -191,7 +191,9 @@ def test_an_invalid_index_is_dropped_and_built_again(old_database: Database) -> 
 
 
 @pytest.mark.parametrize("server_survives", [True, False])
-def test_a_build_whose_client_was_killed(old_database: Database, server_survives: bool) -> None:
+def test_an_index_build_whose_client_was_killed_is_repeated(
+    old_database: Database, server_survives: bool
+) -> None:
     """The server builds on for a client that is gone: that index is awaited, not dropped. If the
     server's process is ended, too, the index is built anew."""
     with snapshot(old_database.url) as blocking:
@@ -217,12 +219,14 @@ def test_a_build_whose_client_was_killed(old_database: Database, server_survives
     assert (built[0] == begun[0]) is server_survives
 
 
-def test_new_tables_wait_for_no_transaction(bare_database: Database) -> None:
+def test_new_tables_do_not_wait_for_transactions(bare_database: Database) -> None:
     with snapshot(bare_database.url), migrating_in_background(bare_database) as migration:
         assert migration.result(60) == ["0001_initial", *UPGRADE]
 
 
-def test_a_serializable_default_does_not_make_it_wait_for_itself(server: PostgresServer) -> None:
+def test_a_serializable_default_does_not_make_a_migration_wait_for_itself(
+    server: PostgresServer,
+) -> None:
     name = "serializable_by_default"
     url = server.create_database(name)
     with psycopg.connect(url, autocommit=True) as connection:
@@ -259,7 +263,7 @@ def test_an_engine_that_migrates_at_its_first_use_does_not_wait_for_its_callers_
     assert index_of(old_database)[1]
 
 
-def test_through_a_transaction_pooler(old_database: Database) -> None:
+def test_migrations_run_through_a_transaction_pooler(old_database: Database) -> None:
     with Pgbouncer(old_database.url, size=10) as pooler:
         pooled = Database("postgres", pooler.url, old_database.schema, old_database.opened)
         engines = [pooled.engine(auto_migrate=False, pooler=True) for _ in range(3)]
@@ -271,7 +275,7 @@ def test_through_a_transaction_pooler(old_database: Database) -> None:
     assert "probes" in str(shape("postgres", old_database.url, old_database.schema))
 
 
-def test_a_timeout_behind_a_pooler_is_told_with_the_remedy(
+def test_a_timeout_behind_a_pooler_is_reported_with_the_remedy(
     server: PostgresServer,
 ) -> None:
     """Behind a pooler the timeouts of the session are not ours to set."""

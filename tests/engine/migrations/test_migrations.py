@@ -28,7 +28,7 @@ def test_the_engines_have_the_same_migrations() -> None:
     assert numbers == list(range(1, len(numbers) + 1))
 
 
-def test_migrate_tells_what_it_did_and_can_be_repeated(bare_database: Database) -> None:
+def test_migrate_returns_what_it_applied_and_can_be_repeated(bare_database: Database) -> None:
     engine = bare_database.engine(auto_migrate=False)
     assert engine.migrate() == ["0001_initial", "0002_idempotency_and_deaths"]
     assert engine.migrate() == []
@@ -36,13 +36,15 @@ def test_migrate_tells_what_it_did_and_can_be_repeated(bare_database: Database) 
     assert insert(engine).created
 
 
-def test_without_tables_the_error_says_what_to_run(bare_database: Database) -> None:
+def test_without_tables_the_error_names_the_command(bare_database: Database) -> None:
     engine = bare_database.engine(auto_migrate=False)
     with pytest.raises(SchemaError, match=r"0001_initial.*run 'holdfast migrate'"):
         insert(engine)
 
 
-def test_sqlite_migrates_itself_and_postgresql_only_if_told(bare_database: Database) -> None:
+def test_sqlite_migrates_automatically_and_postgresql_only_on_request(
+    bare_database: Database,
+) -> None:
     engine = bare_database.engine(auto_migrate=None)
     if bare_database.kind == "sqlite":
         assert insert(engine).created
@@ -62,7 +64,7 @@ print("ok")
 """
 
 
-def test_ten_processes_start_at_once(bare_database: Database) -> None:
+def test_ten_processes_migrate_concurrently(bare_database: Database) -> None:
     processes = [
         subprocess.Popen(
             [sys.executable, "-c", SCRIPT, bare_database.url, bare_database.schema],
@@ -84,7 +86,7 @@ def test_ten_processes_start_at_once(bare_database: Database) -> None:
 
 
 @pytest.mark.parametrize("breaking", [True, False])
-def test_an_older_release_and_a_newer_schema(bare_database: Database, breaking: bool) -> None:
+def test_an_older_release_works_on_a_newer_schema(bare_database: Database, breaking: bool) -> None:
     engine = bare_database.engine()
     insert(engine)
     applied = 0 if bare_database.kind == "sqlite" else "2031-01-01"
@@ -108,7 +110,7 @@ def test_an_older_release_and_a_newer_schema(bare_database: Database, breaking: 
     assert bare_database.engine is not None
 
 
-def test_the_printed_sql_is_what_is_applied(bare_database: Database) -> None:
+def test_the_printed_sql_equals_the_applied_sql(bare_database: Database) -> None:
     text = bare_database.engine().migrations_sql()
     assert len(re.findall(r"CREATE TABLE", text)) >= 4
     assert "{" not in text
@@ -116,7 +118,7 @@ def test_the_printed_sql_is_what_is_applied(bare_database: Database) -> None:
         assert f"CREATE SCHEMA IF NOT EXISTS {bare_database.schema};" in text
 
 
-def test_who_applies_the_printed_sql_has_migrated(bare_database: Database) -> None:
+def test_applying_the_printed_sql_migrates(bare_database: Database) -> None:
     text = bare_database.engine().migrations_sql()
     if bare_database.kind == "sqlite":
         with closing(sqlite3.connect(bare_database.url.removeprefix("sqlite:///"))) as mine:
@@ -136,7 +138,7 @@ def test_who_applies_the_printed_sql_has_migrated(bare_database: Database) -> No
     ]
 
 
-def test_a_migration_must_say_whether_it_breaks() -> None:
+def test_a_migration_must_declare_whether_it_breaks_compatibility() -> None:
     for path in ENGINES.glob("*/migrations/*.sql"):
         assert path.read_text().splitlines()[0] in ("-- breaking: no", "-- breaking: yes"), path
 

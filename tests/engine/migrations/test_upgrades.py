@@ -93,7 +93,7 @@ def test_a_migration_killed_at_any_statement_is_resumed(
     assert deaths >= 12  # five statements and the record, before and after each
 
 
-def test_many_processes_upgrade_at_once(old_database: Database) -> None:
+def test_many_processes_upgrade_concurrently(old_database: Database) -> None:
     engines = [old_database.engine(auto_migrate=None) for _ in range(10)]
     with ThreadPoolExecutor(10) as pool:
         done = list(pool.map(lambda engine: engine.migrate(), engines))
