@@ -65,7 +65,7 @@ def run(
         workers.start(2).until_ready()
         for number in range(kills):
             for chain in range(chains * number // kills, chains * (number + 1) // kills):
-                app.enqueue(("link", "bound")[chain % 2], {"chain": chain, "number": 0})
+                app.enqueue(("link", "chained")[chain % 2], {"chain": chain, "number": 0})
             for _ in range(flows * number // kills, flows * (number + 1) // kills):
                 plan = _plan(rng, nodes)
                 plans[_insert(app, task, plan)] = plan

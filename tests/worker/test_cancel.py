@@ -23,7 +23,7 @@ class Sleeper:
 
     def __init__(self, app: Holdfast, kind: str, folder: Path) -> None:
         self.app = app
-        self.name = {"process": "begets"}.get(kind, kind)
+        self.name = {"process": "starts_children"}.get(kind, kind)
         self.started, self.ended = threading.Event(), threading.Event()
         self._pids = folder / "pids"
         if kind == "async":
@@ -54,7 +54,7 @@ class Sleeper:
         self.ended.clear()
         self._pids.unlink(missing_ok=True)
         job = self.app.enqueue(self.name)
-        if self.name != "begets":
+        if self.name != "starts_children":
             assert self.started.wait(PATIENCE)
         else:
             until(self._pids.exists)
@@ -62,7 +62,7 @@ class Sleeper:
 
     def seconds_to_end(self) -> float:
         begin = time.monotonic()
-        if self.name != "begets":
+        if self.name != "starts_children":
             assert self.ended.wait(PATIENCE)
         else:
             pids = pids_in(self._pids.parent)

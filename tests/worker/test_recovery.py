@@ -244,7 +244,7 @@ def test_an_importable_job_runs_in_a_process_of_its_own(
     assert beside.result == os.getpid(), "the next job is an ordinary one again"
 
 
-@pytest.mark.parametrize("kind", ["plain_pill", "asynchronous_pill"])
+@pytest.mark.parametrize("kind", ["plain_poison", "asynchronous_poison"])
 def test_an_importable_poison_job_is_quarantined_and_its_worker_survives(
     processes: ModuleType, kind: str
 ) -> None:
