@@ -1,4 +1,4 @@
-"""Every page for everybody: no finding of axe and no sideways scrolling, light and dark, wide and
+"""Accessibility: no violation found by axe and no horizontal scrolling, light and dark, wide and
 narrow, with dialogs, the drawer, the palette and menus open."""
 
 from collections.abc import Iterator

@@ -59,7 +59,7 @@ class Guarded:
 
 @pytest.fixture
 def guarded(chromium: Browser, live: Site) -> Iterator[Guarded]:
-    """Of somebody whose own name is one of them, on a site whose title is another."""
+    """As a user whose name is a payload, on a site whose title is another."""
     _, secret = live.access.create(ALL[0], "admin")
     server = dashboard(live.app, hosts=["127.0.0.1"], title=ALL[9])
     with served(server, server.state.web.close) as url:

@@ -106,7 +106,7 @@ def test_a_page_merged_into_the_rows_keeps_their_order(call):
 
 
 def test_rows_of_a_distant_page_replace_the_old_ones(call):
-    """More came than a page holds: nobody knows what lies between it and the rows before."""
+    """More jobs came than a page holds: the rows between it and the old ones are unknown."""
     script = """(() => {
       const rows = [{id: 'c'}, {id: 'b'}, {id: 'a'}];
       const far = {jobs: [{id: 'f'}, {id: 'e'}], next: 'e'};

@@ -1,4 +1,4 @@
-"""The overview says how it goes and what needs somebody; errors that are alike are retried together."""
+"""The overview shows the state and the problems of the system; similar errors are retried together."""
 
 import re
 
@@ -12,7 +12,8 @@ __all__ = ["database", "live", "nothing_left_behind", "site"]
 
 
 def test_the_overview_shows_the_state_of_the_system(page: Page, live: Site):
-    """Figures, a chart of the last hour, queues, tasks; and a worker that nobody has is missed."""
+    """Figures, a chart of the last hour, queues and tasks; and the missing worker of a queue is
+    reported."""
     finish(live, live.app.enqueue("add", {"a": 1}), live.app.enqueue("crash"))
     live.app.enqueue("add", {"a": 1}, queue="nobody")
     show(page, "/")

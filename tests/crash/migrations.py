@@ -107,7 +107,7 @@ def run(testbed: CrashTestbed, *, rows: int, release: str, stall: float) -> Repo
 
 
 def _source(release: str, folder: Path) -> Path:
-    """The code of a release, from the history of this repository."""
+    """Check out the code of a release from the history of this repository."""
     archive = subprocess.run(
         ["git", "-C", ROOT, "archive", release, "src"], capture_output=True, check=False
     )
@@ -140,8 +140,8 @@ def _fill(testbed: CrashTestbed, rows: int, chunk: int = 50_000) -> None:
 def _producer(
     testbed: CrashTestbed, source: Path | None
 ) -> Iterator[Callable[[], tuple[list[str], dict[str, Any]]]]:
-    """A process that enqueues small jobs all the time. Yields what stops it, and tells which jobs
-    were acknowledged and how long that took."""
+    """Run a process that enqueues small jobs continuously. Yields a function that stops it and returns
+    the acknowledged jobs and their durations."""
     environment = {**os.environ, **({"PYTHONPATH": str(source)} if source else {})}
     process = subprocess.Popen(
         [sys.executable, "-c", PRODUCER, testbed.url, testbed.schema, str(testbed.folder)],
@@ -162,7 +162,7 @@ def _producer(
 
 
 def _migrate(testbed: CrashTestbed, report: Report) -> None:
-    """As an operator does, with today's code."""
+    """Run `holdfast migrate` with the current code."""
     done = subprocess.run(
         [
             sys.executable,
@@ -187,7 +187,7 @@ def _migrate(testbed: CrashTestbed, report: Report) -> None:
 
 
 def _together(testbed: CrashTestbed, before: WorkerGroup) -> None:
-    """Workers of both releases at work; each rescues what died under the other."""
+    """Run workers of both releases; each rescues the jobs of dead workers of the other."""
     with worker_group(testbed, "after", processes=2) as after:
         after.start().until_ready()
         _until_at_work(testbed, after, "workers of this release claim")
@@ -217,7 +217,8 @@ def _longest_gap(moments: Collection[float]) -> float:
 
 
 def _until_finished(testbed: CrashTestbed, enqueued: Collection[str]) -> None:
-    """A worker that died as a whole is given up after its silence; then its jobs run again."""
+    """Kill a worker with its supervisor: it is declared dead after its silence, and its jobs run
+    again."""
     expected = set(enqueued)
 
     def finished() -> bool:

@@ -55,7 +55,7 @@ def test_a_frozen_process_is_killed_past_the_deadline(testbed: CrashTestbed, tas
 
 @pytest.mark.parametrize("database", ["sqlite"], indirect=True)
 def test_a_frozen_process_ends_with_its_supervisor(testbed: CrashTestbed) -> None:
-    """It cannot notice by itself, and would keep its locks of a SQLite database for ever."""
+    """The process cannot notice by itself, and would keep its locks of a SQLite database for ever."""
     with testbed.app() as app, worker_group(testbed, app=APP, queues="default=4") as workers:
         workers.start().until_ready()
         job = app.enqueue("freeze", max_attempts=1).id
@@ -80,7 +80,7 @@ def test_a_silent_process_that_keeps_others_from_writing_is_killed(
         [start] = testbed.entries("start", job)
         if stopped:
             os.kill(start.pid, signal.SIGSTOP)
-        enqueued = until(lambda: enqueues(app), 30, "somebody else can write again")
+        enqueued = until(lambda: enqueues(app), 30, "another process can write again")
         until(lambda: is_gone(start.pid), 30, "the end of the process")
         ids = [job, *others]
         until(lambda: all(one.status == "completed" for one in jobs_of(app, ids)), 90, "all ended")
@@ -97,7 +97,7 @@ def test_a_silent_process_that_keeps_others_from_writing_is_killed(
 def test_a_frozen_process_for_isolated_jobs_does_not_hold_up_the_others(
     testbed: CrashTestbed,
 ) -> None:
-    """It has free slots, as it last said, and takes nothing any more."""
+    """By its last report it has free slots, but it claims nothing any more."""
     with testbed.app() as app, worker_group(testbed, app=APP, queues="default=4") as workers:
         workers.start().until_ready()
         freezer = app.enqueue("freeze_again").id
@@ -121,8 +121,8 @@ def test_a_frozen_process_for_isolated_jobs_does_not_hold_up_the_others(
 
 @pytest.mark.parametrize("database", ["postgres"], indirect=True)
 def test_a_freezing_job_is_distinguished_from_its_delayed_neighbour(testbed: CrashTestbed) -> None:
-    """The job beside it times out. Nobody knows which of the two froze the process: the one without a
-    timeout runs in smaller company from then on, and takes no more jobs with it."""
+    """The job beside it times out. Which of the two froze the process is unknown: the one without a
+    timeout runs with fewer others from then on, and harms no more jobs."""
     with testbed.app() as app, worker_group(testbed, app=APP, queues="default=4") as workers:
         workers.start().until_ready()
         beside = app.enqueue("wait_beside", max_attempts=1).id

@@ -1,4 +1,4 @@
-"""The moments come; how soon, on a quiet machine, is for the long form to measure."""
+"""These tests check that the events happen; the long form measures how soon, on an idle machine."""
 
 from tests.crash import isolation
 from tests.crash.testbed import CrashTestbed, Report
@@ -13,7 +13,7 @@ def test_the_jobs_of_a_killed_process_tree_run_again_concurrently(testbed: Crash
 def test_many_suspects_of_one_death_finish_soon_and_new_jobs_do_not_wait(
     testbed: CrashTestbed,
 ) -> None:
-    """One at a time they would take a minute."""
+    """Run one at a time, the jobs would take a minute."""
     report = Report()
     isolation.run_killed_process(testbed, report, 60, soon=45.0, delay=30.0)
     assert report.problems == []
@@ -26,7 +26,7 @@ def test_an_operators_kill_never_counts_as_a_crash(testbed: CrashTestbed) -> Non
 
 
 def test_only_started_jobs_become_suspects(testbed: CrashTestbed) -> None:
-    """What was claimed and waited for the event loop runs among the ordinary jobs."""
+    """Claimed jobs that waited for the event loop run again as ordinary jobs."""
     report = Report()
     isolation.run_killed_before_begun(testbed, report, 10)
     assert report.problems == []

@@ -3,6 +3,7 @@ from tests.crash.testbed import CrashTestbed
 
 
 def test_a_job_runs_again_after_its_worker_was_killed(testbed: CrashTestbed) -> None:
-    """The moments come; how soon, with the usual heartbeat, is for the long form to measure."""
+    """The test checks that the job runs again; the long form measures how soon, with default
+    heartbeats."""
     report = recovery.run(testbed, rounds=1, heartbeat=0.5, all_dead=30.0, child_dead=30.0)
     assert report.problems == []

@@ -1,4 +1,4 @@
-"""Whose silence counts: the rule by which a worker, late with its beats, stops its runs or goes on."""
+"""Self-fencing: when a worker whose heartbeats are late stops its runs, and when they continue."""
 
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -31,7 +31,7 @@ def info(id: str, beat_no: int, *, dead: bool = False) -> WorkerInfo:
 
 @dataclass
 class Table:
-    """The workers, as an engine tells of them."""
+    """The workers, as an engine returns them."""
 
     numbers: dict[str, int] = field(default_factory=lambda: {"we": 1, "other": 1})
     dead: set[str] = field(default_factory=set)
@@ -44,7 +44,7 @@ class Table:
 
 
 class FencingSimulation:
-    """Our last beat was at 0; then the clock goes on, in steps as SelfFencing takes them."""
+    """This worker's last heartbeat was at 0; the clock advances in the steps of SelfFencing."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.table = Table()
@@ -97,7 +97,7 @@ def test_runs_stop_before_others_take_them_if_only_this_worker_is_silent(
 
 
 def test_runs_stop_when_other_workers_send_heartbeats_again(simulation: FencingSimulation) -> None:
-    """A lock that others get past and we do not."""
+    """A lock that blocks only this worker."""
     simulation.go(10 * BEAT, others_beat_every=None)
     confirmed = simulation.beat_at
     assert confirmed > 9 * BEAT
@@ -120,7 +120,7 @@ def test_a_worker_that_was_declared_dead_is_not_confirmed(simulation: FencingSim
 
 
 def test_an_observer_that_pauses_for_the_whole_window_forgets_its_observations() -> None:
-    """The other side of the bargain: an observer whose beats stopped that long forgets."""
+    """The counterpart in the observer: after such a pause of its own heartbeats it starts again."""
     observer = Observer(BEAT)
     seen = [info("we", 1)]
     for step in range(13):  # up to 2.4 heartbeats of silence are held against us

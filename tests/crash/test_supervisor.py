@@ -1,5 +1,5 @@
-"""A supervisor goes on, whatever its machine or its children do: no descriptors, a child that does not
-read what it is told."""
+"""A supervisor survives faults of its machine and of its children: no free descriptors, a child that
+does not read its messages."""
 
 import os
 import resource
@@ -36,7 +36,7 @@ def test_a_supervisor_that_cannot_start_a_process_retries(testbed: CrashTestbed)
 def test_a_deregistered_process_is_not_judged_by_its_exit(
     testbed: CrashTestbed, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It says so to its supervisor: its database may not be there."""
+    """The process reports this to its supervisor, since the database may be unavailable."""
     for name, value in environment(testbed, None).items():
         monkeypatch.setenv(name, value)
     monkeypatch.setenv("HOLDFAST_URL", "postgresql://nobody@127.0.0.1:1/nothing")

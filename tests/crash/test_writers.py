@@ -20,7 +20,7 @@ def test_no_writer_gets_a_database_is_locked_error(testbed: CrashTestbed) -> Non
 def test_a_thread_that_waits_for_hints_does_not_disturb_a_writing_thread(
     testbed: CrashTestbed,
 ) -> None:
-    """Both look at the database through one process, while another process writes."""
+    """Both threads use the database in one process, while another process writes."""
     listening = True
     with testbed.app() as app:
         wakeups = app.engine.wakeups()

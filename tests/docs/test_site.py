@@ -56,7 +56,7 @@ def test_every_page_is_in_the_navigation(staged: Path) -> None:
 def test_every_link_of_the_site_has_a_target(pages: dict[Path, Page]) -> None:
     wrong = []
     for page in pages.values():
-        if page.path.name == "404.html":  # its links begin at the root of whoever serves it
+        if page.path.name == "404.html":  # its links are relative to the root of the server
             continue
         for target in page.hrefs | page.fetched:
             if re.match(r"[a-z]+:", target):

@@ -74,7 +74,7 @@ class TestCutReplies:
     ) -> None:
         def committed(reply: bytes) -> bool:
             if COMMITTED["insert"](reply):
-                proxy._refuses = True  # nobody can connect now
+                proxy._refuses = True  # no client can connect now
                 threading.Timer(1.0, proxy.flow).start()
                 return True
             return False
@@ -151,7 +151,7 @@ class TestUncertainErrors:
     def test_an_unavailable_server_after_the_repeat_is_an_unknown_outcome(
         self, app: Holdfast, database: Database, proxy: Proxy
     ) -> None:
-        """The ids are there already, as COPY tells, and nobody can look whose they are."""
+        """COPY reports that the ids exist, and whose they are cannot be looked up."""
         proxy.cut_reply(COMMITTED["commit"])
         proxy.cut_after(lambda reply: b"C23505\0" in reply)
         with pytest.raises(OutcomeUnknown) as raised:
@@ -423,7 +423,7 @@ def sessions(database: Database) -> int:
 
 
 class TestPooler:
-    """A pgbouncer in transaction mode that nobody has told us of."""
+    """A pgbouncer in transaction mode that is not declared in the settings."""
 
     @pytest.mark.parametrize("more", ["", "ignore_startup_parameters = options,extra_float_digits"])
     def test_a_pooler_is_detected_and_no_job_is_lost(
@@ -521,7 +521,7 @@ class TestStandby:
             standby.catch_up()
             parts = urlsplit(standby.url(urlsplit(database.url).path.lstrip("/")))
             proxy.target = (parts.hostname or "", parts.port or 0)
-            proxy.cut()  # everybody connects anew, to the standby
+            proxy.cut()  # all clients reconnect, to the standby
             with pytest.raises(DatabaseUnavailable, match="standby"):
                 works.enqueue(2)
             proxy.target = primary  # connections to the standby stay as they are

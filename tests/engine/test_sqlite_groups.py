@@ -73,7 +73,7 @@ def in_one_group(engine: SqliteEngine, jobs: Sequence[NewJob]) -> list[Job | Bas
 
 
 def test_an_interrupt_of_the_leader_after_the_commit_loses_nothing(engine: SqliteEngine) -> None:
-    """The others find out that their jobs are there, and never notice."""
+    """The other callers find their jobs in the database, and get no error."""
     commits = 0
 
     def commit(cursor: sqlite3.Cursor) -> None:

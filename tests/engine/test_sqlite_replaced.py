@@ -1,5 +1,5 @@
 """The SQLite file is deleted, moved or replaced while processes have it open: none of them may say that
-a job was stored when the file that everybody else opens does not have it."""
+a job was stored when the file that other processes open does not have it."""
 
 import contextlib
 import logging
@@ -87,7 +87,7 @@ def delete_all(path: Path) -> None:
 
 
 def replace(path: Path) -> None:
-    """Only the database: whoever opens it now finds the log of the old one beside it."""
+    """Replace only the database: a process that opens it finds the WAL of the old one beside it."""
     os.replace(path.with_name("other.db"), path)
 
 

@@ -1,4 +1,4 @@
-"""Events: written with the change that they tell of, while somebody follows; read from a position."""
+"""Events: written in the transaction of the change, while there are followers; read from a position."""
 
 import asyncio
 import threading
@@ -332,7 +332,7 @@ def test_an_expired_reader_gets_events_gone(engine: Engine, clock: FakeClock) ->
     follower = Follower(engine, name="board")
     insert(engine)
     clock.advance(1000)
-    insert(engine)  # nobody follows by now
+    insert(engine)  # the subscription has expired
     Follower(engine, name="other")
     with pytest.raises(EventsGone):
         follower.events()
@@ -368,7 +368,7 @@ def test_a_reader_that_resumes_at_the_last_event_gets_events_gone_after_a_gap(
     insert(engine)  # not written
     with pytest.raises(EventsGone):
         Follower(engine, event.position)
-    with pytest.raises(EventsGone):  # nor after somebody else has come
+    with pytest.raises(EventsGone):  # nor after another follower has come
         Follower(engine, event.position)
 
 

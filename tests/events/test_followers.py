@@ -1,5 +1,5 @@
-"""Only what somebody follows is written: everything, or some jobs. Who follows a job misses nothing of
-it, whoever else comes and goes; and whoever comes back learns it when nobody had followed."""
+"""Only events with followers are written: of all jobs, or of some. A follower of a job misses none of
+its events, whichever followers come and go; and a returning one gets EventsGone after a gap."""
 
 import threading
 
@@ -109,7 +109,7 @@ def test_a_follower_that_returns_to_a_job_resumes(engine: Engine, clock: FakeClo
 
 
 def test_a_narrower_subscription_continues_an_earlier_one(engine: Engine, clock: FakeClock) -> None:
-    """All was followed, then the job alone: nothing of it is missing."""
+    """First a follower of all, then one of the job: no event of the job is missing."""
     job = insert(engine, type="a")
     every = Follower(engine)
     begin = every.feed.position
@@ -117,7 +117,7 @@ def test_a_narrower_subscription_continues_an_earlier_one(engine: Engine, clock:
     clock.advance(20)
     own = Follower(engine, begin, job=job.id)
     assert own.kinds() == BEGAN
-    clock.advance(20)  # nobody follows everything any more
+    clock.advance(20)  # no follower of all is left
     assert Follower(engine, begin, job=job.id).kinds() == BEGAN
     with pytest.raises(EventsGone):
         Follower(engine, begin)
@@ -165,7 +165,7 @@ def test_a_feed_without_a_database_subscribes_later(
 
 
 def test_a_new_topic_ends_the_wait_of_a_feed(engine: Engine) -> None:
-    """Otherwise they would not be let in before the next look."""
+    """Otherwise a new client would wait until the next poll."""
     feed = Feed(engine, None, None, lambda event: True, [insert(engine).id])
     found: list[JobEvent] = []
     thread = threading.Thread(target=lambda: found.extend(feed.take(60)))
@@ -224,7 +224,7 @@ def test_one_name_may_have_several_topics(engine: Engine) -> None:
 
 @pytest.mark.parametrize("database", ["postgres"], indirect=True)
 def test_a_new_follower_does_not_delay_others(database: Database) -> None:
-    """Who begins takes a position of its own: nobody waits for others' transactions because of it."""
+    """A new follower takes a position of its own, so it waits for no transaction of others."""
     app = database.app()
     every = Follower(app.engine)
     with psycopg.connect(database.url) as long:
@@ -238,7 +238,7 @@ def test_a_new_follower_does_not_delay_others(database: Database) -> None:
 
 @pytest.mark.parametrize("database", ["postgres"], indirect=True)
 def test_events_of_a_new_topic_may_precede_the_position_of_the_feed(database: Database) -> None:
-    """A transaction that goes on holds what is behind it up, also where something has begun."""
+    """An open transaction delays the events behind it, also for new topics."""
     app = database.app()
     jobs = [app.enqueue("send", {}) for _ in range(3)]
     feed = Feed(app.engine, None, None, lambda event: True, [jobs[0].id])

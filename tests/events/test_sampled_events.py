@@ -1,5 +1,5 @@
-"""A glance: of everything that happens a little, so that whoever watches costs little. Of each kind a
-few events a second; the rest is not written, unless somebody follows everything, or that job."""
+"""Sampled events, a few of each kind a second, so that an open dashboard costs little. The others are
+not written, unless there is a follower of all events or of that job."""
 
 import pytest
 

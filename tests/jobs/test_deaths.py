@@ -376,7 +376,7 @@ def test_the_silence_of_an_embedded_worker_is_a_death_and_no_crash(engine: Engin
 def test_the_silence_of_a_supervised_worker_is_neither_a_death_nor_a_crash(
     engine: Engine, info: str
 ) -> None:
-    """Its supervisor is silent, too: the machine is gone, or somebody has killed the whole tree."""
+    """Its supervisor is silent, too: the machine is gone, or the whole process tree was killed."""
     engine.insert([new() for _ in range(3)])
     jobs = claim(engine, 3)
     engine.beat(WORKER, info)
@@ -446,7 +446,7 @@ def test_every_end_by_itself_clears_the_suspicion(engine: Engine, kind: str) -> 
 def test_only_an_end_by_itself_that_continues_the_job_clears_its_crashes(
     engine: Engine, kind: str
 ) -> None:
-    """Three in a row count. What has ended for good keeps its record, for whoever looks at it."""
+    """Three crashes in a row count. A finished job keeps its counters, for inspection."""
     suspect(engine)
     [job] = claim_suspect(engine)
     engine.finish([FINISHES[kind](job)])

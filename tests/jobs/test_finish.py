@@ -1,4 +1,5 @@
-"""Finishing: the fence, what each outcome writes, chained jobs, and batches that nobody can hold."""
+"""Finishing: the fence, what each outcome writes, chained jobs, and batches that one locked row cannot
+block."""
 
 import contextlib
 import dataclasses

@@ -59,7 +59,7 @@ def test_a_silent_worker_is_declared_dead_and_its_jobs_are_released(engine: Engi
 
 
 def test_the_run_of_a_lost_worker_is_kept_as_an_attempt(engine: Engine, clock: FakeClock) -> None:
-    """Who looks at the job later finds where it ran, since when, and that nobody told its end."""
+    """The attempt shows where the job ran, since when, and that its end is unknown."""
     job = running(engine)
     began = clock.now()
     clock.advance(7)
@@ -80,7 +80,7 @@ def test_the_run_of_a_lost_worker_is_kept_as_an_attempt(engine: Engine, clock: F
 
 
 def test_a_run_with_a_verdict_is_recorded_once(engine: Engine) -> None:
-    """By whoever draws it."""
+    """By the worker that claims it."""
     job = running(engine)
     engine.record_verdict(job.claim, "TimeoutError: 5 s")
     engine.sweep([Seen(WORKER, None)], limit=10)

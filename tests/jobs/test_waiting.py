@@ -1,4 +1,4 @@
-"""`wait_for`: what came of a job, for whoever waits for it, in whichever process."""
+"""`wait_for` returns the outcome of a job, in any process."""
 
 import asyncio
 import threading

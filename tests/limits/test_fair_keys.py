@@ -268,7 +268,7 @@ def test_a_key_whose_next_job_has_a_low_priority_does_not_lose_its_turn(
 def test_the_last_start_of_a_rate_does_not_end_earlier_parked_jobs(
     engine: Engine, clock: FakeClock
 ) -> None:
-    """The claim that takes the last start parks nobody: the key is woken all the same."""
+    """The claim that takes the last start parks no job, but the key is still woken."""
     rules = rules_of("both")
     engine.beat(WORKER, "{}")
     engine.insert([new(payload='{"tenant": "a"}') for _ in range(9)])

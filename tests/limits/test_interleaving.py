@@ -133,7 +133,7 @@ def limit(request: pytest.FixtureRequest) -> Limit:
 
 @pytest.fixture
 def pairs(database: Database, limit: Limit) -> Iterator[Pair]:
-    """As many as are asked for: each with a limit that nobody has used yet."""
+    """As many jobs as requested, each with a limit that was never used."""
     first, other = database.engine(), database.engine()
     first.beat("first", "{}")
     other.beat("other", "{}")

@@ -1,4 +1,5 @@
-"""A step back of the database's clock: rates and intervals go on, moments that somebody chose stay."""
+"""A step back of the database's clock: rates and intervals continue, explicitly chosen times are
+kept."""
 
 from datetime import timedelta
 from typing import Any

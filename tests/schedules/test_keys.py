@@ -102,7 +102,7 @@ def test_scheduling_again_finds_the_same_row(app: Holdfast, feed: Any) -> None:
 
 
 def test_a_conflicting_job_enqueued_by_a_run_fails_the_run_with_the_reason(engine: Engine) -> None:
-    """The finish raises KeyConflict, and nothing of it is written: whoever sent it decides."""
+    """The finish raises KeyConflict and writes nothing: its sender decides."""
     insert(engine, type="feed", key="k", schedule='{"every":3600}', delay=3600.0)
     job: Job = running(engine)
     child = NewJob(id=new_id(), type="feed", payload="{}", key="k")

@@ -147,7 +147,7 @@ def test_readers_subscribe_and_unsubscribe_concurrently(feeds: Feeds, database: 
 
 
 def test_all_readers_unsubscribe_concurrently(feeds: Feeds, database: Database) -> None:
-    """Nobody stays: whoever is the last, each feed is disabled."""
+    """No reader stays: whichever is the last, each feed is disabled."""
     readers = 16 if database.kind == "postgres" else 4
     for reader in range(readers):
         with feeds.transaction() as tx:

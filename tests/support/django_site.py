@@ -1,4 +1,4 @@
-"""Django, set up once for a process: whoever comes first would decide for all others."""
+"""Django, configured once for a process, so that the first test does not decide for the others."""
 
 import django
 from django.conf import settings

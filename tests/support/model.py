@@ -252,7 +252,7 @@ class Model:
         return len(due)
 
     def bury(self, worker: str, begun: set[str] | None, crash: str | None, *, silent: bool) -> None:
-        """`begun`: the ids of what had begun. `silent`: nobody has seen the end of its process."""
+        """`begun`: the ids of started jobs. `silent`: the end of its process was not observed."""
         if worker in self.alive - self.dead:
             self.dead.add(worker)
             if worker not in self.left and not (silent and worker in self.supervised):

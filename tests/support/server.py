@@ -149,7 +149,7 @@ class PostgresServer:
         return f"postgresql://postgres@127.0.0.1:{self._port}/{name}"
 
     def create_database(self, name: str | None = None) -> str:
-        """Create a database (without a name: one that nobody else can have) and return its URL."""
+        """Create a database (by default with a unique name) and return its URL."""
         name = name or f"holdfast_test_{secrets.token_hex(6)}"
         self._administer(sql.SQL("CREATE DATABASE {}").format(sql.Identifier(name)))
         self._databases.append(name)

@@ -41,7 +41,7 @@ def test_an_exit_is_its_own_doing(code: int) -> None:
     [
         (7, 7, False, "SIGKILL"),
         (7, 8, True, "SIGKILL, out of memory"),
-        (None, 8, True, "SIGKILL"),  # where nobody counts, it may have been the kernel
+        (None, 8, True, "SIGKILL"),  # without a counter, it may have been the kernel
         (7, None, True, "SIGKILL"),
         (None, None, True, "SIGKILL"),
     ],
@@ -85,7 +85,7 @@ def test_the_counter_of_the_control_group_is_preferred(
 
 
 def test_the_older_of_two_readings_counts(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The kernel may have killed a process just before the newer one, and nobody waited for it yet."""
+    """The kernel may have killed a process just before the newer reading, and it is not reaped yet."""
     kills = iter([1, 2, 3, 4])
     monkeypatch.setattr(exit_cause, "oom_kills", lambda: next(kills))
     looks = OomKills(apart=1.0)

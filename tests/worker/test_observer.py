@@ -36,7 +36,8 @@ class Watcher:
         self.workers |= {one.id: one for one in workers}
 
     def watch(self, seconds: float, mine: Iterable[str] = ()) -> tuple[float, list[Seen]]:
-        """Until somebody is declared dead or the time is up: after how long, and who."""
+        """Advance until a worker is declared dead or the time is up; returns the time and the
+        workers."""
         began = self.now
         while True:
             if self.beats and self.now >= self.beat_at:
@@ -70,7 +71,7 @@ def test_a_worker_is_not_dead_before_that() -> None:
 
 
 def test_silence_is_counted_from_the_first_observation() -> None:
-    """However long the worker was silent before: nobody has watched it."""
+    """However long the worker was silent before: it was not observed."""
     watcher = Watcher()
     watcher.watch(100)
     watcher.now += LOOK
@@ -100,7 +101,7 @@ def test_no_worker_is_declared_dead_before_the_observers_first_heartbeat() -> No
 
 
 def test_silence_is_not_counted_while_the_observers_heartbeats_fail() -> None:
-    """We can read, and cannot write: perhaps nobody can."""
+    """The observer can read and cannot write: perhaps no worker can."""
     watcher = Watcher(worker("w"))
     assert watcher.watch(10)[1] == []
     watcher.beats = False

@@ -52,7 +52,8 @@ def test_a_claim_whose_reply_was_lost_is_released(
 
 
 def make_suspect(app: Holdfast, type: str = "suspect", *, deaths: int = 1, **fields: Any) -> Job:
-    """A job whose workers died. If its task is not registered yet, nobody can take it meanwhile."""
+    """Make a job whose workers died. If its task is not registered yet, no worker can claim it
+    meanwhile."""
     job = insert(app.engine, type, **fields)
     for number in range(deaths):
         name = f"{job.id}-{number}"

@@ -102,7 +102,7 @@ def test_released_jobs_run_again(app: Holdfast) -> None:
 def test_a_coroutine_stopped_before_its_start_is_released(
     app: Holdfast, monkeypatch: pytest.MonkeyPatch, early: bool, why: Stop
 ) -> None:
-    """It was claimed: if nobody heard of its end, it would be running for ever."""
+    """The job was claimed: if its end were not recorded, it would be running for ever."""
     start = AsyncRunner._start
     struck: list[Execution] = []
 

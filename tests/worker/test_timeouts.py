@@ -1,5 +1,5 @@
 """A run past its timeout: a coroutine is cancelled, a process killed with all that it started, and a
-thread, which nobody can end, is told."""
+thread, which cannot be ended, is reported."""
 
 import asyncio
 import json
