@@ -1,7 +1,8 @@
 """Helpers that make jobs, in any status."""
 
-import contextlib
-from collections.abc import Sequence
+import re
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing, contextmanager, suppress
 from typing import Any
 
 from holdfast.core.ids import new_id
@@ -47,7 +48,7 @@ def running(engine: Engine, **fields: Any) -> Job:
     """Return a running job, as its worker claimed it."""
     made = insert(engine, **fields)
     held = claim(engine, 100, types=[made.type], queue=made.queue)
-    with contextlib.suppress(StopIteration):
+    with suppress(StopIteration):
         return next(job for job in held if job.id == made.id)
     raise AssertionError(f"{made.id} was not claimed")
 
@@ -90,40 +91,53 @@ def force(engine: Engine, id: str, status: str) -> None:
     execute(engine, "UPDATE {jobs} SET status = :status WHERE id = :id", id=id, status=status)
 
 
+TABLES = (
+    "jobs",
+    "workers",
+    "queues",
+    "keys",
+    "attempts",
+    "migrations",
+    "payloads",
+    "results",
+    "rollups",
+    "hooks",
+    "workflows",
+    "edges",
+    "events",
+    "followers",
+    "logs",
+    "tokens",
+    "audit",
+    "secrets",
+)
+Execute = Callable[..., list[tuple[Any, ...]]]
+
+
 def execute(engine: Engine, sql: str, **params: Any) -> list[tuple[Any, ...]]:
     """Run plain SQL on a connection of its own; `{jobs}`, `{workers}`... are the tables' names."""
-    tables = (
-        "jobs",
-        "workers",
-        "queues",
-        "keys",
-        "attempts",
-        "migrations",
-        "payloads",
-        "results",
-        "rollups",
-        "hooks",
-        "workflows",
-        "edges",
-        "events",
-        "followers",
-        "logs",
-        "tokens",
-        "audit",
-        "secrets",
-    )
+    with executing(engine) as run:
+        return run(sql, **params)
+
+
+@contextmanager
+def executing(engine: Engine) -> Iterator[Execute]:
+    """Yield what runs many statements like that, on one connection."""
     if hasattr(engine, "path"):
         import sqlite3
 
-        names = {table: f"holdfast_{table}" for table in tables}
-        with contextlib.closing(sqlite3.connect(engine.path, isolation_level=None)) as connection:
-            return connection.execute(sql.format(**names), params).fetchall()
-    import re
-
+        names = {table: f"holdfast_{table}" for table in TABLES}
+        with closing(sqlite3.connect(engine.path, isolation_level=None)) as embedded:
+            yield lambda sql, **params: embedded.execute(sql.format(**names), params).fetchall()
+        return
     import psycopg
 
-    names = {table: f"{engine.schema}.{table}" for table in tables}  # type: ignore[attr-defined]
-    text = re.sub(r"(?<!:):([a-z_]+)", r"%(\1)s", sql.format(**names))
+    names = {table: f"{engine.schema}.{table}" for table in TABLES}  # type: ignore[attr-defined]
     with psycopg.connect(engine._url, autocommit=True) as connection:  # type: ignore[attr-defined]
-        cursor = connection.execute(text, params)  # type: ignore[call-overload]
-        return list(cursor.fetchall()) if cursor.description else []
+
+        def run(sql: str, **params: Any) -> list[tuple[Any, ...]]:
+            text = re.sub(r"(?<!:):([a-z_]+)", r"%(\1)s", sql.format(**names))
+            cursor = connection.execute(text.encode(), params)
+            return list(cursor.fetchall()) if cursor.description else []
+
+        yield run
