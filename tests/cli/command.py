@@ -12,15 +12,22 @@ import termios
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
-from typing import Any
+from tempfile import TemporaryFile
+from typing import IO, Any
 
+import typer.main
+import typer.testing
 from typer.testing import CliRunner
 
 from holdfast.cli.root import cli
 from tests.conftest import Database
+from tests.support.forked import Forked, forker
 
 HOLDFAST = [sys.executable, "-m", "holdfast"]
+# Made once: to make all commands takes longer than to run most of them.
+setattr(typer.testing, "_get_command", cache(typer.main.get_command))  # noqa: B010
 
 
 def environment(**variables: str) -> dict[str, str]:
@@ -34,6 +41,49 @@ def environment(**variables: str) -> dict[str, str]:
 
 
 def process(*arguments: str, cwd: Path, **variables: str) -> subprocess.CompletedProcess[str]:
+    """One that was forked, unless it has to begin with variables that others than Holdfast read."""
+    if not all(name.startswith("HOLDFAST") for name in variables):
+        return started_process(*arguments, cwd=cwd, **variables)
+    with TemporaryFile() as out, TemporaryFile() as err, open(os.devnull) as nothing:
+        files = [file.fileno() for file in (nothing, out, err)]
+        running = forker().start(arguments, cwd, environment(**variables), files)
+        try:
+            code = running.wait(90)
+        finally:
+            running.kill()
+        return subprocess.CompletedProcess([*HOLDFAST, *arguments], code, _text(out), _text(err))
+
+
+@contextmanager
+def forked(*arguments: str, cwd: Path, one: bool = False, **variables: str) -> Iterator[Forked]:
+    """A process with pipes for what it writes. `one`: errors too are in `stdout`."""
+    read_late = ("HOLDFAST", "PYTHONUNBUFFERED", "BROWSER")
+    assert all(name.startswith(read_late) for name in variables), variables
+    out, out_end = os.pipe()
+    err, err_end = os.pipe()
+    with open(os.devnull) as nothing, open(out) as stdout, open(err) as stderr:
+        try:
+            files = [nothing.fileno(), out_end, out_end if one else err_end]
+            running = forker().start(arguments, cwd, environment(**variables), files)
+        finally:
+            os.close(out_end)
+            os.close(err_end)
+        running.stdout, running.stderr = stdout, stderr
+        try:
+            yield running
+        finally:
+            running.kill()
+            running.wait(60)
+
+
+def _text(file: IO[bytes]) -> str:
+    file.seek(0)
+    return file.read().decode()
+
+
+def started_process(
+    *arguments: str, cwd: Path, **variables: str
+) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         [*HOLDFAST, *arguments],
         cwd=cwd,
@@ -81,21 +131,10 @@ class Command:
         return process(*arguments, cwd=self.cwd, **{**self.variables, **variables})
 
     @contextmanager
-    def started(self, *arguments: str, **variables: str) -> Iterator[subprocess.Popen[str]]:
+    def started(self, *arguments: str, **variables: str) -> Iterator[Forked]:
         """A process whose lines can be read one after the other."""
-        with subprocess.Popen(
-            [*HOLDFAST, *arguments],
-            cwd=self.cwd,
-            env=environment(**{**self.variables, **variables}),
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-        ) as running:
-            try:
-                yield running
-            finally:
-                running.kill()
+        with forked(*arguments, cwd=self.cwd, **{**self.variables, **variables}) as running:
+            yield running
 
     def terminal(
         self, *arguments: str, typed: str = "", columns: int = 80, **variables: str

@@ -2,7 +2,6 @@
 
 import json
 import signal
-import subprocess
 from typing import Any
 
 import pytest
@@ -15,10 +14,11 @@ from holdfast.jobs.job_json import FIELDS
 from holdfast.jobs.outcome import completed
 from tests.cli.command import Command
 from tests.support import engine_commands
+from tests.support.forked import Forked
 from tests.support.jobs import claim, in_status, insert
 
 
-def line(watch: subprocess.Popen[str]) -> Any:
+def line(watch: Forked) -> Any:
     assert watch.stdout is not None
     return json.loads(watch.stdout.readline())
 

@@ -18,8 +18,9 @@ import pytest
 import trustme
 
 from holdfast.access import Access
-from tests.cli.command import HOLDFAST, Command, environment
+from tests.cli.command import Command, environment, forked, process
 from tests.conftest import Database
+from tests.support.forked import Forked
 
 SHOP = """
 from holdfast import Holdfast
@@ -59,7 +60,7 @@ def write_shop(database: Database, folder: Path) -> Path:
 class Running:
     """A process whose lines are read as they come."""
 
-    def __init__(self, process: "subprocess.Popen[str]") -> None:
+    def __init__(self, process: Forked) -> None:
         self.process = process
         self.lines: list[str] = []
         self._news = threading.Condition()
@@ -106,15 +107,8 @@ class Running:
 
 @contextmanager
 def running(folder: Path, *words: str, **variables: str) -> Iterator[Running]:
-    with subprocess.Popen(
-        [*HOLDFAST, *words],
-        cwd=folder,
-        env=environment(PYTHONUNBUFFERED="1", **variables),
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-    ) as process:
+    variables["PYTHONUNBUFFERED"] = "1"
+    with forked(*words, cwd=folder, one=True, **variables) as process:
         try:
             yield Running(process)
         finally:
@@ -127,15 +121,7 @@ def running(folder: Path, *words: str, **variables: str) -> Iterator[Running]:
 
 
 def finished(folder: Path, *words: str, **variables: str) -> tuple[int, str]:
-    done = subprocess.run(
-        [*HOLDFAST, *words],
-        cwd=folder,
-        env=environment(**variables),
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        timeout=60,
-    )
+    done = process(*words, cwd=folder, **variables)
     return done.returncode, done.stderr
 
 
