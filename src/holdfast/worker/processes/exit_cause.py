@@ -1,21 +1,21 @@
-"""How a process died, and whether that was its own doing or somebody else's.
+"""How a process died, and whether that was its own doing.
 
 An operator's `kill -9` must not count against a job; a job that uses up the memory must, although the
-kernel sends the same signal. The kernel counts its own kills: if that number has not grown, the signal
-came from somebody else.
+kernel sends the same signal. The kernel counts its own kills: if its counter has not grown, the signal
+came from another process.
 """
 
+import re
 import signal
 from contextlib import suppress
 from enum import Enum
 from pathlib import Path
 
 # What the kernel sends for something that the process did, and what `abort()` raises.
-_OWN = frozenset(
-    getattr(signal, f"SIG{name}")
-    for name in ("SEGV", "ABRT", "BUS", "ILL", "FPE", "SYS", "TRAP", "XCPU", "XFSZ")
-    if hasattr(signal, f"SIG{name}")
-)
+_OWN = {
+    *(signal.SIGSEGV, signal.SIGABRT, signal.SIGBUS, signal.SIGILL, signal.SIGFPE),
+    *(signal.SIGSYS, signal.SIGTRAP, signal.SIGXCPU, signal.SIGXFSZ),
+}
 _GROUPS = Path("/sys/fs/cgroup")
 
 
@@ -28,23 +28,19 @@ class Judgement(Enum):
 
 
 def own_making(code: int, oom_kills_before: int | None, oom_kills_now: int | None) -> bool:
-    """Whether a process died by its own doing. `code`: as `subprocess` has it, below zero for signals.
-    An exit of any code is its own doing: a process that was asked to stop says so first, and is not
-    judged here."""
+    """Whether a process died by its own doing. `code`: as `subprocess` has it, negative for signals.
+    An exit with any code is its own doing: a process that was asked to stop says so first, and is not
+    judged here. Where the kernel's counter cannot be read, a SIGKILL is taken to be the kernel's."""
     if code >= 0:
         return True
     if code == -signal.SIGKILL:
-        return _by_the_kernel(oom_kills_before, oom_kills_now)
+        before, now = oom_kills_before, oom_kills_now
+        return before is None or now is None or now > before
     return -code in _OWN
 
 
-def _by_the_kernel(before: int | None, now: int | None) -> bool:
-    """Where the kernel's number cannot be read, it is taken to have been the kernel."""
-    return before is None or now is None or now > before
-
-
-def how(code: int, oom_kills_before: int | None, oom_kills_now: int | None) -> str:
-    """The way it died, in words: "SIGSEGV", "exit code 9"."""
+def how(code: int, oom_kills_before: int | None = None, oom_kills_now: int | None = None) -> str:
+    """How a process died, in words: "SIGSEGV", "exit code 9"."""
     if code >= 0:
         return f"exit code {code}"
     try:
@@ -58,37 +54,30 @@ def how(code: int, oom_kills_before: int | None, oom_kills_now: int | None) -> s
 
 
 def oom_kills() -> int | None:
-    """How many processes the kernel has killed for want of memory: in our own control group, if it
-    counts them, else on this machine. None: that cannot be read."""
+    """How many processes the kernel has killed because memory was used up: in our own control group,
+    if that has a counter, else on this machine. None: the counter cannot be read."""
     group = ""
     with suppress(OSError):
-        for line in Path("/proc/self/cgroup").read_text().splitlines():
-            if line.startswith("0::"):
-                group = line.removeprefix("0::").strip().lstrip("/")
+        if found := re.search(r"^0::/*(.*)$", Path("/proc/self/cgroup").read_text(), re.MULTILINE):
+            group = found[1]
     for file in (_GROUPS / group / "memory.events", Path("/proc/vmstat")):
         with suppress(OSError, ValueError):
-            for line in file.read_text().splitlines():
-                word, _, number = line.partition(" ")
-                if word == "oom_kill":
-                    return int(number)
+            if found := re.search(r"^oom_kill (\d+)$", file.read_text(), re.MULTILINE):
+                return int(found[1])
     return None
 
 
 class OomKills:
-    """What the kernel had counted while the processes that we watch were alive for certain."""
+    """The kernel's counter at a time when the processes that we watch were alive for certain."""
 
     def __init__(self, apart: float = 1.0) -> None:
         """`apart`: seconds between two looks. The older one counts: a process that was killed just
         before the newer one may not have been waited for yet."""
         self._apart = apart
         self._looked_at = float("-inf")
-        self._before = self._latest = oom_kills()
-
-    @property
-    def before(self) -> int | None:
-        return self._before
+        self.before = self._latest = oom_kills()
 
     def look(self, now: float) -> None:
         if now - self._looked_at >= self._apart:
             self._looked_at = now
-            self._before, self._latest = self._latest, oom_kills()
+            self.before, self._latest = self._latest, oom_kills()
