@@ -1,9 +1,9 @@
 """Where jobs run whose process died under them before (decision 0021).
 
-Nobody knows which of the jobs in a process killed it. So they run again in ever smaller company: with
-one death on record beside at most 16 others of that kind, with two beside 4, with three or more alone.
-A supervisor starts processes for each of these levels; its ordinary processes leave such jobs to them.
-An embedded worker has no supervisor and does what it can by itself.
+Which of the jobs in a process killed it is unknown. So they run again with fewer others at each death:
+with one death on record, at most 16 other such jobs share the process; with two, at most 4; with three
+or more, none. A supervisor starts processes for each of these levels; its ordinary processes leave such
+jobs to them. An embedded worker has no supervisor and does what it can by itself.
 """
 
 import math
@@ -18,14 +18,14 @@ from holdfast.jobs.outcome import SHARED
 from holdfast.worker.processes.pool import is_importable
 from holdfast.worker.running.slots import Lane
 
-PROCESSES: Mapping[int, int] = {1: 6, 2: 4, 3: 2}  #: by level: as many a supervisor starts
-FRESH = 2.0  # seconds in which a new process may not have looked for its jobs yet
-_LOOK = 0.1  # seconds between two looks of a process that has nothing to do
-_BUSY_LOOK = 0.3  # seconds between two looks of one that has, or that limits keep from more
-_EMBEDDED_LOOK = 2.0  # seconds between two looks of an embedded worker that knows of none
-_HOLD, _EVERY = 1.0, 10.0  # for so long of every so many seconds, it begins nothing else
-_PATIENCE = 60.0  # seconds, after which it no longer waits for the others to end
-_LONE = 4  # in place of a level: not counted with those in processes of their own
+PROCESSES: Mapping[int, int] = {1: 6, 2: 4, 3: 2}  #: the most that a supervisor starts for a level
+FRESH = 2.0  # seconds in which a new process may not have looked for jobs yet
+_LOOK = 0.1  # seconds between two looks of a process that is idle
+_BUSY_LOOK = 0.3  # seconds between two looks of one that is busy, or held back by limits
+_EMBEDDED_LOOK = 2.0  # seconds between two looks of an embedded worker that found none
+_HOLD, _EVERY = 1.0, 10.0  # a job that has to run alone holds ordinary jobs for 1 of 10 seconds
+_PATIENCE = 60.0  # seconds, after which it no longer waits for running jobs to end
+_ALONE = 4  # in place of a level: not counted with those in processes of their own
 
 Taken = tuple[Lane, list[Job]]
 
@@ -34,7 +34,7 @@ class LevelProcess(NamedTuple):
     """A process for one level, as its supervisor knows it."""
 
     age: float  #: seconds since its start
-    full: bool  #: jobs waited that it had no slot for, when it last looked
+    full: bool  #: it had too few slots for the jobs that waited when it last looked
 
 
 def plan(
@@ -45,19 +45,23 @@ def plan(
     """How many processes to start for each level. One that is new, or that has free slots, takes what
     waits; if it does not, a limit holds that back."""
     needed = dict.fromkeys(SHARED, 0.0)
-    for one in waiting:
-        for lane in lanes:
-            if lane.queue == one.queue and one.type in lane.types:
-                needed[one.level] += one.waiting / min(SHARED[one.level], lane.size)
-                break
+    for group in waiting:
+        lane = next((lane for lane in lanes if _takes(lane, group)), None)
+        if lane is not None:
+            needed[group.level] += group.waiting / min(SHARED[group.level], lane.size)
     started = {}
     for level, number in needed.items():
         there = processes_of.get(level, ())
-        fresh = sum(one.age < FRESH for one in there)
-        if number and all(one.full or one.age < FRESH for one in there):
+        fresh = sum(process.age < FRESH for process in there)
+        if number and all(process.full or process.age < FRESH for process in there):
             wanted = min(math.ceil(number) - fresh, PROCESSES[level] - len(there))
-            started[level] = max(0, wanted)
-    return {level: number for level, number in started.items() if number}
+            if wanted > 0:
+                started[level] = wanted
+    return started
+
+
+def _takes(lane: Lane, group: Suspects) -> bool:
+    return lane.queue == group.queue and group.type in lane.types
 
 
 class SuspectLane(Lane):
@@ -76,22 +80,19 @@ class Isolation:
     """Which jobs with deaths on record a worker takes. This one takes none: an ordinary process."""
 
     level = 0
-    takes_others = True  #: it is there for ordinary jobs, too
+    takes_others = True  #: it runs ordinary jobs, too
     holds_others = False  #: it begins no ordinary job at this moment
-    full = False  #: jobs wait that it has no slot for
+    full = False  #: it has too few slots for the jobs that wait
     idle_since: float | None = None
     look_at = math.inf  #: when it wants to look again
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+        self._lanes: dict[tuple[Lane, int, bool], SuspectLane] = {}
 
     def take(self, worker: str, now: float, lanes: Sequence[Lane]) -> Iterator[Taken]:
         """Claim what may begin now. The caller begins each part before it asks for the next one."""
         return iter(())
-
-
-class _Taking(Isolation):
-    def __init__(self, engine: Engine) -> None:
-        self._engine = engine
-        self.look_at = 0.0
-        self._lanes: dict[tuple[Lane, int, bool], SuspectLane] = {}
 
     def _lane(self, of: Lane, level: int, *, apart: bool = False) -> SuspectLane:
         key = of, level, apart
@@ -111,14 +112,11 @@ class _Taking(Isolation):
         )
 
 
-def _mine(waiting: Iterable[Suspects], lane: Lane) -> list[Suspects]:
-    return [one for one in waiting if one.queue == lane.queue and one.type in lane.types]
-
-
-class Process(_Taking):
+class Process(Isolation):
     """A process that a supervisor started for one level: it takes nothing else."""
 
     takes_others = False
+    look_at = 0.0
 
     def __init__(self, engine: Engine, level: int) -> None:
         super().__init__(engine)
@@ -127,18 +125,20 @@ class Process(_Taking):
     def take(self, worker: str, now: float, lanes: Sequence[Lane]) -> Iterator[Taken]:
         if now < self.look_at:
             return
-        waiting = [one for one in self._engine.suspects() if one.level == self.level]
+        waiting = [group for group in self._engine.suspects() if group.level == self.level]
         known = began = full = False
         for lane in lanes:
-            if not (mine := _mine(waiting, lane)):
+            mine = [group for group in waiting if _takes(lane, group)]
+            if not mine:
                 continue
             known = True
             limit = min(lane.free, SHARED[self.level] - self._running(self.level))
             slots, jobs = self._lane(lane, self.level), list[Job]()
             if limit > 0:
-                jobs = self._claim(worker, slots, limit, self.level, {one.type for one in mine})
-            # Less than it had slots for: a limit holds the others back.
-            full = full or (len(jobs) >= limit and sum(one.waiting for one in mine) > len(jobs))
+                types = {group.type for group in mine}
+                jobs = self._claim(worker, slots, limit, self.level, types)
+            # If it got fewer than it had slots for, a limit holds the others back.
+            full = full or (len(jobs) >= limit and sum(g.waiting for g in mine) > len(jobs))
             if jobs:
                 began = True
                 yield slots, jobs
@@ -148,42 +148,50 @@ class Process(_Taking):
         self.look_at = now + (_BUSY_LOOK if busy and not began else _LOOK)
 
 
-class Embedded(_Taking):
-    """A worker inside of an application. One death on record: among the others, in free slots. Two or
-    more: in a process of its own, where that can import the task; else when nothing else runs."""
+class Embedded(Isolation):
+    """A worker inside an application. A job with one death on record runs among the others, in free
+    slots. One with more runs in a process of its own, where that can import the task; else when nothing
+    else runs."""
+
+    look_at = 0.0
 
     def __init__(self, engine: Engine, is_importable: Callable[[str], bool]) -> None:
         super().__init__(engine)
         self._is_importable = is_importable
         self._eager = False  #: looks whenever something has happened
-        self._lone: SuspectLane | None = None  #: runs while nothing else begins
-        self._lone_since = 0.0
-        self._others_until = 0.0  #: their turn
+        self._alone: SuspectLane | None = None  #: the job in it runs while no other job begins
+        self._alone_since = 0.0
+        self._others_until = 0.0  #: the turn of the ordinary jobs
         self._wanted_since: float | None = None
 
     def take(self, worker: str, now: float, lanes: Sequence[Lane]) -> Iterator[Taken]:
-        if self._lone is not None:
-            if self._lone.taken:
+        if self._alone is not None:
+            if self._alone.taken:
                 return
-            self._lone, self.holds_others = None, False
-            self._others_until = now + (now - self._lone_since)
+            self._alone, self.holds_others = None, False
+            self._others_until = now + (now - self._alone_since)
         if now < self.look_at and not self._eager:
             return
         waiting = self._engine.suspects()
-        known = [lane for lane in lanes if _mine(waiting, lane)]
-        # The next slot is theirs: between two looks, ordinary jobs would take each that becomes free.
+        known = [lane for lane in lanes if any(_takes(lane, group) for group in waiting)]
+        # The next slot is for them: between two looks, ordinary jobs would take each freed slot.
         self._eager = any(not lane.free for lane in known)
-        yield from self._beside(worker, lanes, waiting)
-        yield from self._alone(worker, now, lanes, waiting)
+        yield from self._take_shared(worker, lanes, waiting)
+        yield from self._take_alone(worker, now, lanes, waiting)
         self.look_at = now + (_BUSY_LOOK if known else _EMBEDDED_LOOK)
 
-    def _beside(
+    def _take_shared(
         self, worker: str, lanes: Sequence[Lane], waiting: Sequence[Suspects]
     ) -> Iterator[Taken]:
         for lane in lanes:
             for level, most in SHARED.items():
-                mine = {one.type for one in _mine(waiting, lane) if one.level == level}
-                types = {one for one in mine if level == 1 or self._is_importable(one)}
+                types = {
+                    group.type
+                    for group in waiting
+                    if group.level == level
+                    and _takes(lane, group)
+                    and (level == 1 or self._is_importable(group.type))
+                }
                 limit = min(lane.free, most - self._running(level))
                 if not types or limit < 1:
                     continue
@@ -191,18 +199,19 @@ class Embedded(_Taking):
                 if jobs := self._claim(worker, slots, limit, level, types):
                     yield slots, jobs
 
-    def _alone(
+    def _take_alone(
         self, worker: str, now: float, lanes: Sequence[Lane], waiting: Sequence[Suspects]
     ) -> Iterator[Taken]:
-        """Run one that no other process could find. It waits for a moment in which nothing runs. To
-        find one, new jobs are held back for a second now and then; after a minute it runs beside what
-        has not ended by then, while nothing new begins. Then it is the others' turn for as long."""
+        """Run a job whose task no other process could import. It waits for a moment in which nothing
+        runs. To find one, new jobs are held back for a second now and then; after a minute it runs
+        beside the jobs that have not ended by then, while none begins. Then ordinary jobs have their
+        turn, for as long as it ran."""
         self.holds_others = False
         wanted = [
-            (lane, one)
+            (lane, group)
             for lane in lanes
-            for one in _mine(waiting, lane)
-            if one.level > 1 and not self._is_importable(one.type)
+            for group in waiting
+            if _takes(lane, group) and group.level > 1 and not self._is_importable(group.type)
         ]
         if not wanted:
             self._wanted_since = None
@@ -213,20 +222,20 @@ class Embedded(_Taking):
             return
         self._wanted_since = self._wanted_since or now
         waited = now - self._wanted_since
-        lane, one = wanted[0]
+        lane, group = wanted[0]
         if not lane.free or (busy and waited < _PATIENCE):
             self.holds_others = lane.free > 0 and waited % _EVERY < _HOLD
             return
-        lone = self._lane(lane, _LONE)
-        if jobs := self._claim(worker, lone, 1, one.level, {one.type}):
-            self._lone, self._lone_since, self._wanted_since = lone, now, None
+        slots = self._lane(lane, _ALONE)
+        if jobs := self._claim(worker, slots, 1, group.level, {group.type}):
+            self._alone, self._alone_since, self._wanted_since = slots, now, None
             self.holds_others = True
-            yield lone, jobs
+            yield slots, jobs
 
 
 def make_isolation(app: Holdfast, level: int | None) -> Isolation:
-    """For a worker: None: it is embedded; 0: an ordinary process of a supervisor; else: one for jobs of
+    """`level`: None: an embedded worker; 0: an ordinary process of a supervisor; else a process for
     that level."""
     if level is None:
         return Embedded(app.engine, lambda type: is_importable(app.tasks[type]))
-    return Process(app.engine, level) if level else Isolation()
+    return Process(app.engine, level) if level else Isolation(app.engine)
