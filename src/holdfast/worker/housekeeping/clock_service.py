@@ -1,4 +1,5 @@
-"""Notices when the database's clock is set, and mends what a step back leaves behind."""
+"""Notices when the database's clock was set, and repairs the times that are too far ahead after a step
+back."""
 
 import logging
 from collections.abc import Callable
@@ -11,65 +12,60 @@ from holdfast.schedules.clock_steps import TOLERANCE
 logger = logging.getLogger("holdfast.worker")
 
 EVERY = 10.0  # seconds between two looks
-_PAUSE = 0.05  # seconds between two batches
+_PAUSE = 0.05  # seconds between two batches of a repair
 
 
 class ClockWatch:
-    """Compares the database's clock with this process's monotonic one, which nobody sets."""
+    """Compares the database's clock with this process's monotonic one, which cannot be set."""
 
     def __init__(self, engine: Engine, stepped: Callable[[], None]) -> None:
         """`stepped`: called after the clock was set, in either direction."""
         self._engine = engine
         self._stepped = stepped
         self._seen: tuple[datetime, float] | None = None
+        self._repair()  # once at the start: the clock may have been set meanwhile
+
+    def _repair(self) -> None:
+        """Go through all waiting jobs, then all keys of limits, from the beginning."""
         self._jobs: clock_steps.Cursor | None = None
         self._keys = ""
-        self._walks = {"jobs", "keys"}  # once at the start: the clock may have been set meanwhile
+        self._repairs = [self._wake_early, self._pull_in]
 
     def tick(self) -> float:
-        """A look, and one batch of a walk that goes on; the seconds until the next tick."""
+        """Look at the clock, and repair one batch; the seconds until the next tick."""
         self._look()
-        if "jobs" in self._walks:
-            self._pull_in()
-        elif "keys" in self._walks:
-            self._wake_early()
-        return _PAUSE if self._walks else EVERY
+        if self._repairs and self._repairs[-1]():
+            self._repairs.pop()
+        return _PAUSE if self._repairs else EVERY
 
     def _look(self) -> None:
         monotonic = self._engine.clock.monotonic
         before = monotonic()
-        dialect = self._engine.dialect
-        now = self._engine.run(lambda: clock_steps.read_clock(dialect), write=False)
+        now = self._engine.read(clock_steps.read_clock)
         after = monotonic()
         if after - before > TOLERANCE.total_seconds() / 2:
-            return  # nobody knows when in this time the database looked at its clock
+            return  # it is unknown when in this time the database read its clock
         if self._seen is not None:
             then, at = self._seen
             step = (now - then) - timedelta(seconds=after - at)
             if abs(step) > TOLERANCE:
-                self._tell(step)
+                self._step(step.total_seconds())
         self._seen = now, after
 
-    def _tell(self, step: timedelta) -> None:
-        seconds = step.total_seconds()
+    def _step(self, seconds: float) -> None:
         where = "back" if seconds < 0 else "forward"
         logger.warning("the database's clock was set %s by %.0f s", where, abs(seconds))
         if seconds < 0:
-            self._walks, self._jobs, self._keys = {"jobs", "keys"}, None, ""
+            self._repair()
         self._stepped()
 
-    def _pull_in(self) -> None:
-        dialect = self._engine.dialect
-        found = self._engine.run(lambda: clock_steps.pull_in(dialect, self._jobs), write=True)
+    def _pull_in(self) -> bool:
+        found = self._engine.write(clock_steps.pull_in, self._jobs)
         self._jobs = found.after
         if found.moved:
-            logger.info("%d next runs are counted from now: the clock went back", found.moved)
-        if found.after is None:
-            self._walks.discard("jobs")
+            logger.info("%d next runs are counted from now: the clock was set back", found.moved)
+        return found.after is None
 
-    def _wake_early(self) -> None:
-        dialect = self._engine.dialect
-        found = self._engine.run(lambda: clock_steps.wake_early(dialect, self._keys), write=True)
-        self._keys = found.after
-        if not found.after:
-            self._walks.discard("keys")
+    def _wake_early(self) -> bool:
+        self._keys = self._engine.write(clock_steps.wake_early, self._keys).after
+        return not self._keys

@@ -2,7 +2,8 @@
 
 import logging
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from typing import Any
 
 from holdfast.engine.engine import Engine
 from holdfast.engine.records import Report, Swept
@@ -32,13 +33,16 @@ class EventReporter:
         self._rollups = rollups
         self._unreadable = unreadable
 
-    def started(self, jobs: Sequence[Job]) -> None:
-        if self._listeners.wants(EventKind.STARTED):
+    def _send(self, kind: EventKind, jobs: Iterable[Job], **fields: Any) -> None:
+        if self._listeners.wants(kind):
             for job in jobs:
-                self._listeners.tell(Event(kind=EventKind.STARTED, job=job))
+                self._listeners.tell(Event(kind=kind, job=job, **fields))
+
+    def started(self, jobs: Sequence[Job]) -> None:
+        self._send(EventKind.STARTED, jobs)
 
     def finished(self, execution: Execution, finish: Finish) -> None:
-        """A finish that was applied."""
+        """Report a finish that was applied."""
         job = execution.job
         self._rollups.count(job, finish, execution.now())
         if finish.outcome is Outcome.UNREADABLE:
@@ -47,19 +51,11 @@ class EventReporter:
             level = logging.ERROR if finish.outcome is Outcome.FAILED else logging.WARNING
             logger.log(level, "job %s (%s) %s: %s", job.id, job.type, finish.outcome, finish.error)
         kind = kind_of(finish)
-        if self._listeners.wants(kind):
-            self._listeners.tell(
-                Event(
-                    kind=kind,
-                    job=job,
-                    error=finish.error,
-                    result=finish.result,
-                    retry_in=finish.delay if kind is EventKind.RETRYING else None,
-                )
-            )
+        retry_in = finish.delay if kind is EventKind.RETRYING else None
+        self._send(kind, [job], error=finish.error, result=finish.result, retry_in=retry_in)
 
     def lost(self, engine: Engine, id: str) -> None:
-        """A finish that changed nothing: its job is another's, or was deleted, which is no wonder."""
+        """Report a finish that changed nothing: another worker has its job, or it was deleted."""
         try:
             level = logging.WARNING if engine.get([id]) else logging.INFO
         except HoldfastError:
@@ -71,18 +67,9 @@ class EventReporter:
         self._counts["prune_failures"] += work.failed
 
     def progressed(self, execution: Execution, report: Report) -> None:
-        if self._listeners.wants(EventKind.PROGRESS):
-            self._listeners.tell(
-                Event(
-                    kind=EventKind.PROGRESS,
-                    job=execution.job,
-                    progress=report.progress,
-                    message=report.message,
-                )
-            )
+        progress, message = report.progress, report.message
+        self._send(EventKind.PROGRESS, [execution.job], progress=progress, message=message)
 
     def swept(self, swept: Swept) -> None:
         self._counts["recovered"] += len(swept.rescued)
-        if self._listeners.wants(EventKind.RESCUED):
-            for job in swept.rescued:
-                self._listeners.tell(Event(kind=EventKind.RESCUED, job=job))
+        self._send(EventKind.RESCUED, swept.rescued)

@@ -1,8 +1,8 @@
-"""Counts what this worker did, and writes it every few seconds: rows of its own, apart from any finish.
+"""Counts the finishes of this worker, and writes the figures every few seconds, apart from any finish.
 
-Numbers are kept until their minute is long over, and what is written is always the whole count of a
-minute so far. So a write whose reply was lost can be sent again, and one that fails is made good by
-the next. A process that dies takes its last seconds of figures with it; its jobs do not care.
+Figures are kept until their minute is long over, and each write has the whole count of a minute so far.
+So a write whose reply was lost can be sent again, and the next one makes good for one that failed. The
+last seconds of figures are lost if the process dies.
 """
 
 import logging
@@ -18,8 +18,8 @@ logger = logging.getLogger("holdfast.worker")
 
 EVERY = 5.0  # seconds between two writes
 ROWS = 5000  # that are kept while the database cannot be written to
-_PATIENCE = 1.0  # seconds that a worker which stops waits for a write in progress
-_OPEN = 2 * MINUTE  # how long a minute may still be added to, by clocks that do not quite agree
+_PATIENCE = 1.0  # seconds that a worker that stops waits for a write in progress
+_OPEN = 2 * MINUTE  # how long a minute may still be added to, by clocks that differ a little
 
 Key = tuple[datetime, str, str, str]
 
@@ -34,7 +34,7 @@ class RollupWriter:
         self._closed: datetime | None = None  # minutes before this one are forgotten
 
     def count(self, job: Job, finish: Finish, now: datetime | None) -> None:
-        """A finish that was applied."""
+        """Count a finish that was applied."""
         kind = kind_of(finish)
         if kind is None or now is None:
             return
@@ -43,10 +43,9 @@ class RollupWriter:
             if self._closed is not None and minute < self._closed:
                 minute = self._closed  # a clock was set back: what is written must not be undone
             key = (minute, job.type, job.queue, finish.worker_id or "")
-            rollup = self._rollups.get(key)
-            if rollup is None:
-                rollup = self._rollups[key] = Rollup(*key)
-            rollup.count(kind, job, now)
+            if key not in self._rollups:
+                self._rollups[key] = Rollup(*key)
+            self._rollups[key].count(kind, job, now)
             self._unwritten.add(key)
 
     def tick(self) -> float:
@@ -54,14 +53,15 @@ class RollupWriter:
         return EVERY
 
     def close(self) -> None:
-        """The last of it. Figures are not worth an error of a worker that stops."""
+        """Write the last figures. They are not worth an error of a worker that stops."""
         try:
             self.write()
         except Exception as problem:
             logger.warning("the last figures of this worker are lost: %s", problem)
 
     def write(self) -> None:
-        """All that has changed since the last time. One at a time: the older must not come last."""
+        """Write what has changed since the last write. One at a time: an older one must not come
+        last."""
         if not self._writing.acquire(timeout=_PATIENCE):
             return
         try:
@@ -84,7 +84,8 @@ class RollupWriter:
                 self._forget()
 
     def _forget(self) -> None:
-        """What is written and long over; and the oldest, if the database is away for long."""
+        """Forget minutes that are written and over; and the oldest, if the database is unavailable for
+        long."""
         newest = max((key[0] for key in self._rollups), default=None)
         if newest is None:
             return
