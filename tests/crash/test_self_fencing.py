@@ -71,7 +71,7 @@ class FencingSimulation:
                 self.table.numbers["other"] += 1
                 next_beat += others_beat_every
             with suppress(DatabaseUnavailable):
-                self.fencing.tick(self.now)
+                self.fencing.tick()
             if self.stopped_at is None and self.fencing.silence() > LIMIT:
                 self.stopped_at = self.now
 

@@ -45,7 +45,7 @@ def test_a_deregistered_process_is_not_judged_by_its_exit(
     try:
         until(child.receive, 60, "its first words")
         assert child.judge(0) is None
-        child.signal(signal.SIGTERM)
+        os.kill(child.pid, signal.SIGTERM)
         words: list[dict[str, Any]] = []
 
         def leaves() -> bool:

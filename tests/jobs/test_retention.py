@@ -134,7 +134,7 @@ def test_the_life_cycle_of_transcoding_jobs(make: Make, clock: FakeClock, tmp_pa
     old, young = make_workdir(root, Claim(good.id, 1)), make_workdir(root, Claim(new_id(), 1))
     for path, age in ((old, 6.1), (young, 5.9)):
         os.utime(path, (time.time() - age * HOUR,) * 2)
-    Housekeeping(app.engine, workdir=root, counts=counts).sweep()
+    Housekeeping(app.engine, workdir=root, counts=counts).sweep_folders()
     assert (old.exists(), young.exists()) == (False, True)
 
 

@@ -1,8 +1,8 @@
-"""The worker: a process that claims jobs and runs them, or a part of one that does so inside.
+"""The worker: claims jobs and runs them, as a process of its own or inside an application.
 
 It wires the threads together. The dispatcher's thread claims jobs and hands them to runners; a runner's
 thread (or event loop, or process) runs the handler, and `outcome.decide` says what follows; the
-finisher's thread writes it. Others send heartbeats, enforce deadlines and watch for cancel requests.
+finisher's thread writes it. Other threads send heartbeats, enforce deadlines and look at claims.
 """
 
 import asyncio
@@ -26,9 +26,9 @@ from holdfast.worker.housekeeping.event_reporter import EventReporter
 from holdfast.worker.housekeeping.log_writer import LogWriter
 from holdfast.worker.housekeeping.pruning import Pruner
 from holdfast.worker.housekeeping.rollup_writer import RollupWriter
-from holdfast.worker.housekeeping.services import Housekeeping, Services
-from holdfast.worker.housekeeping.startup import look_around
-from holdfast.worker.housekeeping.worker_info import portrait
+from holdfast.worker.housekeeping.services import Housekeeping
+from holdfast.worker.housekeeping.sync_declarations import declare
+from holdfast.worker.housekeeping.worker_info import worker_info
 from holdfast.worker.liveness.claim_watch import ClaimWatch
 from holdfast.worker.liveness.heartbeat import BEATS_MISSED, Heartbeat, Member
 from holdfast.worker.liveness.identity import WorkerIdentity
@@ -36,7 +36,7 @@ from holdfast.worker.liveness.self_fencing import SelfFencing
 from holdfast.worker.processes.isolation import make_isolation
 from holdfast.worker.processes.pool import ProcessRunner
 from holdfast.worker.processes.run_table import RunTable
-from holdfast.worker.processes.stacks import tell_stacks
+from holdfast.worker.processes.stacks import store_stacks
 from holdfast.worker.running.deadlines import DeadlineEnforcer
 from holdfast.worker.running.dispatcher import Dispatcher
 from holdfast.worker.running.execution import Execution, Stop, until
@@ -47,14 +47,15 @@ from holdfast.worker.running.runners import AsyncRunner, JobRunner, LoopThread, 
 from holdfast.worker.running.slots import Lane, Queues, make_lanes
 from holdfast.worker.running.thread_pool import Threads
 from holdfast.worker.running.unreadable_payloads import UnreadablePayloads
+from holdfast.worker.ticker import Ticker
 
 if TYPE_CHECKING:
     from holdfast.app import Holdfast
 
 logger = logging.getLogger("holdfast.worker")
 
-_MARGIN = 0.6  # heartbeats before others may declare us dead, at which we stop our work
-_LAST_WORDS = 0.5  # seconds for what was stopped at the end of the grace period to end
+_MARGIN = 0.6  # heartbeats before other workers may declare us dead, at which we stop our runs
+_CLEANUP = 0.5  # seconds for runs that were stopped at the end of the grace period
 
 
 class Worker:
@@ -68,96 +69,43 @@ class Worker:
         concurrency: int | None = None,
         grace: Duration = 30.0,
         level: int | None = None,
-        registered: "Callable[[Worker], None] | None" = None,
+        registered: "Callable[[Worker], object] | None" = None,
         runs: RunTable | None = None,
     ) -> None:
         """`queues`: "default=10,media=2", a list, or a mapping to sizes. `concurrency`: for queues
-        without a size. `grace`: how long a stop waits for runs. (A supervisor sets the rest: `level`
-        of jobs to run, what beats instead of us, the shared page of runs that have begun.)"""
+        without a size. `grace`: how long a stop waits for runs. (The other parameters are set under a
+        supervisor: the level of the jobs to run, a function that is called with each new id and has
+        heartbeats sent for it, and the table of begun runs.)"""
         self.app = app
         self.engine = app.engine
         self.grace = seconds(grace, what="grace")
         self.counts: Counter[str] = Counter()  #: what maintenance did so far
         self.draining = False
         self.unreadable = UnreadablePayloads()
-        self._settings = app.settings
-        self._lanes = make_lanes(queues, concurrency)
+        self.lanes = make_lanes(queues, concurrency)
         self.isolation = make_isolation(app, level)
-        self._beats_elsewhere = registered
-        self._runs = runs
-        self.supervised = registered is not None
-        self._known_tasks = -1
         self.executions = Executions()
-        self.identity = WorkerIdentity(self.engine, self.info, self._beats_for, self._died)
+        self.identity = WorkerIdentity(self.engine, self.info, self._registered, self._died)
+        self.supervised = registered is not None
+        self._on_registered = registered
+        self._settings = app.settings
+        self._runs = runs
+        self._known_tasks = -1
         self._own_loop: LoopThread | None = None
-        self._loop: asyncio.AbstractEventLoop | None = None
         self._started = self._stopped = self._left = False
-        self._starting = threading.Thread(target=self._announce, name="holdfast-start", daemon=True)
+        self._starting = threading.Thread(target=self._begin, name="holdfast-start", daemon=True)
         self._threads = Threads("holdfast-job")
-        self._runners: dict[Kind, JobRunner] = {}
 
     @property
     def id(self) -> str | None:
         """host-pid-random; None until the database was reached, and while it takes a new one."""
         return self.identity.id
 
-    # parts
-
-    def _assemble(self) -> None:
-        engine, heartbeat = self.engine, self._settings.heartbeat
-        self._rollups, self._log_writer = RollupWriter(engine), LogWriter(engine)
-        self._reporter = EventReporter(
-            self.app.listeners, self.counts, self._rollups, self.unreadable
-        )
-        self._finisher = Finisher(engine, self._written)
-        self._dispatcher = Dispatcher(
-            engine,
-            self._lanes,
-            worker=lambda: self.id,
-            begin=self._begin,
-            poll=self._settings.poll_interval,
-            update=self._update,
-            may_claim=lambda: not self._finisher.is_stalled,
-            isolation=self.isolation,
-        )
-        self._deadlines = DeadlineEnforcer(
-            self.executions,
-            SelfFencing(engine, heartbeat, self.identity),
-            limit=(BEATS_MISSED - _MARGIN) * heartbeat,
-            stuck=self._got_stuck,
-        )
-        self._claim_watch = ClaimWatch(
-            engine,
-            self.executions,
-            worker=lambda: self.id,
-            release=self._release,
-            told=self._reporter.progressed,
-        )
-        self._heartbeats = Heartbeat(engine, heartbeat, swept=self._reporter.swept)
-        house = Housekeeping(engine, workdir=self._settings.workdir, counts=self.counts)
-        clock = ClockWatch(engine, self._dispatcher.clock_was_set)
-        ticks = {**house.ticks(), "tallying": self._rollups.tick, "clock": clock.tick}
-        self._services = Services("services", ticks)
-        self._parts = self._dispatcher, self._deadlines, self._claim_watch, self._services
-        self._pruner = Pruner(self.app, self._the_loop, self._threads, self._reporter.pruned)
-        self._hooks = Hooks(self.app.runner, self._the_loop, self._threads, self._finisher.put)
-        middleware = self.app.middleware
-        self._processes = ProcessRunner(self._ended, self._threads)
-        self._runners = {
-            "async": AsyncRunner(self._the_loop(), self._ended, middleware),
-            "thread": ThreadRunner(self._ended, middleware, self._threads),
-            "process": self._processes,
-        }
-
-    def _the_loop(self) -> asyncio.AbstractEventLoop:
-        assert self._loop is not None  # noqa: S101 - start() made it
-        return self._loop
-
     # starting
 
     def start(self, loop: asyncio.AbstractEventLoop | None = None) -> None:
-        """Begin, in threads; `async def` handlers run on the given loop, else on one of our own. A
-        database that cannot be reached is waited for, in the background."""
+        """Begin, in threads; `async def` handlers run on the given loop, else on one of our own. If the
+        database is unavailable, the worker waits for it in the background."""
         if self._started:
             raise HoldfastError("this worker was started before: make a new one")
         ProcessRunner.check(self.app)
@@ -166,58 +114,104 @@ class Worker:
             self._own_loop = LoopThread()
             self._own_loop.start()
             loop = self._own_loop.loop
-        self._loop = loop
         self._threads.start()
-        self._assemble()
+        self._assemble(loop)
         for part in (self._finisher, *self._parts):
             part.start()
         self._starting.start()
 
-    def _announce(self) -> None:
-        """Take an id, and say what there is to do."""
+    def _assemble(self, loop: asyncio.AbstractEventLoop) -> None:
+        app, engine, heartbeat = self.app, self.engine, self._settings.heartbeat
+        self._rollups, self._log_writer = RollupWriter(engine), LogWriter(engine)
+        self._reporter = EventReporter(app.listeners, self.counts, self._rollups, self.unreadable)
+        self._finisher = Finisher(engine, self._written)
+        self._dispatcher = Dispatcher(
+            engine,
+            self.lanes,
+            worker=lambda: self.id,
+            begin=self._run,
+            poll=self._settings.poll_interval,
+            update=self._update,
+            may_claim=lambda: not self._finisher.is_stalled,
+            isolation=self.isolation,
+        )
+        deadlines = self._deadlines = DeadlineEnforcer(
+            self.executions,
+            SelfFencing(engine, heartbeat, self.identity),
+            limit=(BEATS_MISSED - _MARGIN) * heartbeat,
+            stuck=self._got_stuck,
+        )
+        claim_watch = ClaimWatch(
+            engine,
+            self.executions,
+            worker=lambda: self.id,
+            release=self._release,
+            progressed=self._reporter.progressed,
+        )
+        self._heartbeats = Heartbeat(engine, heartbeat, swept=self._reporter.swept)
+        house = Housekeeping(engine, workdir=self._settings.workdir, counts=self.counts)
+        clock = ClockWatch(engine, self._dispatcher.clock_was_set)
+        ticks = {**house.ticks(), "figures": self._rollups.tick, "clock": clock.tick}
+        self._services = Ticker("services", ticks)
+        self._parts = self._dispatcher, deadlines, claim_watch, self._services
+        self._pruner = Pruner(app, lambda: loop, self._threads, self._reporter.pruned)
+        self._hooks = Hooks(app.runner, lambda: loop, self._threads, self._finisher.put)
+        self._processes = ProcessRunner(self._ended, self._threads)
+        self._runners: dict[Kind, JobRunner] = {
+            "async": AsyncRunner(loop, self._ended, app.middleware),
+            "thread": ThreadRunner(self._ended, app.middleware, self._threads),
+            "process": self._processes,
+        }
 
-        def begin() -> None:
-            if self.id is None:
-                self.identity.begin()
-            self._reporter.swept(look_around(self.app, self.id))
-
-        if self.identity.until_reached(begin):
+    def _begin(self) -> None:
+        if self.identity.until_reached(self._register):
             self._pruner.start()  # not before it is known which jobs have hooks
-            if self._beats_elsewhere is None:
+            if not self.supervised:
                 self._heartbeats.start()
             self._dispatcher.wake()
 
-    def _beats_for(self, id: str) -> None:
-        """A life began: who beats for it?"""
-        if self._beats_elsewhere is None:
-            identity = self.identity
-            tell = partial(tell_stacks, self)
+    def _register(self) -> None:
+        """Take an id, declare what is in the code, and recover jobs of dead workers."""
+        if self.id is None:
+            self.identity.begin()
+        declare(self.app)
+        swept = self.engine.sweep([], limit=1000)
+        pending = self.app.jobs.count(status="pending")
+        shown = f"{pending}{'+' if pending >= 10_000 else ''}"
+        recovered = len(swept.rescued)
+        logger.info("worker %s started: %d recovered, %s pending", self.id, recovered, shown)
+        self._reporter.swept(swept)
+
+    def _registered(self, id: str) -> None:
+        """Have heartbeats sent for a new id."""
+        if self._on_registered is None:
+            identity, stacks = self.identity, partial(store_stacks, self)
             self._heartbeats.add(
-                Member(id, self.info, identity.confirmed, identity.declared_dead, asked=tell)
+                Member(id, self.info, identity.confirmed, identity.declared_dead, stacks)
             )
         else:
-            self._beats_elsewhere(self)
+            self._on_registered(self)
         self._dispatcher.wake()
 
     def _died(self) -> None:
-        """Others may have our jobs by now."""
+        """Stop all runs: other workers may have their jobs by now."""
         logger.error("declared dead: %d runs are stopped", len(self.executions))
         for execution in self.executions():
             execution.stop(Stop.LOST)
 
     def info(self) -> str:
-        """What the workers' table shows."""
-        return portrait(self, self._lanes)
+        """What the `workers` table shows, as JSON text."""
+        return worker_info(self)
 
     # running
 
     def _update(self) -> None:
         if len(self.app.tasks) != self._known_tasks:
             self._known_tasks = len(self.app.tasks)
-            for lane in self._lanes:
+            for lane in self.lanes:
                 lane.update(self.app.tasks)
 
-    def _begin(self, lane: Lane, jobs: Sequence[Job]) -> None:
+    def _run(self, lane: Lane, jobs: Sequence[Job]) -> None:
         if self._left:  # the reply to the claim came after the stop had ended
             self.engine.finish([released(job) for job in jobs])
             return
@@ -236,12 +230,12 @@ class Worker:
             self._runners[kind].start(executions)
 
     def _ended(self, execution: Execution, ended: Ended | None, value: Any) -> None:
-        """A handler is done; called from whatever ran it."""
+        """Finish a run whose handler has ended; called from whatever ran it."""
         self._log_writer.end(execution)
         if execution.has_context:
             execution.context.clean()
         if ended is None:
-            self._vanished(execution)
+            self._lost(execution)
             return
         if execution.completed and (completion := execution.context.completion) is not None:
             self._hooks.confirm(execution, ended, completion)
@@ -253,18 +247,18 @@ class Worker:
             execution.leave()
             self._finisher.put(execution, finish)
 
-    def _vanished(self, execution: Execution) -> None:
-        """Its row is gone, or another's by now: nothing to write. What it held of limits is free."""
+    def _lost(self, execution: Execution) -> None:
+        """Write nothing: its row was deleted, or is another worker's. Its limits may have capacity."""
         execution.leave()
         if execution.why is not Stop.GONE:
             logger.warning("job %s was lost while it ran: its result is dropped", execution.job.id)
         elif execution.job.limited:
-            self._services.soon("repairing")
+            self._services.call_now("limits")
             self._dispatcher.capacity_freed()
         self._freed([execution])
 
     def _written(self, results: Sequence[tuple[Item, Applied]]) -> None:
-        """Finishes were committed, or lost."""
+        """Free the slots of runs whose finishes were committed, or lost."""
         done: list[Execution] = []
         for item, applied in results:
             if applied is Applied.LOST:
@@ -289,16 +283,16 @@ class Worker:
                 self._finisher.put(None, released(job))
 
     def _got_stuck(self, execution: Execution) -> None:
-        """A thread past its deadline. A supervisor replaces our process; embedded, it is reported."""
-        self.draining = self._beats_elsewhere is not None
+        """A thread is past its deadline: drain, if a supervisor replaces our process then."""
+        self.draining = self.supervised
         if self.draining:
             self._dispatcher.pause()
 
     # stopping
 
     def stop(self, grace: float | None = None) -> bool:
-        """Claim no more, let what runs end within the grace period, give the rest back. False: threads
-        are left that did not return; their jobs stay ours until this process is gone."""
+        """Claim no more, let runs end within the grace period, give the rest back. False: some threads
+        did not return; their jobs stay ours until this process ends."""
         if not self._started or self._stopped:
             return True
         self._stopped = True
@@ -313,11 +307,11 @@ class Worker:
             logger.warning("%d jobs did not end within the grace period: given back", len(left))
             for execution in left:
                 execution.stop(Stop.SHUTDOWN)
-            self.executions.wait_for_none(time.monotonic() + _LAST_WORDS)
+            self.executions.wait_for_none(time.monotonic() + _CLEANUP)
         self._starting.join(0.5)  # an id that it takes now must be given back
-        return self._farewell(settled)
+        return self._leave(settled)
 
-    def _farewell(self, settled: bool) -> bool:
+    def _leave(self, settled: bool) -> bool:
         self._left = True
         for part in (*self._parts, self._pruner):
             part.close(0.5)
@@ -334,7 +328,7 @@ class Worker:
                     self.engine.sweep([Seen(self.id, None)], limit=1000)
             self._rollups.close()
         except HoldfastError as problem:
-            logger.warning("the worker could not take its leave: %s", problem)
+            logger.warning("could not deregister the worker: %s", problem)
         self._threads.close(0.1)
         if self._own_loop is not None:
             self._own_loop.close(0.5)
@@ -354,17 +348,17 @@ class Worker:
         return False
 
     def _has_nothing(self) -> bool:
-        served = {lane.queue for lane in self._lanes}
+        served = {lane.queue for lane in self.lanes}
         is_busy = partial(limit_scripts.is_busy, served, self.id or "")
         return self.id is not None and not self.engine.run(is_busy, write=False)
 
     @property
     def cannot_write_for(self) -> float:
-        """Seconds since which ends of runs could not be written; 0.0: they can."""
+        """Seconds since which finishes could not be written; 0.0: they can."""
         return self._finisher.failing_for
 
     def pids(self) -> list[int]:
-        """The process groups of handlers with a process of their own."""
+        """The process groups of handler processes."""
         return self._processes.pids()
 
     # as a context

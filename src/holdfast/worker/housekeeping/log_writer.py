@@ -1,18 +1,20 @@
-"""Keeps what handlers write with `ctx.log`: gathered from all runs, and written once a second.
+"""Writes the lines that handlers log with `ctx.log`: gathered from all runs, once a second.
 
-Lines are apart from any finish. A process that dies takes its last second of lines with it; a database
-that is away for long takes some more. Runs never wait for it, and never fail by it. Its thread exists
-from the first line on: a worker whose handlers log nothing pays nothing.
+Lines are written apart from any finish. The last second of lines is lost if the process dies, and more
+if the database is unavailable for long. Runs never wait for it, and never fail by it. Its thread starts
+with the first line: a worker whose handlers log nothing pays nothing.
 """
 
 import logging
 import threading
 from collections import deque
 from datetime import UTC, datetime
+from itertools import islice
 
 from holdfast.engine.engine import Engine
 from holdfast.jobs.job import LogLine
 from holdfast.worker.running.execution import Execution
+from holdfast.worker.ticker import Ticker
 
 logger = logging.getLogger("holdfast.worker")
 
@@ -21,11 +23,11 @@ BATCH = 1000  # lines of one write
 LINES = 10_000  # that wait to be written, of all runs
 RUN_LINES = 500  # of one run
 RUN_BYTES = 64 * 1024
-TRIES = 30  # of one batch, until it is given up
+TRIES = 30  # to write a batch, until it is given up
 
 
 class Notes:
-    """What one run has written so far: how much, not what."""
+    """How much one run has logged so far."""
 
     __slots__ = ("bytes", "closed", "left_out", "lines")
 
@@ -34,23 +36,21 @@ class Notes:
         self.closed = False
 
     def has_room(self, size: int) -> bool:
-        """What comes after the first line that had none is left out too: a log has no holes."""
+        """Whether a line is kept. After the first one that is not, none is: a log has no holes."""
         fits = self.lines < RUN_LINES and self.bytes + size <= RUN_BYTES
         return fits and not self.left_out
 
 
-class LogWriter:
+class LogWriter(Ticker):
     def __init__(self, engine: Engine) -> None:
+        super().__init__("logs", {"lines of logs": self._write_full_batches}, last=self._write_all)
         self._engine = engine
         self._lock = threading.Lock()
         self._lines: deque[LogLine] = deque()
-        self._thread: threading.Thread | None = None
-        self._some = threading.Event()
-        self._closing = threading.Event()
         self._failures = 0
 
     def add(self, run: Execution, level: str, text: str) -> None:
-        """A line of a run, from any thread."""
+        """Add a line of a run, from any thread."""
         size = len(text.encode())
         with self._lock:
             notes = run.notes = run.notes or Notes()
@@ -63,7 +63,7 @@ class LogWriter:
             self._append(run, notes, level, text)
 
     def end(self, run: Execution) -> None:
-        """It is over: what was left out is told, in a last line."""
+        """End the log of a run: a last line says how many lines were left out."""
         if run.notes is None:
             return
         with self._lock:
@@ -85,41 +85,28 @@ class LogWriter:
             text=text,
         )
         self._lines.append(line)
-        if self._thread is None and not self._closing.is_set():
-            self._thread = threading.Thread(target=self._run, name="holdfast-logs", daemon=True)
-            self._thread.start()
-        self._some.set()
+        if self._thread.ident is None and not self._closing.is_set():
+            self.start()
 
-    def close(self, timeout: float) -> None:
-        """Write what is left, once more."""
-        self._closing.set()
-        self._some.set()
-        with self._lock:
-            thread = self._thread
-        if thread is not None:
-            thread.join(timeout)
+    def _write_full_batches(self) -> float:
+        while self._write() and len(self._lines) >= BATCH:
+            pass
+        return EVERY
 
-    def _run(self) -> None:
-        while not self._closing.is_set():
-            self._some.wait()
-            self._closing.wait(EVERY)
-            self._some.clear()
-            while self._write() and len(self._lines) >= BATCH:
-                pass
-            if self._lines:
-                self._some.set()
+    def _write_all(self) -> None:
+        """Try once more when the worker stops."""
         while self._write() and self._lines:
             pass
 
     def _write(self) -> bool:
-        """The oldest lines; False: they could not be written, and are tried again or given up."""
+        """Write the oldest lines. False: they could not be written, and are kept."""
         with self._lock:
-            batch = [self._lines[place] for place in range(min(BATCH, len(self._lines)))]
+            batch = list(islice(self._lines, BATCH))
         try:
             self._engine.log(batch)
         except Exception as problem:
             self._failures += 1
-            logger.debug("%d lines of logs could not be written: %s", len(batch), problem)
+            logger.debug("%d lines of logs cannot be written: %s", len(batch), problem)
             if self._failures < TRIES:
                 return False
             logger.warning("%d lines of logs are lost: %s", len(batch), problem)

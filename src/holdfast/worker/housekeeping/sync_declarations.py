@@ -1,17 +1,18 @@
-"""What a worker makes known when it starts: the limits of its tasks, and the schedules that are written
-at them. Those that are gone from the code are disabled; what an operator has disabled stays so."""
+"""Brings the rows of the limits, schedules and hooks in the code up to date when a worker starts.
+
+Schedules that are gone from the code are disabled; what an operator has disabled stays disabled.
+"""
 
 import json
 import logging
 from collections.abc import Iterable, Mapping
 from datetime import datetime, timedelta
-from functools import partial
 from typing import Any
 
 from holdfast.app import Holdfast
+from holdfast.engine.dialect import Dialect
 from holdfast.engine.engine import Engine
 from holdfast.engine.script import Script
-from holdfast.jobs import read as read_scripts
 from holdfast.jobs.job import Job
 from holdfast.schedules import scripts as schedule_scripts
 from holdfast.schedules.next_run import CODE, Schedule, first_run
@@ -23,43 +24,41 @@ GONE = "gone from the code"
 
 
 def declare(app: Holdfast) -> None:
+    engine = app.engine
     rules = [task.rule for task in app.tasks.values() if task.rule is not None]
-    app.engine.declare([row for rule in rules for row in rule.declared])
+    engine.declare([row for rule in rules for row in rule.declared])
     _forget_limits(app)
     declare_hooks(app)
     for task in app.tasks.values():
         if task.schedule is not None:
-            app.engine.run(lambda task=task: _written(app.engine, task, app), write=True)  # type: ignore[misc]
+            engine.write(_sync_schedule, task, task.schedule, app.clock.now())
     for job in _abandoned(app):
-        app.engine.run(
-            lambda job=job: schedule_scripts.set_enabled(app.engine.dialect, job, False, GONE),  # type: ignore[misc]
-            write=True,
-        )
+        engine.write(schedule_scripts.set_enabled, job, False, GONE)
         logger.warning(
             "the schedule of task %s is gone from the code: its job %s is disabled",
-            job.type,
-            job.id,
+            *(job.type, job.id),
         )
 
 
 def hooked(app: Holdfast) -> list[str]:
-    """The tasks whose finished jobs may go only after their `on_prune` was called."""
+    """The tasks whose finished jobs are deleted only after their `on_prune` was called."""
     return sorted(task.name for task in app.tasks.values() if task.conduct.on_prune is not None)
 
 
 def declare_hooks(app: Holdfast) -> None:
-    """A hook that is gone from our code is forgotten when no living worker has it, either."""
+    """Declare the hooks of our code. One that is gone from it is forgotten if no living worker has it,
+    either."""
     ours = hooked(app)
     gone = set(app.engine.hooks()) & app.tasks.keys() - set(ours)
     if gone:
-        gone -= _told_elsewhere(app.engine, "hooks")
+        gone -= _published_elsewhere(app.engine, "hooks")
     for type in sorted(gone):
         logger.warning("the on_prune of task %s is gone from the code: it is not called", type)
     app.engine.maintenance.declare_hooks(ours, gone)
 
 
 def _forget_limits(app: Holdfast) -> None:
-    """Those of our tasks that no task has any more; what waits for them is let go."""
+    """Forget limits that none of our tasks has any more, and release the jobs that wait for them."""
     declared = {row.name for task in app.tasks.values() if task.rule for row in task.rule.declared}
     for limit in app.limits.list():
         ours = limit.tasks and set(limit.tasks) <= app.tasks.keys()
@@ -68,11 +67,10 @@ def _forget_limits(app: Holdfast) -> None:
             logger.warning("the limit %s is gone from the code: it holds no more", limit.name)
 
 
-def _written(engine: Engine, task: Task[Any, Any], app: Holdfast) -> Script[None]:
-    """The row of a schedule at a task, made or brought up to date."""
-    dialect, plan = engine.dialect, task.schedule
-    if plan is None:
-        return
+def _sync_schedule(
+    dialect: Dialect, task: Task[Any, Any], plan: Schedule, now: datetime
+) -> Script[None]:
+    """Insert the row of a task's schedule, or bring it up to date."""
     found = yield from schedule_scripts.find(dialect, task.name, CODE)
     new = task.using(key=CODE).recurring((), {})
     if found is None:
@@ -85,13 +83,13 @@ def _written(engine: Engine, task: Task[Any, Any], app: Holdfast) -> Script[None
     if back:
         yield from schedule_scripts.set_enabled(dialect, found, True)
     if changed:
-        at = _next(plan, found, app.clock.now())
+        at = _next(plan, found, now)
         yield from schedule_scripts.move(dialect, task.name, CODE, at, 0.0)
         logger.info("the schedule of task %s was changed, next at %s", task.name, at.isoformat())
 
 
 def _next(plan: Schedule, job: Job, now: datetime) -> datetime:
-    """The first run of a schedule that was changed."""
+    """Return the first run of a schedule that was changed."""
     if plan.every is not None and job.last_run_at is not None:
         last = min(job.last_run_at, now)  # the clock may have been set back since
         return max(now, last + timedelta(seconds=plan.every))
@@ -99,21 +97,21 @@ def _next(plan: Schedule, job: Job, now: datetime) -> datetime:
 
 
 def _abandoned(app: Holdfast) -> Iterable[Job]:
-    """Schedules that no code has any more: neither ours nor that of a living worker that knows tasks
-    which we do not."""
+    """Yield recurring jobs whose schedule is in no code: neither in ours, nor in that of a living
+    worker that has tasks which we do not have."""
     engine = app.engine
-    written = {name for name, task in app.tasks.items() if task.schedule is not None}
-    unwritten = set(engine.run(schedule_scripts.types, write=False)) - written
-    if unwritten - app.tasks.keys():
-        unwritten -= _told_elsewhere(engine, "tasks") - app.tasks.keys()
-    for type in sorted(unwritten):
-        job = engine.run(partial(schedule_scripts.find, engine.dialect, type, CODE), write=True)
+    ours = {name for name, task in app.tasks.items() if task.schedule is not None}
+    others = set(engine.run(schedule_scripts.types, write=False)) - ours
+    if others - app.tasks.keys():
+        others -= _published_elsewhere(engine, "tasks") - app.tasks.keys()
+    for type in sorted(others):
+        job = engine.write(schedule_scripts.find, type, CODE)
         if job is not None and job.enabled and job.schedule is not None:
             yield job
 
 
-def _told_elsewhere(engine: Engine, what: str) -> set[str]:
-    """By living workers."""
-    workers = engine.run(lambda: read_scripts.workers(engine.dialect), write=False)
-    infos: list[Mapping[str, Any]] = [json.loads(w.info) for w in workers if w.died_at is None]
+def _published_elsewhere(engine: Engine, what: str) -> set[str]:
+    """What living workers publish in their info."""
+    workers = [worker for worker in engine.workers() if worker.died_at is None]
+    infos: list[Mapping[str, Any]] = [json.loads(worker.info) for worker in workers]
     return {name for info in infos for name in info.get(what, ())}

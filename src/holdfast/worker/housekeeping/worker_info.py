@@ -5,24 +5,22 @@ import os
 import resource
 import socket
 import sys
-from collections.abc import Sequence
 from importlib import metadata
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from holdfast.worker.housekeeping.sync_declarations import hooked
-from holdfast.worker.running.slots import Lane
 
 if TYPE_CHECKING:
     from holdfast.worker.worker import Worker
 
 _VERSION = metadata.version("holdfast")
-_SOME = 20  # jobs that are named
+_LISTED = 20  # running jobs
 
 
-def portrait(worker: "Worker", lanes: Sequence[Lane]) -> str:
-    """As JSON text."""
-    settings = worker.app.settings
+def worker_info(worker: "Worker") -> str:
+    """Return it as JSON text."""
+    settings, lanes = worker.app.settings, worker.lanes
     running = worker.executions()
     return json.dumps(
         {
@@ -44,14 +42,14 @@ def portrait(worker: "Worker", lanes: Sequence[Lane]) -> str:
             "memory": memory(),
             "unreadable": worker.unreadable.info(),
             "jobs": [
-                {"id": x.job.id, "type": x.job.type, "stuck": x.stuck} for x in running[:_SOME]
+                {"id": x.job.id, "type": x.job.type, "stuck": x.stuck} for x in running[:_LISTED]
             ],
         }
     )
 
 
 def memory() -> int:
-    """Bytes that this process has in memory now; where that is not told, the most it ever had."""
+    """Return the bytes of memory in use; where that is unknown, the most that ever were."""
     try:
         pages = int(Path("/proc/self/statm").read_text().split()[1])
         return pages * resource.getpagesize()

@@ -1,9 +1,9 @@
 """Heartbeats of this worker, and the detection of dead ones. In a thread of its own, outside of any
 event loop.
 
-A worker is declared dead when its beat stood still for as long as three beats *of the watcher's own
-successful ones*: while the watcher cannot write either (an outage, a held lock, a suspended machine),
-nobody's silence counts. No two machines' clocks are compared.
+A worker is declared dead when its `beat_no` did not change during three heartbeats *that the observer
+wrote itself*: while the observer cannot write either (an outage, a held lock, a suspended machine), no
+silence counts. No two machines' clocks are compared.
 """
 
 import json
@@ -11,8 +11,7 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
-from typing import NamedTuple
+from dataclasses import dataclass
 
 from holdfast.engine.engine import Engine
 from holdfast.engine.records import Seen, Swept, WorkerInfo
@@ -20,12 +19,13 @@ from holdfast.errors import HoldfastError
 from holdfast.jobs.job import Claim
 from holdfast.jobs.outcome import DIED
 from holdfast.worker.processes.exit_cause import Judgement, OomKills, how, oom_kills, own_making
+from holdfast.worker.ticker import Ticker
 
 logger = logging.getLogger("holdfast.worker")
 
 BEATS_MISSED = 3
-RESCUED = 10_000  # at a time: all that one worker can hold
-FRESH = 1.5  # heartbeats: older than that, our own beats have stopped
+RESCUED = 10_000  # jobs of one sweep: all that one worker can hold
+FRESH = 1.5  # heartbeats since our last one, after which ours have stopped
 
 
 def boottime() -> float:
@@ -35,7 +35,8 @@ def boottime() -> float:
 
 
 class Observer:
-    """Judges silence. Only thinks: it is told the time, its own beats, and what it sees."""
+    """Decides which workers are dead. Pure: its caller passes the time, its own heartbeats, and the
+    rows of the workers."""
 
     def __init__(self, heartbeat: float) -> None:
         self._patience = BEATS_MISSED * heartbeat
@@ -45,13 +46,13 @@ class Observer:
         self._silence: dict[str, tuple[int, float]] = {}
 
     def beat(self, now: float) -> None:
-        """A beat of our own was written."""
+        """Note that a heartbeat of our own was written."""
         if self._beat_at is not None and now - self._beat_at > self._fresh:
             self._silence.clear()
         self._beat_at = now
 
     def look(self, now: float, workers: Sequence[WorkerInfo], mine: frozenset[str]) -> list[Seen]:
-        """Those that are dead by what was seen so far."""
+        """Return the workers that are dead by what was seen so far."""
         healthy = self._beat_at is not None and now - self._beat_at <= self._fresh
         since = now - self._looked_at if self._looked_at is not None else 0.0
         self._looked_at = now
@@ -75,7 +76,7 @@ class Observer:
         ]
 
     def _patience_with(self, worker: WorkerInfo) -> float:
-        """It may have been told to beat less often than we do."""
+        """How long it may be silent: it may be set to longer intervals than we are."""
         try:
             theirs = float(json.loads(worker.info)["heartbeat"])
         except (ValueError, TypeError, KeyError):
@@ -89,33 +90,32 @@ class Member:
 
     id: str
     info: Callable[[], str]
-    confirmed: Callable[
-        [float], None
-    ]  #: told the moment (boottime) before each beat that was written
-    dead: Callable[[], None]  #: told that it was declared dead
-    stopped: Callable[[], bool] = field(default=lambda: False)  #: its process is frozen
-    asked: Callable[[], None] = field(default=lambda: None)  #: told to tell where its runs stand
+    confirmed: Callable[[float], None]  #: called after each heartbeat, with the boottime before it
+    dead: Callable[[], object]  #: called when it was declared dead
+    stacks_wanted: Callable[[], object]  #: called when an operator asks for the stacks of its runs
+    stopped: Callable[[], bool] = lambda: False  #: its process is frozen
 
 
-class _Gone(NamedTuple):
-    begun: Sequence[Claim]
-    verdicts: Sequence[tuple[Claim, str]]
-    judgement: Judgement | None
-    code: int | None
-    oom_kills: int | None  #: on record before it died
+@dataclass(frozen=True)
+class Death:
+    """The death of a worker process that was waited for: it is certain."""
+
+    begun: Sequence[Claim]  #: the runs that had begun and not ended, except those of `verdicts`
+    verdicts: Sequence[tuple[Claim, str]]  #: runs whose end is known, and their errors
+    judgement: Judgement | None  #: what it says of the runs in `begun`; None: `code` does
+    code: int | None  #: the exit code, negative for signals; None: unknown
+
+    def crash(self, oom_kills_before: int | None, oom_kills_now: int | None) -> str | None:
+        """How the process died, if that was its own doing (decision 0021)."""
+        if self.judgement is Judgement.CRASH:
+            return f"{DIED}it was frozen"
+        if self.judgement is not None or self.code is None:
+            return None
+        counts = self.code, oom_kills_before, oom_kills_now
+        return DIED + how(*counts) if own_making(*counts) else None
 
 
-def _crash(gone: _Gone, oom_kills_now: int | None) -> str | None:
-    """How a process died, if that was its own doing (decision 0021)."""
-    if gone.judgement is Judgement.CRASH:
-        return f"{DIED}it was frozen"
-    if gone.judgement is not None or gone.code is None:
-        return None
-    counts = gone.code, gone.oom_kills, oom_kills_now
-    return DIED + how(*counts) if own_making(*counts) else None
-
-
-class Heartbeat:
+class Heartbeat(Ticker):
     def __init__(
         self,
         engine: Engine,
@@ -124,6 +124,9 @@ class Heartbeat:
         swept: Callable[[Swept], None] = lambda swept: None,
         looked: Callable[[], None] = lambda: None,
     ) -> None:
+        """`swept`: called with the result of each sweep; `looked`: called after it."""
+        self._pause = 0.4 * heartbeat
+        super().__init__("heart", {"heartbeat": self._try}, retry=self._pause, last=self._bury)
         self._engine = engine
         self._heartbeat = heartbeat
         self._swept = swept
@@ -132,81 +135,45 @@ class Heartbeat:
         self._oom_kills = OomKills()
         self._lock = threading.Lock()
         self._members: dict[str, Member] = {}
-        self._gone: dict[str, _Gone] = {}
-        self._wake = threading.Event()
-        self._closing = False
+        self._deaths: dict[str, tuple[Death, int | None]] = {}  # and the OOM kills before it
         self._beat_at = 0.0
         self._failing = False
-        self._thread = threading.Thread(target=self._run, name="holdfast-heart", daemon=True)
-
-    def start(self) -> None:
-        self._thread.start()
-
-    def close(self, timeout: float) -> None:
-        self._closing = True
-        self._wake.set()
-        if self._thread.is_alive():
-            self._thread.join(timeout)
 
     def add(self, member: Member) -> None:
         with self._lock:
             self._members[member.id] = member
         self._beat_at = 0.0
-        self._wake.set()
+        self.call_now("heartbeat")
 
-    def remove(self, id: str) -> None:
+    def died(self, id: str, death: Death) -> None:
+        """Give back the jobs of a worker process that is dead for certain."""
         with self._lock:
             self._members.pop(id, None)
+            self._deaths[id] = death, self._oom_kills.before
+        self.call_now("heartbeat")
 
-    def died(
-        self,
-        id: str,
-        *,
-        begun: Sequence[Claim],
-        verdicts: Sequence[tuple[Claim, str]],
-        judgement: Judgement | None,
-        code: int | None,
-    ) -> None:
-        """Its process was waited for: it is dead for certain. `begun`: the runs whose handlers had
-        begun and not ended, except those of `verdicts`, which say how they ended. `judgement`: what its
-        death says of the former; None: its exit code does (as waitpid has it; None: unknown)."""
-        with self._lock:
-            self._members.pop(id, None)
-            self._gone[id] = _Gone(begun, verdicts, judgement, code, self._oom_kills.before)
-        self._wake.set()
-
-    def _run(self) -> None:
-        look = 0.4 * self._heartbeat
-        while not self._closing:
-            self._wake.clear()
-            try:
-                self.tick()
-            except HoldfastError as problem:
-                (logger.debug if self._failing else logger.warning)(
-                    "no sign of life can be given: %s", problem
-                )
-                self._failing = True
-                self._wake.wait(min(1.0, look))
-                continue
-            except Exception:
-                logger.exception("sending heartbeats failed; trying again")
-            if self._failing:
-                self._failing = False
-                logger.info("signs of life are given again")
-            self._wake.wait(look)
-        if self._gone:
-            self._bury()
+    def _try(self) -> float:
+        try:
+            self.tick()
+        except HoldfastError as problem:
+            level = logging.DEBUG if self._failing else logging.WARNING
+            logger.log(level, "no heartbeat can be written (%s); retrying", problem)
+            self._failing = True
+            return min(1.0, self._pause)
+        if self._failing:
+            self._failing = False
+            logger.info("heartbeats are written again")
+        return self._pause
 
     def tick(self) -> None:
-        if self._gone:
-            self._bury()
+        self._bury()
         if time.monotonic() >= self._beat_at:
             self._beat()
         mine = frozenset(member.id for member in self._living())
         dead = self._observer.look(time.monotonic(), self._engine.workers(), mine)
         if dead:
             logger.warning("declared dead after a long silence: %s", ", ".join(w.id for w in dead))
-        self._report(self._engine.sweep(dead, limit=RESCUED))
+        self._sweep(dead)
         self._looked()
         self._oom_kills.look(time.monotonic())
 
@@ -216,23 +183,26 @@ class Heartbeat:
         return [member for member in members if not member.stopped()]
 
     def _bury(self) -> None:
+        """Give back the jobs of the processes that died."""
         with self._lock:
-            gone = dict(self._gone)
+            deaths = dict(self._deaths)
+        if not deaths:
+            return
         now = oom_kills()
-        for id, death in gone.items():
+        dead = []
+        for id, (death, before) in deaths.items():
             if death.judgement is Judgement.GIVEN_BACK:
                 self._engine.leave(id)
             for claim, verdict in death.verdicts:
                 self._engine.record_verdict(claim, verdict)
-        dead = [
-            Seen(id, None, tuple(death.begun), _crash(death, now)) for id, death in gone.items()
-        ]
-        self._report(self._engine.sweep(dead, limit=RESCUED))
+            dead.append(Seen(id, None, tuple(death.begun), death.crash(before, now)))
+        self._sweep(dead)
         with self._lock:
-            for id in gone:
-                self._gone.pop(id, None)
+            for id in deaths:
+                del self._deaths[id]
 
-    def _report(self, swept: Swept) -> None:
+    def _sweep(self, dead: Sequence[Seen]) -> None:
+        swept = self._engine.sweep(dead, limit=RESCUED)
         if swept.rescued:
             logger.info("%d jobs of dead workers recovered", len(swept.rescued))
         self._swept(swept)
@@ -246,9 +216,10 @@ class Heartbeat:
                 member.confirmed(before)
                 written = True
                 if beat.asked:
-                    member.asked()
+                    member.stacks_wanted()
             else:
-                self.remove(member.id)
+                with self._lock:
+                    self._members.pop(member.id, None)
                 member.dead()
         if written:
             self._observer.beat(time.monotonic())

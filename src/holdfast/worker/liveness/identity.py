@@ -31,17 +31,17 @@ class WorkerIdentity:
         began: Callable[[str], None],
         died: Callable[[], None],
     ) -> None:
-        """`began`: told each new id; `died`: told when the last one was declared dead."""
+        """`began`: called with each new id; `died`: called when the id was declared dead."""
         self.id: str | None = None
         self._engine = engine
         self._info = info
         self._began = began
         self._died = died
         self._confirmed = boottime()
-        self._over = False
+        self._stopping = False
 
     def begin(self) -> None:
-        """Take a new id; the first beat makes its row."""
+        """Take a new id; the first heartbeat inserts its row."""
         id = new_worker_id()
         before = boottime()
         self._engine.beat(id, self._info())
@@ -50,33 +50,30 @@ class WorkerIdentity:
         self._began(id)
 
     def confirmed(self, moment: float) -> None:
-        """A beat of ours was written, begun at this moment (boottime)."""
+        """Note that a heartbeat was written, begun at this moment (boottime)."""
         self._confirmed = moment
 
     def silence(self) -> float:
-        """Seconds since the last beat that was written."""
+        """Seconds since the last heartbeat that was written."""
         return boottime() - self._confirmed
 
     def declared_dead(self) -> None:
-        """Stop everything, and begin again under a new name."""
+        """Stop all runs, and register again under a new id."""
         logger.error("worker %s was declared dead", self.id)
         self.id = None
         self._died()
         self._confirmed = boottime()
-        begin = threading.Thread(
-            target=self.until_reached, args=(self.begin,), name="holdfast-rebirth", daemon=True
-        )
-        begin.start()
+        threading.Thread(target=self.until_reached, args=[self.begin], daemon=True).start()
 
     def until_reached(self, work: Callable[[], None]) -> bool:
-        """Do it, as soon as the database can be reached; False: it was over before."""
+        """Call `work` as soon as the database can be reached; False: the worker stopped before."""
         pause = 0.1
-        while not self._over:
+        while not self._stopping:
             try:
                 work()
                 return True
             except AppClosed:
-                break  # the application went while we were starting
+                break  # the application was closed while we were starting
             except HoldfastError as problem:
                 logger.warning("the worker waits for the database: %s", problem)
                 time.sleep(pause)
@@ -84,4 +81,4 @@ class WorkerIdentity:
         return False
 
     def end(self) -> None:
-        self._over = True
+        self._stopping = True

@@ -1,18 +1,14 @@
-"""When a worker must stop its own runs, since others may take its jobs: not for every silence."""
-
-import logging
-import threading
+"""When a worker must stop its own runs, since other workers may take its jobs: not after every
+silence."""
 
 from holdfast.engine.engine import Engine
-from holdfast.errors import HoldfastError
 from holdfast.worker.liveness.heartbeat import BEATS_MISSED, FRESH, boottime
 from holdfast.worker.liveness.identity import WorkerIdentity
+from holdfast.worker.ticker import Ticker
 
-logger = logging.getLogger("holdfast.worker")
 
-
-class SelfFencing:
-    """How long this worker has been silent, as far as other workers may hold it against us.
+class SelfFencing(Ticker):
+    """How long this worker has been silent, as far as other workers may declare it dead for that.
 
     Other workers declare a worker dead by their own heartbeats, and forget what they saw when those
     stop (`Observer`). While no other worker sends heartbeats either, as when the application holds
@@ -22,43 +18,31 @@ class SelfFencing:
     """
 
     def __init__(self, engine: Engine, heartbeat: float, identity: WorkerIdentity) -> None:
+        super().__init__("self-fencing", {"self-fencing": self.tick}, retry=0.1 * heartbeat)
         self._engine = engine
         self._heartbeat = heartbeat
         self._identity = identity
         self._numbers: dict[str, int] = {}
-        self._heard_at = 0.0  #: when we last saw a new beat of another, or began to listen
+        self._heard_at = (
+            0.0  #: when we last saw a new heartbeat of another worker, or began to look
+        )
         self._looked_at = 0.0
         self._excused_at = -1.0
-        self._closing = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="holdfast-self-fencing", daemon=True)
-
-    def start(self) -> None:
-        self._thread.start()
-
-    def close(self, timeout: float) -> None:
-        self._closing.set()
-        if self._thread.is_alive():
-            self._thread.join(timeout)
 
     def silence(self) -> float:
-        """Our silence as far as it counts. It does not yet, while we know that nobody else was heard
-        for most of a heartbeat; by the last possible moment it does."""
+        """Our silence as far as it counts. It does not count while we know that no other worker was
+        heard for most of a heartbeat; at the last possible moment it does."""
         silence, now = self._identity.silence(), boottime()
         knows = now - self._looked_at <= 0.3 * self._heartbeat
         quiet = now - self._heard_at >= 0.8 * self._heartbeat
         last = silence >= (BEATS_MISSED - 0.15) * self._heartbeat
         return 0.0 if knows and quiet and not last else silence
 
-    def _run(self) -> None:
-        while not self._closing.wait(0.1 * self._heartbeat):
-            try:
-                self.tick(boottime())
-            except HoldfastError as problem:
-                logger.debug("the others cannot be heard: %s", problem)
-            except Exception:
-                logger.exception("the self-fencing check failed")
+    def tick(self) -> float:
+        self._look(boottime())
+        return 0.1 * self._heartbeat
 
-    def tick(self, now: float) -> None:
+    def _look(self, now: float) -> None:
         worker, silence = self._identity.id, self._identity.silence()
         excused = abs(now - silence - self._excused_at) < 0.05 * self._heartbeat
         if worker is None or (silence < 1.05 * self._heartbeat and not excused):
@@ -70,7 +54,7 @@ class SelfFencing:
             self._heard_at = now
         self._numbers = living
         self._looked_at = now
-        # Whoever beats next begins anew with us: as good as a beat of our own.
+        # A worker that sends heartbeats again starts to observe us anew: as good as our own heartbeat.
         if worker in living and now - self._heard_at > (FRESH + 0.1) * self._heartbeat:
             self._excused_at = now
             self._identity.confirmed(now)

@@ -1,6 +1,6 @@
-"""A worker process under a supervisor: runs a worker, tells how it does, and obeys.
+"""A worker process under a supervisor: runs a worker, reports its status, and follows requests.
 
-When the supervisor is gone, it ends at once: nobody beats for it any more.
+When the supervisor is dead, it exits at once: no process sends its heartbeats any more.
 """
 
 import ctypes
@@ -19,21 +19,20 @@ from holdfast.core.log_format import configure
 from holdfast.errors import HoldfastError
 from holdfast.locate import load
 from holdfast.worker.processes.run_table import RunTable
-from holdfast.worker.processes.stacks import print_stacks, tell_stacks
+from holdfast.worker.processes.stacks import print_stacks, store_stacks
 from holdfast.worker.processes.wire import Wire
 from holdfast.worker.worker import Worker
 
 logger = logging.getLogger("holdfast.worker")
 
 _PR_SET_PDEATHSIG = 1  # from <linux/prctl.h>
-_STATUS = 0.5  # seconds between two words to the supervisor
-_ALONE_IDLE = 1.0  # seconds without work, after which a process for isolated jobs goes
+_STATUS = 0.5  # seconds between two messages to the supervisor
+_ISOLATION_IDLE = 1.0  # seconds without work, after which a process for isolated jobs exits
 
 
 class ChildProcess:
     def __init__(self, wire: Wire, config: dict[str, Any], runs: RunTable) -> None:
         self._wire = wire
-        self._level = int(config["level"])
         self._grace = float(config["grace"])
         self._wake = threading.Event()
         self._stop_within: float | None = None
@@ -42,35 +41,33 @@ class ChildProcess:
             queues=config["queues"],
             concurrency=config["concurrency"],
             grace=self._grace,
-            level=self._level,
-            registered=self._hello,
+            level=config["level"],
+            registered=lambda worker: wire.send({"hello": worker.id}),
             runs=runs,
         )
 
     def run(self) -> None:
         gc.collect()
-        gc.freeze()  # what was imported stays: no need to look at it again and again
+        gc.freeze()  # modules stay: the collector need not look at them again and again
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, self._asked_to_stop)
         signal.signal(signal.SIGUSR1, lambda number, frame: print_stacks(self.worker))
         threading.Thread(target=self._listen, name="holdfast-link", daemon=True).start()
         self.worker.start()
-        threading.Thread(target=self._tell, name="holdfast-status", daemon=True).start()
+        threading.Thread(target=self._report, name="holdfast-status", daemon=True).start()
         while self._stop_within is None:
             if self.worker.draining:
                 self._replace()
-            if self._level and self._has_nothing_to_do():
+            idle_since = self.worker.isolation.idle_since
+            if idle_since is not None and time.monotonic() - idle_since > _ISOLATION_IDLE:
                 break
             self._wake.wait(_STATUS)
         self._wire.send({"leaving": True})
-        self.worker.stop(self._stop_within if self._stop_within is not None else self._grace)
+        self.worker.stop(self._grace if self._stop_within is None else self._stop_within)
         sys.stdout.flush()
         sys.stderr.flush()
         logging.shutdown()
         os._exit(0)  # a thread that does not return would keep it alive
-
-    def _hello(self, worker: Worker) -> None:
-        self._wire.send({"hello": worker.id})
 
     def _listen(self) -> None:
         for message in self._wire:
@@ -79,7 +76,7 @@ class ChildProcess:
             elif "dead" in message:
                 threading.Thread(target=self.worker.identity.declared_dead, daemon=True).start()
             elif "stacks" in message:
-                threading.Thread(target=tell_stacks, args=[self.worker], daemon=True).start()
+                threading.Thread(target=store_stacks, args=[self.worker], daemon=True).start()
             elif "stop" in message:
                 self._stop_within = message["stop"]
                 self._wake.set()
@@ -89,31 +86,21 @@ class ChildProcess:
         self._stop_within = self._grace
         self._wake.set()
 
-    def _tell(self) -> None:
-        """Also while the worker stops: silence means that this process is frozen."""
+    def _report(self) -> None:
+        """Send the status, also while the worker stops: silence means that this process is frozen."""
+        worker = self.worker
         while True:
             try:
-                heard = self._wire.send({"status": self._status()})
+                info, handlers = worker.info(), worker.pids()
+                status = {"info": info, "draining": worker.draining, "handlers": handlers}
+                if not self._wire.send({"status": status}):
+                    os._exit(1)  # the supervisor is dead, or a handler closed our connection to it
             except Exception:
-                logger.exception("the supervisor could not be told how this process does")
-            else:
-                if not heard:  # it is gone, or a handler closed our connection to it
-                    os._exit(1)
+                logger.exception("the supervisor could not be sent the status of this process")
             time.sleep(_STATUS)
 
-    def _status(self) -> dict[str, Any]:
-        return {
-            "info": self.worker.info(),
-            "draining": self.worker.draining,
-            "handlers": self.worker.pids(),
-        }
-
-    def _has_nothing_to_do(self) -> bool:
-        since = self.worker.isolation.idle_since
-        return since is not None and time.monotonic() - since > _ALONE_IDLE
-
     def _replace(self) -> None:
-        """A thread is stuck: wait for the others, leave word of it, and go."""
+        """A thread is stuck: wait for the other runs, record the timeout of stuck ones, and exit."""
         deadline = time.monotonic() + self._grace
         while time.monotonic() < deadline and self._stop_within is None:
             if all(execution.stuck for execution in self.worker.executions()):
@@ -129,8 +116,8 @@ class ChildProcess:
 
 
 def end_with_parent() -> None:
-    """Let the kernel kill this process when its supervisor is gone, where it can (Linux): `_listen`
-    notices that too, but not while a handler holds Python's interpreter lock."""
+    """Let the kernel kill this process when its supervisor dies, where it can (Linux). `_listen`
+    notices that, too, but not while a handler holds Python's interpreter lock."""
     with suppress(OSError, AttributeError):
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
 

@@ -1,6 +1,6 @@
-"""The process of `process=True` handlers: runs one job after the other, as its worker says.
+"""A process for `process=True` handlers: runs one job after the other, as its worker asks.
 
-SIGTERM raises in the handler, so that its `finally` blocks run. When the worker is gone, this process
+SIGTERM raises in the handler, so that its `finally` blocks run. When the worker is dead, this process
 and all that it has started end at once.
 """
 
@@ -28,12 +28,12 @@ from holdfast.worker.running.slots import Lane
 
 
 class Terminated(BaseException):
-    """The run shall end."""
+    """The worker asked the run to end."""
 
 
 class OwnWire(Wire):
-    """Sends only while its descriptor is the connection that it was made for: a handler may close all
-    descriptors, and open files or sockets that get the same numbers."""
+    """Sends only while its descriptor is still the connection: a handler may close all descriptors, and
+    open files or sockets that get the same numbers."""
 
     def __init__(self, connection: socket.socket) -> None:
         super().__init__(connection)
@@ -55,21 +55,19 @@ def _file_of(number: int) -> tuple[int, int] | None:
 class RemoteExecution(Execution):
     """A run whose worker is another process: progress and lines of its log go there."""
 
-    __slots__ = ("_wire",)
+    __slots__ = ("wire",)
 
-    def tell(self, wire: Wire) -> None:
-        self._wire = wire
+    wire: Wire
 
     def progress(self, percent: float, message: str | None) -> None:
-        self._wire.send({"progress": [percent, message]})
+        self.wire.send({"progress": [percent, message]})
 
     def log(self, level: str, text: str) -> None:
-        self._wire.send({"log": [level, text]})
+        self.wire.send({"log": [level, text]})
 
     def wrote(self, finish: Finish) -> None:
-        self._wire.send(
-            {"wrote": pack_ended(Returned(finish.result, finish.enqueue, self.context.next_at))}
-        )
+        returned = Returned(finish.result, finish.enqueue, self.context.next_at)
+        self.wire.send({"wrote": pack_ended(returned)})
 
 
 class HandlerProcess:
@@ -89,7 +87,7 @@ class HandlerProcess:
     def _listen(self) -> None:
         for message in self._wire:
             self._jobs.put(message)
-        # The worker is gone. Only we lead our group, so this reaches what the handler started.
+        # The worker is dead. Only we lead our group, so this kills what the handler started.
         if os.getpgrp() == os.getpid():
             os.killpg(os.getpid(), signal.SIGKILL)
         os._exit(1)
@@ -112,7 +110,7 @@ class HandlerProcess:
         execution = RemoteExecution(
             job, task, Lane(job.queue, ["process"], 1), app.runner, app.settings.workdir
         )
-        execution.tell(self._wire)
+        execution.wire = self._wire
         self._wire.send({"begun": True})
         self._current = execution
         ended: Ended
@@ -128,13 +126,14 @@ class HandlerProcess:
 
     def _answer(self, ended: Ended, *, saw_stop: bool = False) -> None:
         if not self._wire.send({**pack_ended(ended), "saw_stop": saw_stop}):
-            # The worker waits for an answer that cannot be sent. Our end is what it notices; `_listen`
-            # does not, while it reads from a connection that this process has closed elsewhere.
+            # The worker waits for an answer that cannot be sent, and notices our exit. `_listen` does
+            # not notice the loss: it reads from a connection that was closed under it.
             os._exit(CANNOT_ANSWER)
 
 
 def _run(execution: Execution, app: Holdfast) -> tuple[Any, Ended]:
-    """Also an `async def` handler, on a loop of its own: jobs with deaths on record (decision 0021)."""
+    """Run a handler; an `async def` one, of a job with deaths on record, on a loop of its own (decision
+    0021)."""
     if execution.task.conduct.kind == "async":
         return asyncio.run(run_on_loop(execution, app.middleware))
     return run_here(execution, app.middleware)

@@ -3,7 +3,6 @@ own, so that a timeout ends it with everything it has started."""
 
 import os
 import signal
-import socket
 import subprocess
 import sys
 import threading
@@ -19,20 +18,20 @@ from holdfast.errors import InvalidInput
 from holdfast.jobs.outcome import Died, Ended, Raised, Returned, decide
 from holdfast.tasks.task import Task
 from holdfast.worker.processes.exit_cause import how, oom_kills, own_making
-from holdfast.worker.processes.wire import Wire, pack_job, unpack_ended
+from holdfast.worker.processes.wire import pack_job, start_process, unpack_ended
 from holdfast.worker.running.execution import Execution
 from holdfast.worker.running.hooks import python_value
 from holdfast.worker.running.runners import Report, decided_early
 from holdfast.worker.running.thread_pool import Threads
 
 TERM_TO_KILL = 5.0  # seconds between the request to end and the end
-_KILL_TO_LEAVE = 2.0  # seconds after that, until a process that cannot be killed is left alone
+_KILL_TO_LEAVE = 2.0  # seconds after that, until a process that cannot be killed is given up
 _TRIES = 3  # processes that may die before the handler has begun
-CANNOT_ANSWER = 78  # the exit code of one whose handler closed its connection
+CANNOT_ANSWER = 78  # the exit code of a process whose handler closed its connection
 
 
 def find_task(module: ModuleType, name: str) -> Task[Any, Any] | None:
-    """A task among a module's names, by the name that it is registered under."""
+    """Return the task that is registered under a name, if a module has it among its names."""
     for value in vars(module).values():
         if isinstance(value, Task) and value.name == name:
             return value
@@ -53,8 +52,8 @@ class ProcessRunner:
         self._ended = ended
         self._threads = threads
         self._lock = threading.Lock()
-        self._idle: list[HandlerProcess] = []
-        self._all: set[HandlerProcess] = set()
+        self._idle: list[WarmProcess] = []
+        self._all: set[WarmProcess] = set()
         self._closed = False
 
     @staticmethod
@@ -93,75 +92,61 @@ class ProcessRunner:
         self._ended(execution, ended, value)
 
     def _perform(self, execution: Execution) -> Ended:
-        """In a warm process. One that was killed before the handler began is replaced, since the job is
-        not to blame for that."""
+        """Run it in a warm process. A process that was killed before the handler began is replaced,
+        since the job is not to blame for that."""
         for _ in range(_TRIES):
-            handler = self._take()
-            ended = handler.perform(execution)
-            self._give(handler)
+            process = self._take()
+            ended = process.perform(execution)
+            self._give(process)
             stopping = execution.why is not None or self._closed
-            if handler.begun or not isinstance(ended, Died) or stopping:
+            if process.begun or not isinstance(ended, Died) or stopping:
                 break
         return ended
 
-    def _take(self) -> "HandlerProcess":
-        while True:
-            with self._lock:
-                handler = self._idle.pop() if self._idle else None
-            if handler is None:
-                break
-            if handler.lives():
-                return handler
-            handler.sound = False
-            self._give(handler)
-        handler = HandlerProcess()
+    def _take(self) -> "WarmProcess":
         with self._lock:
-            self._all.add(handler)
-        return handler
+            while self._idle:
+                process = self._idle.pop()
+                if process.lives():
+                    return process
+                self._all.discard(process)
+                process.kill()
+        process = WarmProcess()
+        with self._lock:
+            self._all.add(process)
+        return process
 
-    def _give(self, handler: "HandlerProcess") -> None:
+    def _give(self, process: "WarmProcess") -> None:
         with self._lock:
-            if handler.sound and not self._closed:
-                self._idle.append(handler)
+            if process.sound and not self._closed:
+                self._idle.append(process)
                 return
-            self._all.discard(handler)
-        handler.kill()
+            self._all.discard(process)
+        process.kill()
 
     def pids(self) -> list[int]:
         with self._lock:
-            return [handler.pid for handler in self._all]
+            return [process.pid for process in self._all]
 
     def close(self) -> None:
         with self._lock:
             self._closed = True
-            handlers = list(self._all)
-        for handler in handlers:
-            handler.kill()
+            processes = list(self._all)
+        for process in processes:
+            process.kill()
 
 
-class HandlerProcess:
-    """One handler process."""
+class WarmProcess:
+    """A handler process, as its worker knows it."""
 
     def __init__(self) -> None:
-        ours, theirs = socket.socketpair()
-        with theirs:
-            self._process = subprocess.Popen(  # noqa: S603
-                [
-                    sys.executable,
-                    "-m",
-                    "holdfast.worker.processes.handler_process",
-                    str(theirs.fileno()),
-                ],
-                pass_fds=[theirs.fileno()],
-                stdin=subprocess.DEVNULL,
-                start_new_session=True,
-                env={
-                    **os.environ,
-                    "PYTHONPATH": os.pathsep.join(path for path in sys.path if path),
-                },
-            )
-        self._wire = Wire(ours)
-        self._told_to_end = 0.0
+        path = os.pathsep.join(path for path in sys.path if path)
+        self._process, self._wire = start_process(
+            "holdfast.worker.processes.handler_process",
+            start_new_session=True,
+            env={**os.environ, "PYTHONPATH": path},
+        )
+        self._asked_to_end_at = 0.0
         self._oom_kills: int | None = None  #: before the run
         self.pid = self._process.pid
         self.sound = True
@@ -172,45 +157,39 @@ class HandlerProcess:
 
     def perform(self, execution: Execution) -> Ended:
         """Run one job; blocks."""
-        self._told_to_end = 0.0
+        self._asked_to_end_at = 0.0
         self.begun = False
         self._oom_kills = oom_kills()
         execution.halt = self._end
         if execution.why is not None:
             self._end()
         task = execution.task
-        sent = self._wire.send(
-            {"module": task.handler.__module__, "task": task.name, "job": pack_job(execution.job)}
-        )
+        module = task.handler.__module__
+        self._wire.send({"module": module, "task": task.name, "job": pack_job(execution.job)})
         ended: Ended | None = None
-        if sent:
-            for message in self._wire.messages(self.lives):
-                if "begun" in message:
-                    self.begun = True
-                elif "progress" in message:
-                    execution.progress(*message["progress"])
-                elif "log" in message:
-                    execution.log(*message["log"])
-                elif "wrote" in message:
-                    wrote = unpack_ended(message["wrote"])
-                    execution.context.completion = decide(
-                        execution.job, wrote, task.policy, execution.now()
-                    )
-                else:
-                    ended = unpack_ended(message)
-                    if message["saw_stop"]:
-                        execution.context.saw_stop = True
-                    break
+        for message in self._wire.messages(self.lives):
+            if "begun" in message:
+                self.begun = True
+            elif "progress" in message:
+                execution.progress(*message["progress"])
+            elif "log" in message:
+                execution.log(*message["log"])
+            elif "wrote" in message:
+                execution.context.completion = decide(
+                    execution.job, unpack_ended(message["wrote"]), task.policy, execution.now()
+                )
+            else:
+                ended = unpack_ended(message)
+                if message["saw_stop"]:
+                    execution.context.saw_stop = True
+                break
         execution.halt = None
-        if ended is None:
-            self.sound = False
-            return self._died()
-        if self._told_to_end:
-            self.sound = False  # it may have left things behind
-        return ended
+        if ended is None or self._asked_to_end_at:
+            self.sound = False  # it is dead, or may have left things behind
+        return self._died() if ended is None else ended
 
     def _died(self) -> Died:
-        # One that we gave up on was killed before, and cannot die now: it is not waited for again.
+        # A process that we gave up on was killed before, and cannot die now: do not wait for it again.
         patience = _KILL_TO_LEAVE if self._wire.is_shut else TERM_TO_KILL
         try:
             code = self._process.wait(patience)
@@ -225,11 +204,11 @@ class HandlerProcess:
         return Died(how(code, self._oom_kills, after), own_making(code, self._oom_kills, after))
 
     def _end(self) -> None:
-        """SIGTERM at first, to it and all that it started; SIGKILL when it takes too long. One that
-        even the kernel cannot end now (it waits for a disk) is not waited for."""
+        """Send SIGTERM at first, to it and all that it started, then SIGKILL when it takes too long. A
+        process that even the kernel cannot end now (it waits for a disk) is given up."""
         now = time.monotonic()
-        self._told_to_end = self._told_to_end or now
-        late = now - self._told_to_end
+        self._asked_to_end_at = self._asked_to_end_at or now
+        late = now - self._asked_to_end_at
         self._signal(signal.SIGKILL if late >= TERM_TO_KILL else signal.SIGTERM)
         if late >= TERM_TO_KILL + _KILL_TO_LEAVE:
             self._wire.shut()
@@ -239,7 +218,7 @@ class HandlerProcess:
             os.killpg(self.pid, number)
 
     def kill(self) -> None:
-        """At once, with all that it has started."""
+        """Kill it at once, with all that it has started."""
         self.sound = False
         self._signal(signal.SIGKILL)
         with suppress(subprocess.TimeoutExpired):

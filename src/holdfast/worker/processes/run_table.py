@@ -1,8 +1,8 @@
-"""What has begun in a worker process, in a page of memory that it shares with its supervisor.
+"""Which runs have begun in a worker process, in a page of memory that it shares with its supervisor.
 
 The worker writes a run here before its handler begins, and clears it when the handler has ended. The
 supervisor reads it without asking the process, which may be frozen by a handler that holds the GIL,
-stopped, or dead. This is the one source of "which runs had begun" for timeouts and for deaths.
+stopped, or dead. Timeouts and deaths are judged by this table alone.
 """
 
 import mmap
@@ -15,10 +15,10 @@ from uuid import UUID
 
 from holdfast.jobs.job import Claim
 
-SLOTS = 16_384  # more runs at the same time are not written down
+SLOTS = 16_384  # more runs at the same time are not recorded
 _RECORD = struct.Struct("=16sqdd")  # id, claim number, started, deadline
 # The page begins with a byte for each place. A byte is written in one step, a record is not: packing
-# fills it with zeros first. So nothing of a record is changed while its byte says that it is in use.
+# fills it with zeros first. So no record is changed while its byte says that it is in use.
 _FREE, _DEADLINE, _NO_DEADLINE = 0, 1, 2
 _USED = re.compile(b"[\x01\x02]")
 _SIZE = SLOTS + SLOTS * _RECORD.size
@@ -36,9 +36,13 @@ class Begun(NamedTuple):
     started: float
     deadline: float | None
 
+    def timeout_error(self) -> str:
+        """The error of a run that its process could not record; as `Execution.timed_out` has it."""
+        return f"TimeoutError: timed out after {(self.deadline or self.started) - self.started:g} s"
+
 
 class RunTable:
-    """One worker process's page. Its threads write it; others read it at any moment."""
+    """The page of one worker process. Its threads write it; other processes read it at any moment."""
 
     def __init__(self, file: int) -> None:
         """`file`: a descriptor from `create`, which stays the caller's."""
@@ -57,7 +61,7 @@ class RunTable:
         return file
 
     def begin(self, claim: Claim, started: float, deadline: float | None) -> int:
-        """Write down a run; the place to clear when it has ended. -1: the page is full."""
+        """Record a run; return the place to clear when it has ended. -1: the page is full."""
         try:
             place = self._free.pop()
         except IndexError:
@@ -68,7 +72,7 @@ class RunTable:
         return place
 
     def forget_deadline(self, place: int) -> None:
-        """The run goes on, and may take as long as it takes."""
+        """Let the run take as long as it takes."""
         if place >= 0:
             self._page[place] = _NO_DEADLINE
 
@@ -78,7 +82,7 @@ class RunTable:
             self._free.append(place)
 
     def runs(self) -> list[Begun]:
-        """What has begun, as far as the process has written."""
+        """Return the runs that have begun and not ended."""
         found = []
         for used in _USED.finditer(self._page[:SLOTS].rstrip(b"\0")):
             at = _at(used.start())
@@ -91,6 +95,3 @@ class RunTable:
             claim = Claim(str(UUID(bytes=id)), claim_no)
             found.append(Begun(claim, started, deadline if mark == _DEADLINE else None))
         return found
-
-    def close(self) -> None:
-        self._page.close()

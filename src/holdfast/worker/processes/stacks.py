@@ -14,27 +14,27 @@ if TYPE_CHECKING:
     from holdfast.worker.worker import Worker
 
 logger = logging.getLogger("holdfast.worker")
-_LONGEST = 200_000  # characters that are kept for who asked
+_LONGEST = 200_000  # characters that are stored
 
 
 def print_stacks(worker: "Worker") -> None:
-    """To stderr."""
+    """Write them to stderr."""
     sys.stderr.write(render(worker))
     sys.stderr.flush()
 
 
-def tell_stacks(worker: "Worker") -> None:
-    """To the database, for who asked there."""
+def store_stacks(worker: "Worker") -> None:
+    """Write them to the database, where they were asked for."""
     if worker.id is None:
         return
     try:
         worker.engine.tell_stacks(worker.id, render(worker)[:_LONGEST].replace("\x00", ""))
     except HoldfastError as problem:
-        logger.warning("nobody could be told where the runs stand: %s", problem)
+        logger.warning("the stacks of the runs could not be stored: %s", problem)
 
 
 def render(worker: "Worker") -> str:
-    """Each running job with its stack."""
+    """Return each running job with its stack."""
     text = io.StringIO()
     running = worker.executions()
     print(f"worker {worker.id}: {len(running)} jobs run", file=text)
@@ -44,17 +44,16 @@ def render(worker: "Worker") -> str:
         print(f"\njob {execution.job.id} ({execution.job.type}), for {age:.1f} s", file=text)
         where = execution.where
         if isinstance(where, asyncio.Task):
-            for line in traceback.format_list(_extract(where)):
-                text.write(line)
+            text.writelines(_stack(where).format())
         elif where in frames:
-            text.write("".join(traceback.format_stack(frames[where])))
+            text.writelines(traceback.format_stack(frames[where]))
         else:
             print("  in a process of its own", file=text)
     return text.getvalue()
 
 
-def _extract(task: "asyncio.Task[None]") -> traceback.StackSummary:
-    """A coroutine's stack goes on in what it awaits."""
+def _stack(task: "asyncio.Task[None]") -> traceback.StackSummary:
+    """The stack of a coroutine, which goes on in what it awaits."""
     frames = []
     step: Any = task.get_coro()
     while step is not None:

@@ -1,9 +1,9 @@
 """`holdfast worker`: a supervisor and its worker processes.
 
-It starts them by exec, beats for those that live, gives back at once what a dead one held, starts it
-anew, and replaces one that cannot stop a handler past its deadline. Jobs whose process died under
-them are run by extra processes (`isolation.py`). Its main thread watches processes and never touches
-the database; the heart's thread does.
+The supervisor starts processes by exec, sends the heartbeats of those that are alive, gives back the
+jobs of one that died, starts another in its place, and replaces one that cannot stop a handler past its
+deadline. Jobs whose process died under them are run by extra processes (`isolation.py`). The main
+thread watches processes and never touches the database; the thread of the heartbeats does.
 """
 
 import json
@@ -17,14 +17,15 @@ import time
 from collections import Counter
 from collections.abc import Mapping
 from contextlib import suppress
+from functools import partial
 from typing import Any
 
 from holdfast.app import Holdfast
 from holdfast.engine.records import Suspects
 from holdfast.worker.liveness.heartbeat import Heartbeat, Member
-from holdfast.worker.processes.exit_cause import Judgement
+from holdfast.worker.processes.exit_cause import Judgement, how
 from holdfast.worker.processes.isolation import LevelProcess, plan
-from holdfast.worker.processes.watchdog import PAST_DEADLINE, Watchdog, timeout_of
+from holdfast.worker.processes.watchdog import PAST_DEADLINE, Watchdog
 from holdfast.worker.processes.worker_process import WorkerProcess
 from holdfast.worker.running.slots import make_lanes
 
@@ -36,7 +37,7 @@ _SHORT_LIFE = 5.0
 
 
 class Restarts:
-    """When processes may be started again: one that dies young several times in a row has to wait."""
+    """When processes may be started again: after several that died young in a row there is a pause."""
 
     def __init__(self) -> None:
         self._failures = self._not_started = 0
@@ -46,7 +47,7 @@ class Restarts:
         return now >= self._at
 
     def failed(self, now: float) -> float:
-        """No process could be started; the seconds until the next attempt."""
+        """Note that no process could be started; return the seconds until the next attempt."""
         pause = min(2.0**self._not_started, _SLOWEST_RESTART)
         self._not_started += 1
         self._at = now + pause
@@ -62,20 +63,18 @@ class Restarts:
 
 
 class Supervisor:
-    def __init__(
-        self, app: Holdfast, config: Mapping[str, Any], *, processes: int, grace: float
-    ) -> None:
+    def __init__(self, app: Holdfast, config: Mapping[str, Any], *, processes: int) -> None:
         self._app = app
         self._config = config
         self._processes = processes
-        self._grace = grace
+        self._grace: float = config["grace"]
         self._children: dict[int, WorkerProcess] = {}
         self._selector = selectors.DefaultSelector()
         self._heartbeats = Heartbeat(
             app.engine, app.settings.heartbeat, looked=self._look_for_suspects
         )
-        self._watchdog = Watchdog(app.engine.lock_holders, grace)
-        self._suspects: list[Suspects] = []  #: what waits for a process of its level
+        self._watchdog = Watchdog(app.engine.lock_holders, self._grace)
+        self._suspects: list[Suspects] = []  #: the jobs that wait for a process of their level
         self._planned: Counter[int] = Counter()  #: processes still to be started, by level
         self._lanes = make_lanes(config["queues"], config["concurrency"])
         self._signals = 0
@@ -102,7 +101,8 @@ class Supervisor:
 
     def _asked_for_stacks(self, number: int, frame: object) -> None:
         for child in list(self._children.values()):
-            child.signal(signal.SIGUSR1)
+            with suppress(ProcessLookupError):
+                os.kill(child.pid, signal.SIGUSR1)
 
     # the loop
 
@@ -113,8 +113,8 @@ class Supervisor:
             for step in steps:
                 try:
                     step()
-                except Exception:  # as out of memory: the children need somebody who goes on
-                    logger.exception("the supervisor could not do a step; it goes on")
+                except Exception:  # as out of memory: the processes need a supervisor
+                    logger.exception("a step of the supervisor failed; it goes on")
                     time.sleep(_TICK)
         self._heartbeats.close(2.0)
         return 0
@@ -129,7 +129,7 @@ class Supervisor:
                 self._start(0)
         if self._suspects and self._restarts[True].allowed(now):
             waiting, self._suspects = self._suspects, []  # the heartbeat thread looks again soon
-            self._planned = Counter(plan(waiting, self._lanes, self._company(now)))
+            self._planned = Counter(plan(waiting, self._lanes, self._level_processes(now)))
         while (levels := sorted(self._planned.elements())) and self._may_start_another(now):
             self._planned[levels[0]] -= 1
             self._start(levels[0])
@@ -139,14 +139,13 @@ class Supervisor:
         replacement of an ordinary process, and none of them would be ready sooner."""
         if not self._restarts[True].allowed(now):
             return False
-        starting = [
-            child
+        starting = sum(
+            child.id is None and now - child.started < _SHORT_LIFE
             for child in self._children.values()
-            if child.id is None and now - child.started < _SHORT_LIFE
-        ]
-        return len(starting) < max(2, os.cpu_count() or 1)
+        )
+        return starting < max(2, os.cpu_count() or 1)
 
-    def _company(self, now: float) -> dict[int, list[LevelProcess]]:
+    def _level_processes(self, now: float) -> dict[int, list[LevelProcess]]:
         """The processes for jobs with deaths on record, by level."""
         found: dict[int, list[LevelProcess]] = {}
         for child in self._children.values():
@@ -167,7 +166,7 @@ class Supervisor:
             return
         restarts.started()
         self._children[child.pid] = child
-        self._selector.register(child.socket, selectors.EVENT_READ, child)
+        self._selector.register(child.wire, selectors.EVENT_READ, child)
         purpose = f", for jobs whose process died (level {level})" if level else ""
         logger.info("process %d started%s", child.pid, purpose)
 
@@ -180,7 +179,7 @@ class Supervisor:
             child: WorkerProcess = key.data
             messages = child.receive()
             if messages is None:
-                self._selector.unregister(child.socket)
+                self._selector.unregister(child.wire)
                 continue
             for message in messages:
                 self._heard(child, message)
@@ -192,52 +191,47 @@ class Supervisor:
             child.leaving = True
         if "hello" in message:
             child.id = message["hello"]
-            self._heartbeats.add(
-                Member(
-                    message["hello"],
-                    child.told,
-                    child.confirm,
-                    child.tell_dead,
-                    lambda: child.stopped,
-                    child.ask_stacks,
-                )
+            send = child.wire.send_now
+            member = Member(
+                id=message["hello"],
+                info=child.published_info,
+                confirmed=child.confirm,
+                dead=partial(send, {"dead": True}),
+                stacks_wanted=partial(send, {"stacks": True}),
+                stopped=lambda: child.stopped,
             )
+            self._heartbeats.add(member)
 
     def _reap(self) -> None:
         for child in list(self._children.values()):
             try:
                 pid, status = os.waitpid(child.pid, os.WNOHANG | os.WUNTRACED | os.WCONTINUED)
-            except ChildProcessError:  # somebody else has waited for it
-                self._buried(child, None)
+            except ChildProcessError:  # other code of this process has waited for it
+                self._bury(child, None)
                 continue
-            if not pid:
-                continue
-            if os.WIFSTOPPED(status) or os.WIFCONTINUED(status):
+            if pid and (os.WIFSTOPPED(status) or os.WIFCONTINUED(status)):
                 child.stopped = os.WIFSTOPPED(status)
-                continue
-            self._buried(child, os.waitstatus_to_exitcode(status))
+            elif pid:
+                self._bury(child, os.waitstatus_to_exitcode(status))
 
-    def _buried(self, child: WorkerProcess, code: int | None) -> None:
-        """A child is gone: what it started goes too, and what it held is given back. `code`: its exit
-        code; None: unknown."""
+    def _bury(self, child: WorkerProcess, code: int | None) -> None:
+        """Kill what a dead process started, and give back the jobs that it held. `code`: its exit code;
+        None: unknown."""
         child.process.returncode = code
-        for message in child.last_words():  # its id may be among them
-            self._heard(child, message)
+        # Without waiting: what it started may hold its end of the connection open.
+        while (messages := child.receive(wait=False)) is not None:
+            for message in messages:  # its id may be among them
+                self._heard(child, message)
         if child.id is not None:  # first: until then its heartbeats are sent
-            judgement = child.judge(code)
-            verdicts = [(run.claim, timeout_of(run)) for run in child.condemned]
-            ended = {claim for claim, _ in verdicts}
-            begun = [run.claim for run in child.begun() if run.claim not in ended]
-            self._heartbeats.died(
-                child.id, begun=begun, verdicts=verdicts, judgement=judgement, code=code
-            )
+            self._heartbeats.died(child.id, child.death(code))
         del self._children[child.pid]
         with suppress(KeyError):
-            self._selector.unregister(child.socket)
+            self._selector.unregister(child.wire)
         child.wire.close()
         child.kill()
         if code != 0:
-            logger.error("process %d ended with %s", child.pid, _how(code))
+            cause = "an unknown exit code" if code is None else how(code)
+            logger.error("process %d ended with %s", child.pid, cause)
         self._restarts[child.level > 0].ended(code, child.started, time.monotonic())
 
     def _judge(self) -> None:
@@ -254,9 +248,9 @@ class Supervisor:
                 child.kill(Judgement.GIVEN_BACK)
 
     def _obey(self) -> None:
-        """A signal asks to stop, a second one to stop at once."""
+        """Stop after a signal; stop at once after a second one."""
         if self._signals and self._stop_by is None:
-            logger.info("stopping: %d s for what runs", self._grace)
+            logger.info("stopping: jobs have %d s to end", self._grace)
             self._stop_by = time.monotonic() + self._grace + 0.9
             for child in self._children.values():
                 child.wire.send_now({"stop": self._grace})
@@ -264,7 +258,7 @@ class Supervisor:
             self._stop_by = 0.0
 
     def _look_for_suspects(self) -> None:
-        """In the heart's thread."""
+        """Called in the thread of the heartbeats."""
         for lane in self._lanes:
             lane.update(self._app.tasks)
         self._suspects = self._app.engine.suspects()
@@ -273,30 +267,18 @@ class Supervisor:
                 self._wakeup[1].send(b"!")
 
 
-def _how(code: int | None) -> str:
-    if code is None:
-        return "an unknown exit code"
-    return signal.Signals(-code).name if code < 0 else f"exit code {code}"
-
-
 def supervise(
     location: str,
     app: Holdfast,
     *,
-    queues: str | None = None,
-    concurrency: int | None = None,
-    processes: int = 1,
-    grace: float = 30.0,
-    log: Mapping[str, Any] | None = None,
+    queues: str | None,
+    concurrency: int | None,
+    processes: int,
+    grace: float,
+    log: Mapping[str, Any],
 ) -> int:
-    """Run worker processes until told to stop; the exit code."""
-    config = {
-        "location": location,
-        "queues": queues,
-        "concurrency": concurrency,
-        "grace": grace,
-        "log": dict(log or {}),
-    }
-    supervisor = Supervisor(app, config, processes=processes, grace=grace)
+    """Run worker processes until told to stop; return the exit code."""
+    options = {"queues": queues, "concurrency": concurrency, "grace": grace, "log": dict(log)}
+    supervisor = Supervisor(app, {"location": location, **options}, processes=processes)
     supervisor.install()
     return supervisor.run()

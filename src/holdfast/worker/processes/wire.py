@@ -1,42 +1,42 @@
-"""What a worker and its handler processes say to each other: JSON, a line each, over a socket."""
+"""What a process of ours and the processes that it starts say to each other: JSON, a line for each
+message, over a socket."""
 
-import dataclasses
 import json
 import select
 import socket
+import subprocess
+import sys
 import threading
-from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import suppress
-from datetime import datetime
 from typing import Any
 
-from holdfast.jobs.job import Body, Edge, Job, NewJob, Status
+from pydantic import TypeAdapter
+
+from holdfast.jobs.job import Job
 from holdfast.jobs.outcome import Ended, Raised, Returned, Snoozed, Unreadable
 
-_TIMES = (
-    *("created_at", "updated_at", "run_at", "started_at", "completed_at", "keep_until"),
-    *("expires_at", "due_at", "last_run_at", "unreadable_since"),
-)
+_MOST_UNSENT = 65_536  # bytes that are kept for a process that does not read
+_LOOK = 1.0  # seconds between two checks whether the other process is alive
 
-
-_MOST_UNSENT = 65_536  # bytes that are kept for one that does not read
-_LOOK = 1.0  # seconds between two looks whether the other end's process lives
+_JOB = TypeAdapter(Job)
+_ENDS: dict[str, TypeAdapter[Any]] = {
+    kind.__name__: TypeAdapter(kind) for kind in (Returned, Raised, Snoozed, Unreadable)
+}
 
 
 class Wire:
-    """One end. Any thread may send; one reads."""
+    """One end of a connection. Any thread may send; one thread reads."""
 
     def __init__(self, connection: socket.socket) -> None:
         self._connection = connection
-        self._sending = threading.Lock()  # two messages at once could be mixed
+        self._sending = threading.Lock()  # two messages at the same time could be mixed
         self._unsent = b""
-        self._part: list[bytes] = []  # of a message that has not come whole yet
-        self._lines: deque[bytes] = deque()
+        self._part: list[bytes] = []  # of a message that has not arrived completely
         self.is_shut = False  #: by us
 
     def send(self, message: dict[str, Any]) -> bool:
-        """Wait until it is sent. False: the other end is gone."""
+        """Wait until it is sent. False: the other end is closed."""
         try:
             with self._sending:
                 self._connection.sendall(json.dumps(message).encode() + b"\n")
@@ -45,9 +45,9 @@ class Wire:
         return True
 
     def send_now(self, message: dict[str, Any]) -> bool:
-        """Send without waiting, to one that may be frozen. What it does not take now is kept for the
-        next call. False: the message is dropped, since too much is kept already, or the other end is
-        gone. (Not to be mixed with `send`.)"""
+        """Send without waiting, to a process that may be frozen. What it does not take now is kept for
+        the next call. False: the message is dropped, since too much is kept already, or the other end
+        is closed. (Not to be mixed with `send`.)"""
         line = json.dumps(message).encode() + b"\n"
         with self._sending:
             try:
@@ -61,39 +61,52 @@ class Wire:
             self._unsent = (self._unsent + line)[sent:]
         return True
 
+    def receive(self, *, wait: bool = True) -> list[bytes] | None:
+        """Return the messages that one read completes, undecoded. None: the other end is closed, or
+        has sent nothing and `wait` is false."""
+        try:
+            data = self._connection.recv(65536, 0 if wait else socket.MSG_DONTWAIT)
+        except OSError:
+            return None
+        if not data:
+            return None
+        self._part.append(data)
+        if b"\n" not in data:
+            return []
+        *lines, rest = b"".join(self._part).split(b"\n")
+        self._part = [rest]
+        return lines
+
     def __iter__(self) -> Iterator[dict[str, Any]]:
         return self.messages()
 
     def messages(self, lives: Callable[[], bool] | None = None) -> Iterator[dict[str, Any]]:
-        """What comes, until the other end is gone. `lives`: whether its process does; asked since
-        others that it started may keep the connection open after its death."""
-        try:
-            while True:
-                while self._lines:
-                    yield json.loads(self._lines.popleft())
-                if lives is not None and not self._comes_within(_LOOK):
-                    if lives():
-                        continue
-                    if not self._comes_within(0):
-                        return
-                data = self._connection.recv(65536)
-                if not data:
+        """Yield what arrives until the other end is closed. `lives`: whether the other process is
+        alive; called since processes that it started may keep the connection open after its death."""
+        while True:
+            if lives is not None and not self._arrives_within(_LOOK):
+                if lives():
+                    continue
+                if not self._arrives_within(0):
                     return
-                self._part.append(data)
-                if b"\n" in data:
-                    *lines, rest = b"".join(self._part).split(b"\n")
-                    self._lines += lines
-                    self._part = [rest]
-        except (OSError, ValueError):  # gone, also in the middle of a message
-            return
+            lines = self.receive()
+            if lines is None:
+                return
+            try:
+                yield from map(json.loads, lines)
+            except ValueError:
+                return
 
-    def _comes_within(self, seconds: float) -> bool:
+    def _arrives_within(self, seconds: float) -> bool:
         poll = select.poll()
         poll.register(self._connection, select.POLLIN)
         return bool(poll.poll(1000 * seconds))
 
+    def fileno(self) -> int:
+        return self._connection.fileno()
+
     def shut(self) -> None:
-        """Let who reads here see the end, whoever keeps the other end open."""
+        """End `messages` here, whatever process keeps the other end open."""
         self.is_shut = True
         with suppress(OSError):
             self._connection.shutdown(socket.SHUT_RDWR)
@@ -102,60 +115,41 @@ class Wire:
         self._connection.close()
 
 
+def start_process(
+    module: str, *files: int, **options: Any
+) -> tuple["subprocess.Popen[bytes]", Wire]:
+    """Start a module as a process, by exec. Its arguments are its end of the connection, and `files`.
+    `options`: of Popen."""
+    ours, theirs = socket.socketpair()
+    with theirs:
+        descriptors = (theirs.fileno(), *files)
+        try:
+            process = subprocess.Popen(  # noqa: S603
+                [sys.executable, "-m", module, *map(str, descriptors)],
+                pass_fds=descriptors,
+                stdin=subprocess.DEVNULL,
+                **options,
+            )
+        except BaseException:
+            ours.close()
+            raise
+    return process, Wire(ours)
+
+
 def pack_job(job: Job) -> dict[str, Any]:
-    fields = {field.name: getattr(job, field.name) for field in dataclasses.fields(job)}
-    for name in _TIMES:
-        fields[name] = fields[name] and fields[name].isoformat()
-    fields["body"] = list(job.body or Body("{}"))
-    return fields
+    packed: dict[str, Any] = _JOB.dump_python(job, mode="json")
+    return packed
 
 
-def unpack_job(fields: dict[str, Any]) -> Job:
-    for name in _TIMES:
-        fields[name] = fields[name] and datetime.fromisoformat(fields[name])
-    return Job(**{**fields, "status": Status(fields["status"]), "body": Body(*fields["body"])})
+def unpack_job(packed: dict[str, Any]) -> Job:
+    return _JOB.validate_python(packed)
 
 
 def pack_ended(ended: Ended) -> dict[str, Any]:
-    match ended:
-        case Returned(result, enqueue, next_run):
-            return {
-                "returned": result,
-                "enqueue": [_pack_new(job) for job in enqueue],
-                "next_run": next_run.isoformat() if isinstance(next_run, datetime) else next_run,
-            }
-        case Raised():
-            return {"raised": list(ended)}
-        case Snoozed(delay):
-            return {"snoozed": delay}
-        case Unreadable(error):
-            return {"unreadable": error}
-        case _:
-            raise TypeError(f"a handler does not end so: {ended!r}")
+    name = type(ended).__name__
+    return {"ended": name, "values": _ENDS[name].dump_python(ended, mode="json")}
 
 
 def unpack_ended(message: dict[str, Any]) -> Ended:
-    if "raised" in message:
-        return Raised(*message["raised"])
-    if "snoozed" in message:
-        return Snoozed(message["snoozed"])
-    if "unreadable" in message:
-        return Unreadable(message["unreadable"])
-    next_run = message["next_run"]
-    return Returned(
-        message["returned"],
-        tuple(_unpack_new(one) for one in message["enqueue"]),
-        datetime.fromisoformat(next_run) if isinstance(next_run, str) else next_run,
-    )
-
-
-def _pack_new(job: NewJob) -> dict[str, Any]:
-    fields = {field.name: getattr(job, field.name) for field in dataclasses.fields(job)}
-    fields["run_at"] = job.run_at and job.run_at.isoformat()
-    return fields
-
-
-def _unpack_new(fields: dict[str, Any]) -> NewJob:
-    run_at = fields["run_at"]
-    after = tuple(Edge(*edge) for edge in fields["after"])
-    return NewJob(**{**fields, "run_at": run_at and datetime.fromisoformat(run_at), "after": after})
+    ended: Ended = _ENDS[message["ended"]].validate_python(message["values"])
+    return ended

@@ -134,7 +134,7 @@ class Hooks:
 
     def wait_for(self, answer: Awaitable[Any]) -> None:
         """What an asynchronous hook returned; called in a thread."""
-        asyncio.run_coroutine_threadsafe(_awaited(answer), self._loop()).result()
+        asyncio.run_coroutine_threadsafe(await_hook(answer), self._loop()).result()
 
     def _committed(self, job: Job) -> bool:
         """Is a finish of this claim in the database?"""
@@ -142,11 +142,11 @@ class Hooks:
         return not found or (found[0].claim_no, found[0].status) != (job.claim_no, "running")
 
 
-async def _awaited(answer: Any) -> Any:
+async def await_hook(answer: Any, name: str = "the hook") -> Any:
     try:
         return await answer
     except (KeyboardInterrupt, SystemExit) as problem:  # they would end the loop
-        raise RuntimeError(f"the hook raised {problem!r}") from problem
+        raise RuntimeError(f"{name} raised {problem!r}") from problem
 
 
 def python_value(text: str | None) -> Any:
