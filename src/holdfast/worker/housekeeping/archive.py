@@ -1,8 +1,8 @@
-"""Finished jobs, written down before they are deleted: JSON lines, compressed, in a folder.
+"""Writes finished jobs to files before they are deleted: JSON lines, compressed, in a folder.
 
 A file for each process and day. Every batch is a gzip member of its own, on the disk before the jobs
 are deleted: `zcat` reads them one after the other. A pruner that dies in between leaves its jobs in the
-database, and another writes them once more: lines are told apart by their ids.
+database, and another one writes them again: duplicate lines have the same id.
 """
 
 import gzip
@@ -19,24 +19,24 @@ from typing import Any
 class Archive:
     def __init__(self, folder: Path) -> None:
         self._folder = folder
-        self._token = secrets.token_hex(4)  # a process number is used again, a file is not
+        self._token = secrets.token_hex(4)  # process ids are used again, files must not be
 
     def path(self, day: date) -> Path:
         host = socket.gethostname().replace("/", "-")
         return self._folder / f"jobs-{day.isoformat()}-{host}-{os.getpid()}-{self._token}.jsonl.gz"
 
     def write(self, day: date, rows: Iterable[Mapping[str, Any]]) -> None:
-        """All of them are on the disk, or this raises and none is in the file."""
+        """Write all rows to the disk, or raise and leave none in the file."""
         lines = "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows)
         self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         path = self.path(day)
-        made = not path.exists()
+        is_new = not path.exists()
         file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
         try:
             _append(file, gzip.compress(lines.encode()))
         finally:
             os.close(file)
-        if made:
+        if is_new:
             _sync_folder(self._folder)
 
 

@@ -1,11 +1,12 @@
-"""Scratch folders of runs: one for each claim, removed with its run; what a killed worker left behind
-is swept after six hours, unless its claim still runs."""
+"""Scratch folders of runs: one for each claim, removed with its run. Folders that a killed worker left
+behind are swept after six hours, unless their claim still runs."""
 
 import os
 import re
 import shutil
 import time
 from collections.abc import Callable, Collection
+from contextlib import suppress
 from pathlib import Path
 
 from holdfast.errors import InvalidInput
@@ -16,12 +17,12 @@ _NAME = re.compile(r"([0-9a-f-]{36})-(\d+)")
 
 
 def make_workdir(root: Path, claim: Claim) -> Path:
-    """`root` is of one database, inside of the folder that was given: whoever sweeps asks its database
-    who lives, and must not find those of another."""
+    """`root` is for one database, inside the folder that was set: a sweep asks its own database which
+    claims run, and must not find folders of another."""
     for folder in (root.parent, root):
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         if folder.stat().st_uid != os.getuid():
-            # In a shared folder for temporary files anybody may have made one of this name before us.
+            # In a shared temporary folder another user may have made one of this name before us.
             raise InvalidInput(
                 f"workdir={str(folder)!r} belongs to somebody else: set HOLDFAST_WORKDIR"
             )
@@ -39,33 +40,24 @@ def _path(root: Path, claim: Claim) -> Path:
 
 
 def sweep_workdirs(
-    root: Path, living: Callable[[list[str]], Collection[Claim]], *, age: float = ORPHAN_AGE
+    root: Path, running: Callable[[list[str]], Collection[Claim]], *, age: float = ORPHAN_AGE
 ) -> int:
-    """Remove folders that nobody uses any more; how many went. `living`: of these job ids, the
-    claims that run."""
-    old = [entry for entry in _entries(root) if _age(entry) > age]
-    claims = {entry: Claim(found[1], int(found[2])) for entry in old if (found := _match(entry))}
-    alive = living(sorted({claim.id for claim in claims.values()})) if claims else ()
-    gone = [entry for entry, claim in claims.items() if claim not in alive]
-    for entry in gone:
-        shutil.rmtree(entry.path, ignore_errors=True)
+    """Remove abandoned folders; return how many. `running`: which claims of these job ids run."""
+    claims: dict[str, Claim] = {}
+    with suppress(FileNotFoundError), os.scandir(root) as entries:
+        for entry in entries:
+            if (found := _NAME.fullmatch(entry.name)) and _age(entry) > age:
+                claims[entry.path] = Claim(found[1], int(found[2]))
+    alive = running(sorted({claim.id for claim in claims.values()})) if claims else ()
+    gone = [path for path, claim in claims.items() if claim not in alive]
+    for path in gone:
+        shutil.rmtree(path, ignore_errors=True)
     return len(gone)
 
 
 def _age(entry: "os.DirEntry[str]") -> float:
-    try:
-        return time.time() - entry.stat(follow_symlinks=False).st_mtime
-    except FileNotFoundError:
-        return 0.0  # its run has just ended
-
-
-def _match(entry: "os.DirEntry[str]") -> re.Match[str] | None:
-    return _NAME.fullmatch(entry.name)
-
-
-def _entries(root: Path) -> "list[os.DirEntry[str]]":
-    try:
-        with os.scandir(root) as entries:
-            return [entry for entry in entries if entry.is_dir(follow_symlinks=False)]
-    except FileNotFoundError:
-        return []
+    """The age of a folder. A file, or one whose run has just ended, has none."""
+    with suppress(FileNotFoundError):
+        if entry.is_dir(follow_symlinks=False):
+            return time.time() - entry.stat(follow_symlinks=False).st_mtime
+    return 0.0

@@ -79,10 +79,10 @@ class ClaimWatch(Ticker):
         with REPORTING:
             for execution in running:
                 news = execution.news
-                if news is not None and news is not execution.told and not execution.ended:
+                if news is not None and news is not execution.reported and not execution.ended:
                     reports.append((execution, news, Report(*execution.claim, *news)))
             self._engine.report([report for _, _, report in reports])
             for execution, news, _ in reports:
-                execution.told = news
+                execution.reported = news
         for execution, _, report in reports:
             self._progressed(execution, report)

@@ -147,7 +147,7 @@ def unpack_job(packed: dict[str, Any]) -> Job:
 
 def pack_ended(ended: Ended) -> dict[str, Any]:
     name = type(ended).__name__
-    return {"ended": name, "values": _ENDS[name].dump_python(ended, mode="json")}
+    return {"ended": name, "values": _ENDS[name].dump_python(ended, mode="json", warnings=False)}
 
 
 def unpack_ended(message: dict[str, Any]) -> Ended:

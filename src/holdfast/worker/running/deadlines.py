@@ -1,5 +1,5 @@
 """Deadlines: stops runs that are past their timeout, and all runs when this worker has been silent for
-too long. Never touches the database, so that nothing can delay it."""
+too long. Never touches the database, which could delay it."""
 
 import logging
 import threading
@@ -12,14 +12,14 @@ from holdfast.worker.running.execution import Execution, Stop
 logger = logging.getLogger("holdfast.worker")
 
 _TICK = 0.25
-_PATIENCE = 8.0  # seconds past its deadline, after which a thread is taken to be stuck for good
-_AGAIN = 1.0  # seconds until a run that was stopped, and goes on, is stopped once more
+_PATIENCE = 8.0  # seconds past its deadline, after which a thread counts as stuck for good
+_AGAIN = 1.0  # seconds until a run that goes on after it was stopped is stopped again
 
 Running = Callable[[], Sequence[Execution]]
 
 
 class DeadlineEnforcer:
-    """Stops what is past its deadline, and everything when we have been silent for too long."""
+    """Stops runs that are past their deadline, and all runs when we were silent for too long."""
 
     def __init__(
         self,
@@ -49,7 +49,7 @@ class DeadlineEnforcer:
             self._thread.join(timeout)
 
     def wake(self) -> None:
-        """Something with a short deadline has begun."""
+        """Look again: a run with a short deadline has begun."""
         self._wake.set()
 
     def _run(self) -> None:
@@ -63,7 +63,7 @@ class DeadlineEnforcer:
             self._wake.clear()
 
     def tick(self, now: float) -> float:
-        """Look at everything once; the seconds until the next look."""
+        """Look at all runs once; return the seconds until the next look."""
         running = self._running()
         silent = self._fencing.silence() > self._limit
         nearest = now + (_TICK if running else 1.0)
@@ -87,8 +87,8 @@ class DeadlineEnforcer:
         return max(0.005, nearest - now)
 
     def _expire(self, execution: Execution, now: float) -> None:
-        """A thread is stuck as soon as it does not return, a coroutine when its cancellation was of no
-        use: it swallowed it, or blocks its loop. (A process is killed.)"""
+        """A thread is stuck as soon as it does not return, a coroutine when its cancellation had no
+        effect: the handler suppressed it, or blocks its loop. (A process is killed.)"""
         late = now - (execution.deadline or now)
         kind = execution.kind
         if execution.why is None:

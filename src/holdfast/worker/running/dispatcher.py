@@ -1,8 +1,8 @@
-"""Decides when to look for work: at a hint, when a slot is free again, at the moment that the database
-says something is due, and every poll interval whatever happens.
+"""Decides when to look for work: at a hint, when a slot becomes free, when the next scheduled job is
+due, and at every poll interval.
 
 It claims exactly the free slots of each lane. A lane whose last claim got fewer jobs than it asked for
-is exhausted: it is left alone until a hint or the poll.
+is exhausted: it claims nothing until a hint or the poll.
 """
 
 import logging
@@ -39,7 +39,7 @@ class Dispatcher:
         may_claim: Callable[[], bool],
         isolation: Isolation,
     ) -> None:
-        """`worker`: its id, None while it has none. `may_claim`: False while ends cannot be written.
+        """`worker`: its id, None while it has none. `may_claim`: False while no finish can be written.
         `isolation`: takes jobs with deaths on record."""
         self._engine = engine
         self._lanes = list(lanes)
@@ -56,7 +56,7 @@ class Dispatcher:
         self._closing = False
         self._due_at = 0.0
         self._due_is_known = False
-        self._ended = 0  # jobs of limits, so far
+        self._ended = 0  # limited jobs, so far
         self._poll_at = 0.0
         self._thread = threading.Thread(target=self._run, name="holdfast-dispatcher", daemon=True)
 
@@ -64,12 +64,12 @@ class Dispatcher:
         self._thread.start()
 
     def pause(self) -> None:
-        """Send no more claims. One that is under way can still bring jobs: see `settle`."""
+        """Start no more claims. One in progress can still return jobs: see `settle`."""
         self._pausing = True
         self.wake()
 
     def settle(self, timeout: float) -> bool:
-        """Wait, after `pause`, until no claim is under way. False: one still is."""
+        """Wait, after `pause`, until no claim is in progress. False: one still is."""
         if settled := self._claiming.acquire(timeout=max(0.0, timeout)):
             self._claiming.release()
         return settled
@@ -81,13 +81,13 @@ class Dispatcher:
             self._thread.join(timeout)
 
     def wake(self) -> None:
-        """Look again at what is known to be wanted."""
+        """Look for work now."""
         with self._lock:
             if self._wakeups is not None:
                 self._wakeups.nudge()
 
     def freed(self, lanes: Sequence[Lane]) -> None:
-        """Slots whose finishes are committed."""
+        """Free the slots of runs whose finishes are committed."""
         with self._lock:
             for lane in lanes:
                 lane.free += 1
@@ -98,7 +98,7 @@ class Dispatcher:
             self.wake()
 
     def capacity_freed(self) -> None:
-        """Jobs of limits have ended: what could not be taken before may be now, here and elsewhere."""
+        """Let all workers look again: limits have capacity, since a limited job has ended."""
         self._engine.hint(frozenset({"*"}))
         self._ended += 1
         self.hinted()
@@ -108,14 +108,14 @@ class Dispatcher:
             lane.exhausted = False
 
     def expect(self, seconds: float) -> None:
-        """Something will be due then."""
+        """Look for work after so many seconds: a job is due then."""
         at = time.monotonic() + seconds
         if at < self._due_at:
             self._due_at = at
             self.wake()
 
     def clock_was_set(self) -> None:
-        """What was known of due moments is wrong."""
+        """Ask again when the next job is due: what was known is wrong."""
         self._due_is_known = False
         self.wake()
 
@@ -152,7 +152,7 @@ class Dispatcher:
             self._due_is_known = False  # what was added may be due sooner than what we know of
 
     def _tick(self) -> float:
-        """Take what can be taken; the seconds to wait then."""
+        """Claim what can run now; return the seconds to wait."""
         worker = self._worker()
         if worker is None or self._pausing or not self._may_claim():
             return self._poll
@@ -182,7 +182,7 @@ class Dispatcher:
         return max(0.0, min(self._due_at, self._poll_at, again, look_at) - now)
 
     def _promote(self) -> None:
-        """Look when something is due; what is due now becomes pending."""
+        """Ask when the next job is due; jobs that are due now become pending."""
         now = time.monotonic()
         due = self._engine.next_due()
         if due is not None and due <= 0:
@@ -203,7 +203,7 @@ class Dispatcher:
             jobs, more, due = self._engine.claimer.fetch(
                 lane.queue, free, worker=worker, types=lane.types, rules=lane.rules
             )
-            # A limited job that ended meanwhile may have made room that was not counted.
+            # A limited job that ended meanwhile may have freed capacity that was not counted.
             lane.exhausted = not more and seen == self._ended
             lane.again_at = math.inf if due is None else time.monotonic() + due
             if jobs:
@@ -214,7 +214,7 @@ class Dispatcher:
         self._lanes.append(self._lanes.pop(0))
 
     def _isolate(self, worker: str, now: float) -> None:
-        """Begin jobs with deaths on record. Before the others: they had their slots first."""
+        """Begin jobs with deaths on record, before ordinary jobs can take their slots."""
         for lane, jobs in self._isolation.take(worker, now, self._lanes):
             with self._lock:
                 lane.free -= len(jobs)

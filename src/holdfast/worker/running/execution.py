@@ -26,13 +26,13 @@ REPORTING = threading.Lock()
 
 
 class Stop(StrEnum):
-    """Why a run shall end before it has ended by itself."""
+    """Why a run is stopped before it has ended by itself."""
 
     CANCELLED = "cancelled"
     TIMEOUT = "timeout"
-    LOST = "lost"  #: somebody else may have the job by now
+    LOST = "lost"  #: another worker may have the job by now
     GONE = "gone"  #: the job was deleted
-    SILENT = "silent"  #: the database did not hear of us for so long that others may take the job
+    SILENT = "silent"  #: no heartbeat was written for so long that other workers may take the job
     SHUTDOWN = "shutdown"
 
 
@@ -63,11 +63,11 @@ class Execution:
         "log_writer",
         "news",
         "notes",
+        "reported",
         "runs",
         "started",
         "stuck",
         "task",
-        "told",
         "where",
         "why",
     )
@@ -90,9 +90,9 @@ class Execution:
         self.ended = False  #: the handler is done; its finish may not be written yet
         self.stuck = False
         self.news: News | None = None  #: its latest progress
-        self.told: News | None = None  #: what of it was written last: the same object
-        self.log_writer: LogWriter | None = None  #: who keeps its lines
-        self.notes: Notes | None = None  #: how many there are
+        self.reported: News | None = None  #: the progress that was written last: the same object
+        self.log_writer: LogWriter | None = None  #: writes its lines
+        self.notes: Notes | None = None  #: how much it has logged
         self.runs: RunTable | None = None  #: the page shared with a supervisor
         self._place = -1  # in that page
         self._runner = runner
@@ -141,7 +141,7 @@ class Execution:
 
     @property
     def kind(self) -> Kind:
-        """How it is run: as its task says, or in a process of its own after deaths of others."""
+        """How it runs: as its task says, or in a process of its own after deaths of its process."""
         return "process" if self.lane.apart else self.task.conduct.kind
 
     @property
@@ -167,7 +167,7 @@ class Execution:
         remove_workdir(self._root, self.claim)
 
     def stop(self, why: Stop) -> None:
-        """Make it end. The first reason stands."""
+        """Stop the run. The first reason stays."""
         if self.why is None:
             self.why = why
         if self._context is not None:
@@ -183,7 +183,7 @@ class Execution:
         return error._replace(trace=None)
 
     def concluded(self, ended: Ended) -> Ended | None:
-        """How it ended, given why it was made to: None: nobody asks any more."""
+        """How it ended, given why it was stopped. None: its finish is not to be written."""
         if self.why is None:
             return ended
         match self.why:
@@ -197,6 +197,7 @@ class Execution:
                 return ended if self._did_its_work(ended) else GivenBack()
 
     def _did_its_work(self, ended: Ended) -> bool:
-        """One that saw that it shall stop, and returned, gave up: what it returned is no result."""
+        """Whether it completed. A handler that saw the request to stop, and returned, gave up: what it
+        returned is no result."""
         saw = self._context is not None and self._context.saw_stop
         return isinstance(ended, Returned) and not saw

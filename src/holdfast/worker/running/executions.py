@@ -37,7 +37,7 @@ class Executions:
                 self._idle.notify_all()
 
     def wait_for_none(self, deadline: float) -> None:
-        """Until there is none, or the time is up."""
+        """Wait until no run is left, or the deadline."""
         with self._idle:
             while self._held and (left := deadline - time.monotonic()) > 0:
                 self._idle.wait(min(left, 0.1))

@@ -1,4 +1,4 @@
-"""Writes how runs ended: whatever has gathered, in one batch; each is fenced by its claim.
+"""Writes finishes: all that have gathered, in one batch; each is fenced by its claim.
 
 What the database cannot take now is kept and sent again, together with what has gathered meanwhile: a
 finish is never dropped, except when its claim is lost. A slot is free when its finish is committed.
@@ -20,14 +20,14 @@ from holdfast.worker.running.execution import REPORTING, Execution
 logger = logging.getLogger("holdfast.worker")
 
 LARGEST = 1000
-_LATER = 0.1  # seconds until a row that somebody's transaction holds is tried again
+_LATER = 0.1  # seconds until a row that another transaction has locked is tried again
 _SHORTEST_PAUSE, _LONGEST_PAUSE = 0.05, 2.0
-STALLED = 60.0  # seconds without a written end, after which a worker takes no more jobs
+STALLED = 60.0  # seconds without a written finish, after which a worker takes no more jobs
 _AGAIN = frozenset({Applied.BUSY, Applied.UNWRITTEN})
 
 
 class Item(NamedTuple):
-    execution: Execution | None  #: None: a claim that this worker holds by the database's word only
+    execution: Execution | None  #: None: a claim in the database of which this worker has no run
     finish: Finish
 
 
@@ -59,7 +59,7 @@ class Finisher:
 
     @property
     def is_stalled(self) -> bool:
-        """Ends have waited for so long that taking more jobs would only add to them."""
+        """Whether finishes have waited for so long that claiming more jobs would only add to them."""
         return self.failing_for > STALLED
 
     def close(self, timeout: float) -> bool:
@@ -83,7 +83,7 @@ class Finisher:
                 self._pause = min(2 * self._pause, _LONGEST_PAUSE)
 
     def _gather(self) -> tuple[list[Item], bool]:
-        """What has come, and whether the finisher is to end; waits for it if nothing is kept."""
+        """Return what has gathered, and whether the finisher closes; wait for it if nothing is kept."""
         batch: list[Item] = []
         while len(batch) < LARGEST:
             try:
@@ -96,7 +96,7 @@ class Finisher:
         return batch, False
 
     def _write(self, batch: list[Item]) -> list[Item]:
-        """Write a batch; the members that are to be sent again."""
+        """Write a batch; return the members to send again."""
         try:
             self._report(batch)
             applied = self._engine.finish([item.finish for item in batch])
@@ -147,17 +147,17 @@ class Finisher:
         news = [
             (item.execution, item.execution.news)
             for item in batch
-            if item.execution is not None and item.execution.news is not item.execution.told
+            if item.execution is not None and item.execution.news is not item.execution.reported
         ]
         if not news:
             return
         with REPORTING:
             self._engine.report([Report(*run.claim, *last) for run, last in news if last])
             for run, last in news:
-                run.told = last
+                run.reported = last
 
     def _later(self, batch: Sequence[Item]) -> None:
-        """Somebody's transaction holds these rows; the others need not wait for them."""
+        """Send again later what another transaction has locked: the other finishes need not wait."""
 
         def again() -> None:
             for item in batch:

@@ -1,8 +1,7 @@
 """Per-task hooks: `on_success` and `on_failure`, run before the finish is written, at least once.
 
-A hook may write the finish on its own transaction. One that fails after a success makes the run a
-failure; one that fails after a failure is tried again a few times, and then the failure is written
-without it.
+A hook may write the finish on its own transaction. If `on_success` fails, the run has failed; if
+`on_failure` fails, it is tried again a few times, and then the failure is written without it.
 """
 
 import asyncio
@@ -133,7 +132,7 @@ class Hooks:
         return None
 
     def wait_for(self, answer: Awaitable[Any]) -> None:
-        """What an asynchronous hook returned; called in a thread."""
+        """Wait for what an asynchronous hook returned; called in a thread."""
         asyncio.run_coroutine_threadsafe(await_hook(answer), self._loop()).result()
 
     def _committed(self, job: Job) -> bool:

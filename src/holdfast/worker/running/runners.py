@@ -1,4 +1,4 @@
-"""Runs handlers: `async def` on an event loop, `def` in threads. Tells how each run ended, and never
+"""Runs handlers: `async def` on an event loop, `def` in threads. Reports how each run ended, and never
 touches the engine."""
 
 import asyncio
@@ -33,14 +33,14 @@ Report = Callable[[Execution, Ended | None, Any], None]  #: how it ended, and th
 
 
 class JobRunner(Protocol):
-    """What runs one kind of handler."""
+    """Runs one kind of handler."""
 
     def start(self, executions: Sequence[Execution]) -> None: ...
 
 
 def decided_early(execution: Execution) -> Raised | Late | GivenBack | None:
-    """What is decided before it runs: that it was stopped meanwhile (`concluded` says what follows), a
-    verdict that waited to be recorded, the quarantine, or that it comes too late."""
+    """Return the end of a run that must not begin: it was stopped meanwhile (`concluded` says what
+    follows), has a verdict to be recorded, is quarantined, or comes too late."""
     if execution.why is not None:
         return GivenBack()
     job = execution.job
@@ -57,7 +57,7 @@ def decided_early(execution: Execution) -> Raised | Late | GivenBack | None:
 
 
 def prepared(execution: Execution) -> dict[str, Any] | Raised | Late | GivenBack | Unreadable:
-    """Its arguments, or why it does not run."""
+    """Return its arguments, or why it does not run."""
     decided = decided_early(execution)
     if decided is not None:
         return decided
@@ -69,7 +69,7 @@ def _is_missed(schedule: str, due: datetime, now: datetime) -> bool:
     try:
         return is_missed(from_json(schedule), due=due, now=now)
     except ValueError:
-        return False  # its end will tell what is wrong with it
+        return False  # its finish will report what is wrong with it
 
 
 def arguments_of(execution: Execution) -> dict[str, Any] | Unreadable:
@@ -124,8 +124,8 @@ class AsyncRunner:
             self._loop.call_soon_threadsafe(self._cancel, execution, task)
 
     def _cancel(self, execution: Execution, task: "asyncio.Task[None]") -> None:
-        """One that has not begun must not be cancelled: it would never say that it has ended. It sees
-        that it was stopped when it begins."""
+        """Cancel it, unless it has not begun: it would never report its end then. It sees that it was
+        stopped when it begins."""
         if execution.begun:
             task.cancel()
 
@@ -146,7 +146,7 @@ class AsyncRunner:
         self._ended(execution, execution.concluded(ended), value)
 
     def _call(self, execution: Execution, arguments: dict[str, Any]) -> Awaitable[Any]:
-        """What to await. (Not a coroutine itself: that would be one more for each job.)"""
+        """Return what to await. (Not a coroutine itself: that would be one more for each job.)"""
         task = execution.task
         handler = task.handler
         if self._middleware:
@@ -175,7 +175,7 @@ async def run_on_loop(execution: Execution, middleware: Sequence[Middleware]) ->
 
 
 class ThreadRunner:
-    """`def` handlers, in threads. A thread cannot be killed: it is told through its context."""
+    """`def` handlers, in threads. A thread cannot be killed: its context says that it is to stop."""
 
     def __init__(self, ended: Report, middleware: Sequence[Middleware], threads: Threads) -> None:
         self._ended = ended
@@ -233,7 +233,7 @@ class LoopThread:
             while not self._closing:
                 try:
                     self.loop.run_forever()
-                except BaseException:  # who awaits the task that raised it is told, too
+                except BaseException:  # whatever awaits the task that raised it gets it, too
                     logger.exception("a task on the event loop ended with this; the loop goes on")
         finally:
             self.loop.run_until_complete(self.loop.shutdown_asyncgens())

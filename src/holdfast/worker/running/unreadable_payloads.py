@@ -1,4 +1,4 @@
-"""Which tasks' payloads this worker could not read lately: for its log, and for `app.health()`.
+"""The tasks whose payloads this worker could not read recently: for its log and `app.health()`.
 
 In a rolling deploy a worker of the older version may be offered a thousand payloads of the newer one,
 each many times: they are counted by task, and one line a minute is written for each task.
