@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import timedelta
+from functools import partial
 from typing import Any, NamedTuple
 
 from holdfast.app import Holdfast
@@ -89,9 +90,7 @@ class Pruner(Ticker):
         self._pruned = pruned
         self._archive = None if app.settings.archive is None else Archive(app.settings.archive)
         self._ends: queue.SimpleQueue[_End | None] = queue.SimpleQueue()
-        self._busy: set[str] = (
-            set()
-        )  # jobs whose hooks have not returned, although they were given up
+        self._busy: set[str] = set()  # jobs whose hooks were given up, and have not returned
         self._declared: set[str] = set()
         self._took = 0.0  # seconds of the database's time, by the last look
 
@@ -133,14 +132,13 @@ class Pruner(Ticker):
         began = time.monotonic()
         found = self._engine.maintenance.prune(wanted, limit=BATCH, leases=leases)
         self._took = time.monotonic() - began
-        gone, failed = self._let_go(found.leased) if found.leased else (0, 0)
+        gone, failed = self._prune_leased(found.leased) if found.leased else (0, 0)
         return Work(found.gone + gone, failed, more=found.more)
 
-    def _let_go(self, leases: Sequence[Lease]) -> tuple[int, int]:
+    def _prune_leased(self, leases: Sequence[Lease]) -> tuple[int, int]:
         """Call hooks, write to the archive, then delete; how many are gone, and how many failed."""
         known = {lease.id: lease for lease in leases}
-        found = self._engine.get(list(known))
-        jobs = {job.id: job for job in found if job.status in FINISHED}
+        jobs = {job.id: job for job in self._engine.get(list(known)) if job.status in FINISHED}
         ends = self._call_hooks([(known[id], job) for id, job in jobs.items()])
         failed = [end for end in ends if end.problem is not None]
         ready = [end.lease for end in ends if end.problem is None]
@@ -184,16 +182,16 @@ class Pruner(Ticker):
         last = time.monotonic() + LEASE - 2 * TIMEOUT
         for start in range(0, len(calls), LEASES):
             if time.monotonic() < last:  # else their leases could be over before their hooks are
-                done += self._together(calls[start : start + LEASES])
+                done += self._call_together(calls[start : start + LEASES])
         return done
 
-    def _together(self, calls: Sequence[tuple[Lease, Job, Hook]]) -> list[_End]:
+    def _call_together(self, calls: Sequence[tuple[Lease, Job, Hook]]) -> list[_End]:
         deadline = time.monotonic() + TIMEOUT
         waiting = {lease for lease, _, _ in calls}
         done: list[_End] = []
         for lease, job, hook in calls:
             self._busy.add(lease.id)
-            self._threads.submit(lambda call=(lease, job, hook): self._call_hook(*call))  # type: ignore[misc]
+            self._threads.submit(partial(self._call_hook, lease, job, hook))
         while waiting and not self._closing.is_set():
             try:
                 end = self._ends.get(timeout=max(0.0, deadline - time.monotonic()))

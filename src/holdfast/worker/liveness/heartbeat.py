@@ -59,21 +59,16 @@ class Observer:
         if not healthy or since > self._fresh:
             self._silence.clear()
             since = 0.0
-        seen: dict[str, tuple[int, float]] = {}
+        before, self._silence, dead = self._silence, {}, list[Seen]()
         for worker in workers:
             if worker.died_at is not None or worker.id in mine:
                 continue
-            beat_no, silence = self._silence.get(worker.id, (worker.beat_no, -since))
-            seen[worker.id] = (
-                worker.beat_no,
-                silence + since if beat_no == worker.beat_no else 0.0,
-            )
-        self._silence = seen
-        return [
-            Seen(worker.id, worker.beat_no)
-            for worker in workers
-            if worker.id in seen and seen[worker.id][1] >= self._patience_with(worker)
-        ]
+            beat_no, silence = before.get(worker.id, (worker.beat_no, -since))
+            silence = silence + since if beat_no == worker.beat_no else 0.0
+            self._silence[worker.id] = worker.beat_no, silence
+            if silence >= self._patience_with(worker):
+                dead.append(Seen(worker.id, worker.beat_no))
+        return dead
 
     def _patience_with(self, worker: WorkerInfo) -> float:
         """How long it may be silent: it may be set to longer intervals than we are."""

@@ -19,8 +19,7 @@ _LONGEST = 200_000  # characters that are stored
 
 def print_stacks(worker: "Worker") -> None:
     """Write them to stderr."""
-    sys.stderr.write(render(worker))
-    sys.stderr.flush()
+    print(render(worker), end="", file=sys.stderr, flush=True)
 
 
 def store_stacks(worker: "Worker") -> None:
