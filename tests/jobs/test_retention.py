@@ -8,8 +8,7 @@ import os
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -23,11 +22,10 @@ from holdfast.engine.records import Retention
 from holdfast.jobs.job import FINISHED, Claim
 from holdfast.testing import drain
 from holdfast.worker.housekeeping import archive, pruning
-from holdfast.worker.housekeeping.pruning import Pruner, Work
+from holdfast.worker.housekeeping.pruning import Pruner, Work, pruner_of
 from holdfast.worker.housekeeping.services import Housekeeping
-from holdfast.worker.housekeeping.sync_declarations import declare, declare_hooks
+from holdfast.worker.housekeeping.sync_declarations import declare
 from holdfast.worker.housekeeping.workdir import make_workdir
-from holdfast.worker.running.runners import LoopThread
 from holdfast.worker.running.thread_pool import Threads
 from tests.conftest import Database
 from tests.support.jobs import execute
@@ -40,20 +38,6 @@ Make = Callable[..., Holdfast]
 @pytest.fixture
 def make(database: Database, clock: FakeClock, tmp_path: Path) -> Make:
     return lambda **options: database.app(clock=clock, workdir=tmp_path / "work", **options)
-
-
-@contextmanager
-def pruner_of(app: Holdfast) -> Iterator[Pruner]:
-    declare_hooks(app)
-    loop, threads = LoopThread(), Threads("holdfast-hook")
-    loop.start()
-    pruner = Pruner(app, lambda: loop.loop, threads)
-    try:
-        yield pruner
-    finally:
-        pruner.close()
-        threads.close(1.0)
-        loop.close(1.0)
 
 
 def rounds(pruner: Pruner, **wanted: Any) -> Work:

@@ -55,10 +55,7 @@ def _stack(task: "asyncio.Task[None]") -> traceback.StackSummary:
     """The stack of a coroutine, which goes on in what it awaits."""
     frames = []
     step: Any = task.get_coro()
-    while step is not None:
-        frame = getattr(step, "cr_frame", None) or getattr(step, "gi_frame", None)
-        if frame is None:
-            break
+    while frame := getattr(step, "cr_frame", None) or getattr(step, "gi_frame", None):
         frames.append((frame, frame.f_lineno))
         step = getattr(step, "cr_await", None) or getattr(step, "gi_yieldfrom", None)
     return traceback.StackSummary.extract(iter(frames))

@@ -84,7 +84,7 @@ class Supervisor:
 
     # signals
 
-    def install(self) -> None:
+    def _install(self) -> None:
         reader, writer = socket.socketpair()
         for end in (reader, writer):
             end.setblocking(False)
@@ -106,7 +106,8 @@ class Supervisor:
 
     # the loop
 
-    def run(self) -> int:
+    def run(self) -> None:
+        self._install()
         self._heartbeats.start()
         steps = (self._spawn, self._listen, self._reap, self._judge, self._obey)
         while self._stop_by is None or self._children:
@@ -117,7 +118,6 @@ class Supervisor:
                     logger.exception("a step of the supervisor failed; it goes on")
                     time.sleep(_TICK)
         self._heartbeats.close(2.0)
-        return 0
 
     def _spawn(self) -> None:
         now = time.monotonic()
@@ -277,8 +277,7 @@ def supervise(
     grace: float,
     log: Mapping[str, Any],
 ) -> int:
-    """Run worker processes until told to stop; return the exit code."""
+    """Run worker processes until a signal asks to stop; return the exit code."""
     options = {"queues": queues, "concurrency": concurrency, "grace": grace, "log": dict(log)}
-    supervisor = Supervisor(app, {"location": location, **options}, processes=processes)
-    supervisor.install()
-    return supervisor.run()
+    Supervisor(app, {"location": location, **options}, processes=processes).run()
+    return 0
