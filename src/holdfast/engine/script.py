@@ -30,11 +30,16 @@ Script = Generator[Run, Reply, T]
 
 
 def drive(script: Script[T], perform: Callable[[Run], Reply]) -> T:
-    """Run a script to its end."""
+    """Run a script to its end. It receives the error of a statement that fails, and may catch it."""
     try:
         run = next(script)
         while True:
-            run = script.send(perform(run))
+            try:
+                reply = perform(run)
+            except BaseException as problem:
+                run = script.throw(problem)
+            else:
+                run = script.send(reply)
     except StopIteration as end:
         result: T = end.value
         return result
@@ -45,7 +50,12 @@ async def adrive(script: Script[T], perform: Callable[[Run], Awaitable[Reply]]) 
     try:
         run = next(script)
         while True:
-            run = script.send(await perform(run))
+            try:
+                reply = await perform(run)
+            except BaseException as problem:
+                run = script.throw(problem)
+            else:
+                run = script.send(reply)
     except StopIteration as end:
         result: T = end.value
         return result
