@@ -77,8 +77,10 @@ def interrupted(engine: Engine, acts: Mapping[int, Callable[[], object]]) -> Ite
             except StopIteration as end:
                 return end.value
 
-    def run_interrupted(script: Callable[[], Script[Any]], *, write: bool) -> Any:
-        return run(lambda: interrupt(script()), write=write)
+    def run_interrupted(
+        script: Callable[[], Script[Any]], *, write: bool, deadline: float | None = None
+    ) -> Any:
+        return run(lambda: interrupt(script()), write=write, deadline=deadline)
 
     engine.run = run_interrupted  # type: ignore[method-assign]
     try:

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 from holdfast.jobs.job import FINISHED, Claim, Job, Status
 
@@ -211,6 +211,17 @@ class Measures(NamedTuple):
     version: str  #: of the server, or of the library
     sizes: Sizes
     migrations: list[tuple[str, datetime]]  #: by name, with the time of each
+
+
+class Doctor(Protocol):
+    """What an operator may ask of a database's set-up."""
+
+    def diagnose(self) -> list[Finding]:
+        """What is well and what is not, with remedies. Changes nothing, and tells of a database that
+        cannot be reached instead of raising."""
+
+    def measure(self) -> Measures:
+        """How large it is, as far as that costs little to know, and which migrations it has had."""
 
 
 class Parent(NamedTuple):

@@ -64,7 +64,9 @@ class _Walk(NamedTuple):
     edge: str | None  #: None: down to the end
 
 
-def search(dialect: Reader, filter: Filter, after: str | None, limit: int) -> Script[Page]:
+def search(
+    dialect: Reader, filter: Filter, after: str | None = None, limit: int = 100
+) -> Script[Page]:
     """Return a page of jobs that match, the newest first, without bodies. Each status is a walk of its
     own, and the walks are merged: `status IN (...)` would sort every row."""
     params = _search_params(filter, after) | {"limit": limit}
@@ -183,7 +185,7 @@ def workers(dialect: Reader) -> Script[list[WorkerInfo]]:
     ]
 
 
-def queues(dialect: Reader, cap: int) -> Script[list[QueueInfo]]:
+def queues(dialect: Reader, cap: int = 10_000) -> Script[list[QueueInfo]]:
     """Return the queues that hold pending jobs or were ever paused; depths are counted up to a cap."""
     reply = yield Run("queues", {"cap": cap, "now": dialect.now()})
     return [

@@ -19,6 +19,7 @@ from holdfast.monitoring.health_checks import Check, Facts, pause_of, run_checks
 from holdfast.monitoring.metrics import since
 from holdfast.monitoring.snapshot import Snapshot
 from holdfast.monitoring.worker_status import WorkerView, read_workers
+from holdfast.schedules import scripts as schedule_scripts
 from holdfast.settings import Thresholds
 
 
@@ -78,7 +79,7 @@ def _facts(snapshot: Snapshot, limits: Thresholds) -> Facts:
         points=engine.series(since(now, longest)),
         shares=engine.shares(since(now, limits.window)),
         write_problem=snapshot.write_problem,
-        disabled=engine.disabled_schedules(),
+        disabled=engine.run(schedule_scripts.disabled, write=False),
     )
 
 

@@ -150,7 +150,7 @@ def listing(dialect: Dialect, after: tuple[str, str], limit: int) -> Script[list
     return [columns_to_job(dialect, row) for row in (yield Run("schedules", params)).rows]
 
 
-def disabled(limit: int) -> Script[list[tuple[str, str, str]]]:
+def disabled(limit: int = 100) -> Script[list[tuple[str, str, str]]]:
     """Return the recurring jobs that were disabled, but not by an operator: task, key and reason."""
     reply = yield Run("disabled_schedules", {"limit": limit})
     return [(type, key, because) for type, key, because in reply.rows]

@@ -111,7 +111,7 @@ class PostgresEngine(Engine):
         self.check_usable()
         if self._connections is not None:
             return self._connections
-        with self._alone(), self._fork_guard:
+        with self._alone(), self._opened_here():
             if self._connections is None:
                 with self._first_connection() as connection:
                     if self._auto_migrate:
@@ -166,7 +166,7 @@ class PostgresEngine(Engine):
 
     def close(self) -> None:
         self._closed = True
-        if self._fork_guard.is_elsewhere:
+        if self._is_opened_elsewhere:
             return  # closing them would end the sessions of the process that opened them
         with self._opening:
             connections, self._connections = self._connections, None
@@ -192,8 +192,8 @@ class PostgresEngine(Engine):
 
     # running scripts
 
-    def _run(
-        self, script: Callable[[], Script[T]], write: bool, deadline: float | None = None
+    def run(
+        self, script: Callable[[], Script[T]], *, write: bool, deadline: float | None = None
     ) -> T:
         return self._on_connection(self._work(script, write), deadline)
 
@@ -246,7 +246,7 @@ class PostgresEngine(Engine):
         if not jobs:
             return []
         self._claimer.cursor.inserted(jobs)
-        inserted = self._repeated(jobs, partial(self._insert_quickest, jobs, notify))
+        inserted = self._insert_until_known(jobs, partial(self._insert_quickest, jobs, notify))
         for subscriber in list(self._subscribers):
             subscriber.wake()
         return inserted
@@ -324,7 +324,7 @@ class PostgresEngine(Engine):
         try:
             inserted = self._on_connection(work, deadline)
         except KeyConflict as problem:
-            # An id that is there already: sent before, and the reply was lost. `_repeated` looks.
+            # An id that is there already: sent before, and the reply was lost. A repeat tells.
             raise OutcomeUnknown(str(problem)) from problem
         self._notifier.later(queues - at_once)
         return inserted

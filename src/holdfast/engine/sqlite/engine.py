@@ -96,7 +96,7 @@ class SqliteEngine(Engine):
         if writer is not None:
             writer.identity.look()
             return writer
-        with self._opening, self._fork_guard:
+        with self._opening, self._opened_here():
             writer = self._writer
             if writer is None:
                 if not self._allow_network:
@@ -151,7 +151,7 @@ class SqliteEngine(Engine):
 
     def close(self) -> None:
         self._closed = True
-        if self._fork_guard.is_elsewhere:
+        if self._is_opened_elsewhere:
             return  # its connections are those of the process that opened them
         with self._opening:
             if self._writer is None:
@@ -188,8 +188,8 @@ class SqliteEngine(Engine):
 
     # running scripts
 
-    def _run(
-        self, script: Callable[[], Script[T]], write: bool, deadline: float | None = None
+    def run(
+        self, script: Callable[[], Script[T]], *, write: bool, deadline: float | None = None
     ) -> T:
         self._open()
         if write:
@@ -235,7 +235,9 @@ class SqliteEngine(Engine):
         hint = ["*"] if notify else []
         plain = notify and not any(job.unique for job in jobs)
         work = Work(partial(commands.insert, self.dialect, jobs, hint=hint), jobs if plain else ())
-        return self._repeated(jobs, lambda deadline: self._group.submit(work, _left(deadline)))
+        return self._insert_until_known(
+            jobs, lambda deadline: self._group.submit(work, _left(deadline))
+        )
 
     def open(self) -> None:
         self._open_beside()

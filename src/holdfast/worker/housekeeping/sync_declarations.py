@@ -12,6 +12,7 @@ from holdfast.app import Holdfast
 from holdfast.engine.engine import Engine
 from holdfast.engine.script import Script
 from holdfast.jobs import read as read_scripts
+from holdfast.jobs import retention
 from holdfast.jobs.job import Job
 from holdfast.schedules import scripts as schedule_scripts
 from holdfast.schedules.next_run import CODE, Schedule, first_run
@@ -50,7 +51,7 @@ def hooked(app: Holdfast) -> list[str]:
 def declare_hooks(app: Holdfast) -> None:
     """A hook that is gone from our code is forgotten when no living worker has it, either."""
     ours = hooked(app)
-    gone = set(app.engine.hooks()) & app.tasks.keys() - set(ours)
+    gone = set(app.engine.run(retention.hooks, write=False)) & app.tasks.keys() - set(ours)
     if gone:
         gone -= _told_elsewhere(app.engine, "hooks")
     for type in sorted(gone):
