@@ -17,7 +17,7 @@ from holdfast.engine.sqlite import engine as module
 from holdfast.engine.sqlite import writer as sqlite_writer
 from holdfast.engine.sqlite.connection import translate
 from holdfast.engine.sqlite.engine import SqliteEngine
-from holdfast.engine.sqlite.write_turn import Turns
+from holdfast.engine.sqlite.writer import Turns
 from holdfast.errors import DatabaseBusy, DatabaseUnavailable
 from tests.conftest import Database
 from tests.support.jobs import claim, insert, new

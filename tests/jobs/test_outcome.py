@@ -8,7 +8,7 @@ import pytest
 
 from holdfast import Discard, InvalidInput, Retry, Snooze
 from holdfast.core.clock import FakeClock
-from holdfast.engine.sqlite.dialect import SqliteDialect
+from holdfast.engine.dialect import SqliteDialect
 from holdfast.jobs.job import TRANSITIONS, Job, Status
 from holdfast.jobs.outcome import (
     CRASHES,

@@ -8,8 +8,8 @@ import psycopg
 import pytest
 
 from holdfast.engine.records import Filter
+from holdfast.engine.script import Statements
 from holdfast.engine.sqlite.engine import WORDS
-from holdfast.engine.statements import Statements
 from holdfast.jobs.job import Status
 from tests.plans import access_cases, event_cases, workflow_cases  # noqa: F401 - their cases
 from tests.plans.cases import CASES, LIMIT, Case

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from importlib import resources
 from typing import ClassVar, Generic, TypeVar
 
-from holdfast.engine.statements import fill
+from holdfast.engine.script import fill
 from holdfast.errors import HoldfastError, SchemaError
 
 C = TypeVar("C")

@@ -1,5 +1,5 @@
 -- Events, written with the change that they report.
--- The same statements, in the same order, as in outbox.postgres.sql. How they are written: engine/statements.py.
+-- The same statements, in the same order, as in outbox.postgres.sql. How they are written: engine/script.py.
 
 -- name: audience
 -- The topics that are followed.

@@ -1,5 +1,5 @@
 -- Write how runs ended.
--- The same statements, in the same order, as in finish.sqlite.sql. How they are written: engine/statements.py.
+-- The same statements, in the same order, as in finish.sqlite.sql. How they are written: engine/script.py.
 
 -- name: complete
 -- The common end: it returned, and nothing else was asked of the row. What it passes over (a lost claim, a job that is

@@ -1,5 +1,5 @@
 -- Write how runs ended.
--- The same statements, in the same order, as in finish.postgres.sql. How they are written: engine/statements.py.
+-- The same statements, in the same order, as in finish.postgres.sql. How they are written: engine/script.py.
 
 -- name: complete
 -- The common end, and nothing that an index of waiting or running jobs would have to know: all that have the same claim

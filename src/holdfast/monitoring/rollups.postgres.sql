@@ -1,5 +1,5 @@
 -- Figures: what each worker did, by the minute.
--- The same statements, in the same order, as in rollups.sqlite.sql. How they are written: engine/statements.py.
+-- The same statements, in the same order, as in rollups.sqlite.sql. How they are written: engine/script.py.
 
 -- name: roll_up
 -- What a worker did in some minutes, by its own count so far: its rows are written by nobody else.

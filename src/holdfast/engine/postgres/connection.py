@@ -9,8 +9,7 @@ import psycopg
 from psycopg.rows import TupleRow, tuple_row
 
 from holdfast.engine.postgres.url import describe
-from holdfast.engine.script import Reply, Run
-from holdfast.engine.statements import Command, Statements
+from holdfast.engine.script import Command, Reply, Run, Statements
 from holdfast.errors import (
     DatabaseBusy,
     DatabaseError,

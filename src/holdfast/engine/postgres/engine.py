@@ -14,7 +14,7 @@ from psycopg.pq import TransactionStatus
 from psycopg.rows import tuple_row
 
 from holdfast.core.clock import Clock
-from holdfast.engine.dialect import wake
+from holdfast.engine.dialect import PostgresDialect, wake
 from holdfast.engine.engine import TIMEOUT, Engine
 from holdfast.engine.group_commit import GroupCommit, Request
 from holdfast.engine.postgres import transaction
@@ -24,13 +24,11 @@ from holdfast.engine.postgres.connection import Connection, perform, translate, 
 from holdfast.engine.postgres.connections import Connections
 from holdfast.engine.postgres.connector import Connector
 from holdfast.engine.postgres.copying import COPY, COPY_FROM, copy_row, is_plain
-from holdfast.engine.postgres.dialect import PostgresDialect, times_as_text
 from holdfast.engine.postgres.doctor import PostgresDoctor
 from holdfast.engine.postgres.migrator import Migrations
 from holdfast.engine.postgres.url import check_url
 from holdfast.engine.postgres.wakeups import Notifier, PostgresWakeups, channel
-from holdfast.engine.script import Reply, Run, Script, T, drive
-from holdfast.engine.statements import Statements, qualified
+from holdfast.engine.script import Reply, Run, Script, Statements, T, drive, qualified
 from holdfast.engine.transaction import Transaction, aunwrap, unwrap
 from holdfast.engine.unknown_outcome import may_double
 from holdfast.errors import (
@@ -52,6 +50,8 @@ VITAL = 5.0  # seconds for a heartbeat: others take a worker for dead after thre
 GROUP = 200  # enqueues that share a commit at the most
 _REQUEUES = frozenset({"promote", "rescue", "retry", "replace", "unpark", "move_schedule"})
 _EVENTS = frozenset({"events"})
+# Times are read as text: a caller's connection may have its own idea of what a time is.
+_TIMES = re.compile(r"\b(\w+_at|keep_until|unreadable_since)\b")
 _SCHEMA = re.compile(r"[a-z_][a-z0-9_]{0,50}")
 
 
@@ -83,7 +83,7 @@ class PostgresEngine(Engine):
         self._words: Mapping[str, str] = {
             "schema": schema,
             "now": "COALESCE(:now::text::timestamptz, statement_timestamp())",
-            "columns": times_as_text(_as_text(COLUMNS)),
+            "columns": _TIMES.sub(r"\1::text", _as_text(COLUMNS)),
             "claimed": _as_text(qualified(CLAIMED)),
         }
         self._statements = Statements("postgres", self._words)

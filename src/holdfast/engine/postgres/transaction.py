@@ -13,8 +13,7 @@ import psycopg
 from psycopg.rows import tuple_row
 
 from holdfast.engine.postgres.connection import LOCK_TIMEOUT, commands, translate
-from holdfast.engine.script import Reply, Run, Script, T, adrive, drive
-from holdfast.engine.statements import Command, Statements
+from holdfast.engine.script import Command, Reply, Run, Script, Statements, T, adrive, drive
 from holdfast.engine.transaction import (
     broken,
     foreign,

@@ -14,9 +14,8 @@ from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
-from holdfast.engine.script import Reply, Run
+from holdfast.engine.script import Command, Reply, Run, Statements
 from holdfast.engine.sqlite.lock_holders import describe, write_lock_holders
-from holdfast.engine.statements import Command, Statements
 from holdfast.errors import (
     DatabaseBusy,
     DatabaseUnavailable,

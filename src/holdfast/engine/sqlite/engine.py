@@ -12,12 +12,12 @@ from typing import Any
 
 from holdfast.core.clock import Clock
 from holdfast.engine.claimer import Claimer
+from holdfast.engine.dialect import SqliteDialect
 from holdfast.engine.engine import TIMEOUT, Engine
 from holdfast.engine.group_commit import GroupCommit
-from holdfast.engine.script import Script, T, drive
+from holdfast.engine.script import Script, Statements, T, drive, qualified
 from holdfast.engine.sqlite import transaction
 from holdfast.engine.sqlite.connection import connect, in_wal_mode, perform, translate
-from holdfast.engine.sqlite.dialect import SqliteDialect
 from holdfast.engine.sqlite.doctor import SqliteDoctor
 from holdfast.engine.sqlite.file_identity import Identity
 from holdfast.engine.sqlite.filesystem import make_private, refuse_network
@@ -25,9 +25,7 @@ from holdfast.engine.sqlite.lock_holders import lock_holders
 from holdfast.engine.sqlite.migrator import Migrations
 from holdfast.engine.sqlite.url import BUSY_TIMEOUT, parse_url
 from holdfast.engine.sqlite.wakeups import SqliteWakeups
-from holdfast.engine.sqlite.write_turn import Turns
-from holdfast.engine.sqlite.writer import Checkpoints, Group, Work, Writer
-from holdfast.engine.statements import Statements, qualified
+from holdfast.engine.sqlite.writer import Checkpoints, Group, Turns, Work, Writer
 from holdfast.engine.transaction import Transaction, aunwrap, is_async, kind_of, unwrap
 from holdfast.errors import DatabaseBusy
 from holdfast.jobs import commands

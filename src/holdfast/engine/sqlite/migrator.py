@@ -14,7 +14,7 @@ from pathlib import Path
 from holdfast.engine import migrations
 from holdfast.engine.migrations import AppliedMigration, Migration
 from holdfast.engine.sqlite.connection import translate
-from holdfast.engine.sqlite.write_turn import Turns
+from holdfast.engine.sqlite.writer import Turns
 from holdfast.errors import SchemaError
 
 TABLE = "holdfast_migrations"

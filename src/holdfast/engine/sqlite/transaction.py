@@ -7,9 +7,8 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
-from holdfast.engine.script import Reply, Run, Script, T, adrive, drive
+from holdfast.engine.script import Reply, Run, Script, Statements, T, adrive, drive
 from holdfast.engine.sqlite.connection import perform, translate
-from holdfast.engine.statements import Statements
 from holdfast.engine.transaction import broken, foreign, in_savepoint, is_async, kind_of, outside
 
 
