@@ -56,6 +56,8 @@ _OPTIONAL = re.compile(r"^(.*?)\s*--\? (\w+)$")
 _PARAMETER = re.compile(r"(?<![:\w]):([a-z_]+)\b")
 
 T = TypeVar("T")
+Y = TypeVar("Y")  #: what a generator yields
+S = TypeVar("S")  #: what it is sent
 Row = tuple[Any, ...]
 
 
@@ -77,8 +79,8 @@ class Reply(NamedTuple):
 Script = Generator[Run, Reply, T]
 
 
-def drive(script: Script[T], perform: Callable[[Run], Reply]) -> T:
-    """Run a script to its end. It receives the error of a statement that fails, and may catch it."""
+def drive(script: Generator[Y, S, T], perform: Callable[[Y], S]) -> T:
+    """Run a script to its end. It receives the error of what fails, and may catch it."""
     try:
         run = next(script)
         while True:
@@ -93,8 +95,8 @@ def drive(script: Script[T], perform: Callable[[Run], Reply]) -> T:
         return result
 
 
-async def adrive(script: Script[T], perform: Callable[[Run], Awaitable[Reply]]) -> T:
-    """Run a script to its end on an asynchronous connection."""
+async def adrive(script: Generator[Y, S, T], perform: Callable[[Y], Awaitable[S]]) -> T:
+    """The same, on an asynchronous connection."""
     try:
         run = next(script)
         while True:

@@ -2,12 +2,13 @@
 its own, so that other writers do not wait for a million rows."""
 
 from collections.abc import Callable, Collection, Sequence
+from contextlib import suppress
 from functools import partial
 
 from holdfast.engine.dialect import Dialect
 from holdfast.engine.records import Filter
 from holdfast.engine.script import Script
-from holdfast.engine.steps import Step, Steps, read_step
+from holdfast.engine.steps import Steps, read_step, write_step
 from holdfast.errors import KeyConflict
 from holdfast.jobs.bulk_result import Changed, Verb
 from holdfast.jobs.job import Job, Status
@@ -40,10 +41,11 @@ class BulkChange:
         left = most
         while left is None or left > 0:
             size = BATCH if left is None else min(BATCH, left)
-            answer = yield Step(partial(self._batch, after, size), catch=(KeyConflict,))
-            if isinstance(answer, KeyConflict):  # an enqueue of the same key raced with a retry
-                answer = yield from self._one_by_one(after, size)
-            jobs, changed, after = answer
+            try:
+                batch = yield from write_step(partial(self._batch, after, size))
+            except KeyConflict:  # an enqueue of the same key raced with a retry
+                batch = yield from self._one_by_one(after, size)
+            jobs, changed, after = batch
             total = total.plus(jobs, changed, self._verb)
             left = None if left is None else left - len(jobs)
             if progress is not None:
@@ -64,8 +66,8 @@ class BulkChange:
         for job in page.jobs:
             if self._concerns(job):
                 act = partial(self._act, [job], self._filter.status)
-                answer = yield Step(act, catch=(KeyConflict,))
-                changed += [] if isinstance(answer, KeyConflict) else answer
+                with suppress(KeyConflict):
+                    changed += yield from write_step(act)
         return page.jobs, changed, page.next
 
     def _concerns(self, job: Job) -> bool:
