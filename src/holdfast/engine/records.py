@@ -195,6 +195,13 @@ class Finding(NamedTuple):
     subject: str
     text: str  #: what it is, and what to do about it
 
+    @classmethod
+    def judge(
+        cls, fine: bool, subject: str, well: str, problem: str, level: str = "warn"
+    ) -> "Finding":
+        """What is fine, or a problem of this level, each with its text."""
+        return cls("ok", subject, well) if fine else cls(level, subject, problem)
+
 
 class Sizes(NamedTuple):
     """Bytes. What an engine cannot tell cheaply is None or empty."""
