@@ -138,19 +138,16 @@ class Claimer:
         except DatabaseBusy:
             if not at_once:
                 raise  # the whole database is held, and not a key
+            # Another transaction holds a limit and does not end: jobs without one need not wait for it.
             others = [type for type in types if type not in rules and not has_queue_limit]
-            return self._fetch_others(queue, limit, worker, others)
+            jobs = self._fetch_unlimited(queue, limit, worker, others).jobs if others else []
+            return Fetched(jobs, more=bool(jobs), due=0.1)
         if limited.full and at_once:
             self._look_again(limited.full)
         queues = self._limited_queues
         (queues.add if limited.has_queue_limit else queues.discard)(queue)
         self._scan[queue] = min(SCAN, max(100, 4 * scan)) if limited.parked else scan // 2
         return Fetched(limited.jobs, limited.more or made, limited.due)
-
-    def _fetch_others(self, queue: str, limit: int, worker: str, types: Sequence[str]) -> Fetched:
-        """Another transaction holds a limit and does not end: jobs without one need not wait for it."""
-        jobs = self._fetch_unlimited(queue, limit, worker, types).jobs if types else []
-        return Fetched(jobs, more=bool(jobs), due=0.1)
 
     def _look_again(self, full: set[str]) -> None:
         """What ended while these were parked could not see them yet: of a finish and a claim, the one

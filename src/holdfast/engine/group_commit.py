@@ -14,7 +14,7 @@ from typing import Generic, TypeVar
 
 from holdfast.errors import DatabaseBusy, DatabaseError, HoldfastError, OutcomeUnknown
 
-CROWD = 16  # from a group of this size on, the next leader gives the others a moment to gather
+MANY = 16  # from a group of this size on, the next leader gives the others a moment to gather
 GATHERING = 0.001  # seconds: measured to give a seventh more at sixty-four threads
 
 R = TypeVar("R")
@@ -70,7 +70,7 @@ class GroupCommit(Generic[R, T]):
         self._lock = threading.Lock()
         self._waiting: list[Request[R, T]] = []
         self._led = False
-        self._crowd = 0
+        self._last_size = 0
         self._promoted: Request[R, T] | None = None
 
     def submit(self, work: R, timeout: float = threading.TIMEOUT_MAX) -> T:
@@ -125,12 +125,12 @@ class GroupCommit(Generic[R, T]):
             self._promoted.wake()
 
     def _lead(self) -> None:
-        if self._crowd > CROWD:
+        if self._last_size > MANY:
             time.sleep(GATHERING)
         with self._lock:
             group = self._waiting[: self._largest]
             del self._waiting[: self._largest]
-            self._crowd = len(group)
+            self._last_size = len(group)
         try:
             self._write(group)
         except BaseException as error:

@@ -47,7 +47,7 @@ class CallDeadlines:
             if self._thread is None or not self._thread.is_alive():
                 closed = self._closed = threading.Event()
                 self._thread = threading.Thread(
-                    target=self._run, args=[closed], name="holdfast-keeper", daemon=True
+                    target=self._run, args=[closed], name="holdfast-deadlines", daemon=True
                 )
                 self._thread.start()
 

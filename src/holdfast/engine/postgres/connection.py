@@ -1,4 +1,4 @@
-"""PostgreSQL connections: what a session is told, how statements run, what errors mean."""
+"""PostgreSQL connections: the settings of a session, how statements run, what errors mean."""
 
 import json
 import select
@@ -8,7 +8,6 @@ from typing import Any
 import psycopg
 from psycopg.rows import TupleRow, tuple_row
 
-from holdfast.engine.postgres.url import describe
 from holdfast.engine.script import Command, Reply, Run, Statements
 from holdfast.errors import (
     DatabaseBusy,
@@ -31,7 +30,7 @@ class Connection(psycopg.Connection[TupleRow]):
     used_at = 0.0  #: when it was last given back, by the monotonic clock
 
     @cached_property
-    def desk(self) -> psycopg.Cursor[TupleRow]:
+    def main_cursor(self) -> psycopg.Cursor[TupleRow]:
         return self.cursor(row_factory=tuple_row)
 
     @cached_property
@@ -40,9 +39,9 @@ class Connection(psycopg.Connection[TupleRow]):
         look.register(self.fileno(), select.POLLIN)
         return look
 
-    def is_spoken_to(self) -> bool:
-        """The server has said something although nothing was asked: mostly that the session is over.
-        What would be sent now would have an unknown outcome, without need."""
+    def has_unread_input(self) -> bool:
+        """Whether the server sent something unasked: mostly that the session is over. A statement sent
+        now would have an unknown outcome, without need."""
         return bool(self._incoming.poll(0))
 
 
@@ -97,7 +96,7 @@ def perform(connection: Connection, statements: Statements, run: Run) -> Reply:
     """Run one statement of a script; a batch travels as one JSON parameter."""
     sql, params = commands(statements, run)
     replies: list[Reply] = []
-    cursor = connection.desk
+    cursor = connection.main_cursor
     for command in sql:
         try:
             cursor.execute(command.pyformat, params)
@@ -194,8 +193,3 @@ def went_away(problem: BaseException) -> bool:
     """The session is gone or of no use: what was asked may be asked again on a new one."""
     state = getattr(problem, "sqlstate", None)
     return state == _READ_ONLY or state in _NOT_OUR_SESSION or has_broken(problem)
-
-
-def where_is(url: str) -> str:
-    """The server and database of a URL, without the password."""
-    return describe(url)

@@ -4,7 +4,7 @@ import re
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, closing, contextmanager, nullcontext
+from contextlib import closing, contextmanager, nullcontext
 from datetime import datetime
 from functools import partial
 from typing import Any
@@ -20,13 +20,13 @@ from holdfast.engine.group_commit import GroupCommit, Request
 from holdfast.engine.postgres import transaction
 from holdfast.engine.postgres.call_deadlines import CallDeadlines
 from holdfast.engine.postgres.claimer import PostgresClaimer
-from holdfast.engine.postgres.connection import Connection, perform, translate, where_is
+from holdfast.engine.postgres.connection import Connection, perform, translate
 from holdfast.engine.postgres.connections import Connections
 from holdfast.engine.postgres.connector import Connector
 from holdfast.engine.postgres.copying import COPY, COPY_FROM, copy_row, is_plain
 from holdfast.engine.postgres.doctor import PostgresDoctor
 from holdfast.engine.postgres.migrator import Migrations
-from holdfast.engine.postgres.url import check_url
+from holdfast.engine.postgres.url import check_url, describe
 from holdfast.engine.postgres.wakeups import Notifier, PostgresWakeups, channel
 from holdfast.engine.script import Reply, Run, Script, Statements, T, drive, qualified
 from holdfast.engine.transaction import Transaction, aunwrap, unwrap
@@ -75,7 +75,7 @@ class PostgresEngine(Engine):
         check_url(url)
         self.dialect = PostgresDialect(clock)
         self.schema = schema
-        self.where = where_is(url)
+        self.where = describe(url)
         self._url = url
         self._deadlines = CallDeadlines()
         self._connector = Connector(url, self._deadlines, pooler=pooler, timeout=timeout)
@@ -97,8 +97,8 @@ class PostgresEngine(Engine):
         self._opening = threading.Lock()
         self._connections: Connections | None = None
         self._vital: Connections
-        self._notifier = Notifier(self._tell)
-        self._bell = Notifier(self._ring)
+        self._notifier = Notifier(self._hint_now)
+        self._event_notifier = Notifier(self._hint_at_events)
         self._subscribers: list[PostgresWakeups] = []
         self.claimer = self._claimer = PostgresClaimer(self)
         self.doctor = PostgresDoctor(
@@ -141,20 +141,17 @@ class PostgresEngine(Engine):
     @contextmanager
     def _first_connection(self) -> Iterator[Connection]:
         """A connection of its own, to an engine that may not be open. What is asked of it has to be
-        bounded by the keeper, which runs meanwhile."""
+        bounded by the deadlines, which run meanwhile."""
         try:
             with self._deadlines.running(), closing(self._connect()) as connection:
                 yield connection
         except (psycopg.Error, OSError) as problem:
             raise translate(problem, self.where) from problem
 
-    def _connection_for_doctor(self) -> AbstractContextManager[Connection]:
-        self.check_usable()
-        return self._bounded_connection()
-
     @contextmanager
-    def _bounded_connection(self) -> Iterator[Connection]:
-        """The first connection; what is asked of it ends within the time of a call."""
+    def _connection_for_doctor(self) -> Iterator[Connection]:
+        """A connection of its own; what is asked of it ends within the time of a call."""
+        self.check_usable()
         with (
             self._first_connection() as connection,
             self._deadlines.bounded(connection, self._timeout),
@@ -173,7 +170,7 @@ class PostgresEngine(Engine):
         if connections is None:
             return
         self._notifier.close()
-        self._bell.close()
+        self._event_notifier.close()
         for subscriber in list(self._subscribers):
             subscriber.close()
         connections.close()
@@ -218,8 +215,8 @@ class PostgresEngine(Engine):
     def _perform(self, connection: Connection, run: Run) -> Reply:
         if run.name == "emit" and connection.info.transaction_status == TransactionStatus.IDLE:
             return Reply([], 0)  # nobody followed when this began: without a transaction around it
-        if run.name == "ring" and not self._bell.due(_EVENTS):
-            self._bell.later(_EVENTS)
+        if run.name == "ring" and not self._event_notifier.due(_EVENTS):
+            self._event_notifier.later(_EVENTS)
             return Reply([], 0)
         reply = perform(connection, self._statements, run)
         # What goes back in line may belong in front of what was claimed.
@@ -367,10 +364,10 @@ class PostgresEngine(Engine):
         raw = await aunwrap(tx)
         return await transaction.aadopt(raw, self._statements, self.where)
 
-    def _tell(self, queues: Iterable[str]) -> None:
+    def _hint_now(self, queues: Iterable[str]) -> None:
         self.run(lambda: wake(queues), write=False)
 
-    def _ring(self, _: Iterable[str]) -> None:
+    def _hint_at_events(self, _: Iterable[str]) -> None:
         self._on_connection(lambda own: perform(own, self._statements, Run("ring", {})))
 
     def wakeups(self, *, events: bool = False) -> PostgresWakeups:

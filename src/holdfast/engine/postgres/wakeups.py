@@ -10,6 +10,7 @@ import contextlib
 import threading
 import time
 from collections.abc import Callable, Iterable
+from typing import Any
 
 import psycopg
 
@@ -31,7 +32,7 @@ def channel(schema: str, events: bool = False) -> str:
 
 
 class Notifier:
-    """Tells of our own inserts, not too often."""
+    """Sends hints at our own inserts, not too often."""
 
     def __init__(self, tell: Callable[[Iterable[str]], None]) -> None:
         self._tell = tell
@@ -64,7 +65,7 @@ class Notifier:
             self._later |= queues
             if self._thread is None:
                 self._thread = threading.Thread(
-                    target=self._run, name="holdfast-herald", daemon=True
+                    target=self._run, name="holdfast-notifier", daemon=True
                 )
                 self._thread.start()
             self._condition.notify()
@@ -101,13 +102,12 @@ class PostgresWakeups(Wakeups):
         connect: Callable[[], Connection] | None,
         deadlines: CallDeadlines,
         channel: str,
-        on_close: Callable[["PostgresWakeups"], None],
+        on_close: Callable[[Any], None],
     ) -> None:
-        super().__init__()
+        super().__init__(on_close)
         self._connect = connect
         self._deadlines = deadlines
         self._channel = channel
-        self._on_close = on_close
         self._connection: Connection | None = None
         self._retry_at = 0.0
         self._ping_at = 0.0
@@ -169,5 +169,4 @@ class PostgresWakeups(Wakeups):
         self._retry_at = time.monotonic() + _RECONNECT
 
     def _release(self) -> None:
-        self._on_close(self)
         self._drop()

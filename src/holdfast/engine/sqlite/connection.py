@@ -184,19 +184,12 @@ def _tuples(command: Command) -> Callable[[Mapping[str, Any]], tuple[Any, ...]]:
 def _chunked(command: Command, size: int) -> str:
     """An INSERT ... VALUES of one row as one of several, the numbers of each row moved on."""
     width = len(command.names)
-    row = command.numbered[_match(command).start(1) : _match(command).end(1)]
+    [row] = _VALUES.findall(command.numbered)
     rows = [
         re.sub(r"\?(\d+)", lambda found, by=number * width: f"?{int(found[1]) + by}", row)  # type: ignore[misc]
         for number in range(size)
     ]
     return command.numbered.replace(row, ",\n".join(rows))
-
-
-def _match(command: Command) -> re.Match[str]:
-    found = _VALUES.search(command.numbered)
-    if found is None:
-        raise ValueError(f"not an INSERT of one row: {command.numbered}")
-    return found
 
 
 # The database answered, and cannot write now. Whatever was asked of it may be asked again.

@@ -21,7 +21,7 @@ from holdfast.errors import HoldfastError, UnsafeFilesystem
 Number = tuple[int, ...]
 
 MIB = 1024 * 1024
-LITTLE_ROOM, NO_ROOM = 1024 * MIB, 64 * MIB
+LITTLE_SPACE, NO_SPACE = 1024 * MIB, 64 * MIB
 _MOUNTS = Path("/proc/self/mountinfo")
 _IN_MEMORY = frozenset({"tmpfs", "ramfs"})
 # A commit that restarts the log during a second checkpoint can corrupt the database.
@@ -148,7 +148,7 @@ def _folder(path: Path) -> Iterator[Finding]:
         problem = "cannot be written to by this user; SQLite keeps its log there"
         yield Finding("fail", "folder", f"{os.fspath(folder)!r} {problem}")
     free = shutil.disk_usage(folder).free
-    level = "fail" if free < NO_ROOM else "warn" if free < LITTLE_ROOM else "ok"
+    level = "fail" if free < NO_SPACE else "warn" if free < LITTLE_SPACE else "ok"
     remedy = "" if level == "ok" else ": make room, a full disk stops every write"
     yield Finding(level, "disk", f"{free / MIB:,.0f} MiB free{remedy}")
 

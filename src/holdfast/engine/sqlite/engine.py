@@ -124,7 +124,7 @@ class SqliteEngine(Engine):
 
     def _prepared(self, turns: Turns) -> sqlite3.Connection:
         """A connection to tables that fit this release."""
-        with turns.take():
+        with turns:
             new = not self.path.exists()
             writer = self._connect()
             if new:
@@ -162,7 +162,7 @@ class SqliteEngine(Engine):
             self._writer.close()
             self._writer = None
 
-    def _open_beside(self) -> None:
+    def open(self) -> None:
         """Open while the caller may hold the write lock; only making the tables would need it."""
         try:
             self._open()
@@ -212,17 +212,17 @@ class SqliteEngine(Engine):
     def _write(self, group: Group) -> None:
         writer = self._writer or self._open()
         writer.write(group)
-        self._ring(writer)
+        self._wake_subscribers(writer)
         writer.checkpoint()
 
-    def _ring(self, writer: Writer) -> None:
+    def _wake_subscribers(self, writer: Writer) -> None:
         """Our own commits do not show in our own `data_version`: tell those who wait here."""
         if writer.hinted:
             writer.hinted = False
             for subscriber in list(self._subscribers):
                 subscriber.wake()
-        if writer.rung:
-            writer.rung = False
+        if writer.has_events:
+            writer.has_events = False
             for follower in list(self._followers):
                 follower.wake()
 
@@ -237,18 +237,15 @@ class SqliteEngine(Engine):
             jobs, lambda deadline: self._group.submit(work, _left(deadline))
         )
 
-    def open(self) -> None:
-        self._open_beside()
-
     def adopt(self, tx: Any) -> Transaction:
-        self._open_beside()
+        self.open()
         raw = unwrap(tx)
         if kind_of(raw) == "aiosqlite.Connection":
             raise is_async(tx)
         return transaction.adopt(raw, self._statements, self.path)
 
     async def aadopt(self, tx: Any) -> Transaction:
-        self._open_beside()
+        self.open()
         return await transaction.aadopt(await aunwrap(tx), self._statements, self.path)
 
     def lock_holders(self) -> set[int]:

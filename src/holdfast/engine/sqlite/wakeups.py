@@ -11,6 +11,7 @@ import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 from holdfast.engine.wakeups import EVERYWHERE, Wakeups
 
@@ -21,12 +22,11 @@ _SHORTEST, _LONGEST = 0.0001, 0.5  # seconds between two looks after an event; t
 
 class SqliteWakeups(Wakeups):
     def __init__(
-        self, path: Path, version: Callable[[], int], on_close: Callable[["SqliteWakeups"], None]
+        self, path: Path, version: Callable[[], int], on_close: Callable[[Any], None]
     ) -> None:
         self._seen = version()
-        super().__init__()
+        super().__init__(on_close)
         self._version = version
-        self._on_close = on_close
         self._watch = _Watch(path) if sys.platform == "linux" else None
         self._files = (self._pipe,) if self._watch is None else (self._pipe, self._watch.file)
 
@@ -60,7 +60,6 @@ class SqliteWakeups(Wakeups):
         return self._read_pipe() if self._pipe in ready else written
 
     def _release(self) -> None:
-        self._on_close(self)
         if self._watch is not None:
             os.close(self._watch.file)
 

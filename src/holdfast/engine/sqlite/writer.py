@@ -28,7 +28,7 @@ from holdfast.jobs.job import NewJob
 BEGIN = "BEGIN IMMEDIATE"
 LOG_PAGES = 2000  # about 8 MB
 _SHORTEST, _LONGEST = 0.00005, 0.002  # seconds between two looks
-_LOOK = 0.001  # seconds between two looks whether somebody waits
+_LOOK = 0.001  # seconds between two looks whether another process waits
 _ASIDE = 0.0005  # longer than a look of those who wait, shorter than a commit
 _PAGES_PER_COMMIT = 4.0  # a first guess; every checkpoint tells how it was
 
@@ -78,7 +78,7 @@ class Checkpoints:
 
 class Turns:
     """One process's place in the line of those that write: a lock on a file beside the database. Used
-    by one thread at a time (the group's leader).
+    by one thread at a time (the group's leader), as `with turns: ...`.
 
     SQLite's own busy handler sleeps and tries again, ever longer, so a process that writes all the time
     starves one that writes now and then (a heartbeat waited 8 s behind four writers). Our processes
@@ -91,15 +91,11 @@ class Turns:
         self._timeout = timeout
         self._turn = _open(database.with_name(database.name + "-turn"))
         self._line = _open(database.with_name(database.name + "-line"))
-        self._crowded = False
+        self._others_wait = False
         self._looked_at = 0.0
 
-    def take(self) -> "Turns":
-        """`with turns.take(): ...`"""
-        return self
-
     def __enter__(self) -> None:
-        if self._crowded:
+        if self._others_wait:
             time.sleep(_ASIDE)
         if not _try_lock(self._turn, fcntl.LOCK_EX):
             self._wait()
@@ -107,10 +103,10 @@ class Turns:
     def __exit__(self, *_: object) -> None:
         try:
             now = time.monotonic()
-            if self._crowded or now - self._looked_at > _LOOK:
+            if self._others_wait or now - self._looked_at > _LOOK:
                 self._looked_at = now
-                self._crowded = not _try_lock(self._line, fcntl.LOCK_EX)
-                if not self._crowded:
+                self._others_wait = not _try_lock(self._line, fcntl.LOCK_EX)
+                if not self._others_wait:
                     fcntl.flock(self._line, fcntl.LOCK_UN)
         finally:
             fcntl.flock(self._turn, fcntl.LOCK_UN)
@@ -194,7 +190,9 @@ class Writer:
         self.identity = identity
         self.turns = turns
         self.checkpoints = checkpoints
-        self.hinted = self.rung = False  #: what the last transactions had to tell to this process
+        self.hinted = self.has_events = (
+            False  #: what the last transactions had to tell to this process
+        )
         self._path = path
         self._cursor = connection.cursor()
         self._statements = statements
@@ -216,7 +214,7 @@ class Writer:
         """One transaction for the group, a savepoint for each member: one that fails harms no other,
         only a failed COMMIT fails all. If the whole transaction is undone for one member, by SQLite
         when the disk is full or by a trigger, each is tried again from the beginning, alone."""
-        with self.turns.take():
+        with self.turns:
             before = self.connection.total_changes
             try:
                 answers = self._transact(group)
@@ -233,7 +231,7 @@ class Writer:
     def checkpoint(self) -> None:
         """Move the log into the database, if it is time."""
         if self.checkpoints.due:
-            with suppress(sqlite3.Error), self.turns.take():  # the next commit tries again
+            with suppress(sqlite3.Error), self.turns:  # the next commit tries again
                 self.checkpoints.run(self._cursor)
 
     def _alone(self, request: Request[Work, Any]) -> list[Answer]:
@@ -315,7 +313,7 @@ class Writer:
                 self.hinted = True
                 return Reply([], 0)
             if run.name == "ring":
-                self.rung = True
+                self.has_events = True
                 return Reply([], 0)
             return perform(self._cursor, self._statements, run)
 
