@@ -10,11 +10,11 @@ from holdfast.engine.dialect import MICRO, Dialect
 from holdfast.engine.script import Row, Run, Script
 from holdfast.jobs.read import LAST_ID
 
-FRESH = 60.0  #: seconds in which a token's use is written down once
-AGE = 365 * 86400.0  #: seconds that entries of the audit log are kept, at the most
-KEPT = 1_000_000  #: of them, at the most
-PRUNED = 1000  #: entries or sessions, at a time
-LISTED = 1000  #: tokens, at the most
+FRESH = 60.0  #: seconds between two writes of a token's last use
+AGE = 365 * 86400.0  #: seconds: older entries of the audit log are deleted
+KEPT = 1_000_000  #: entries of the audit log: of more, the oldest are deleted
+PRUNED = 1000  #: entries or sessions that one call deletes
+LISTED = 1000  #: tokens that a list has at most
 _TIMES = ("created_at", "expires_at", "revoked_at", "last_used_at")
 _TOKEN = ("id", "name", "role", "kind", "scope", "parent_id", *_TIMES, "created_by")
 _ENTRY = ("id", "at", "actor", "role", "action", "target", "detail", "address", "request_id")
@@ -56,7 +56,7 @@ class NewToken:
 
 @value
 class Entry:
-    """What somebody did, or tried to."""
+    """One entry of the audit log: an action, or an attempt."""
 
     actor: str
     role: str
@@ -77,7 +77,7 @@ class Entries(NamedTuple):
 class Found(NamedTuple):
     token: TokenInfo
     hash: str
-    is_stale: bool  #: its last use should be written down
+    is_stale: bool  #: the time of its last use must be written
 
 
 def add(dialect: Dialect, new: NewToken) -> Script[TokenInfo]:
@@ -91,7 +91,7 @@ def add(dialect: Dialect, new: NewToken) -> Script[TokenInfo]:
 
 
 def add_first(dialect: Dialect, new: NewToken) -> Script[TokenInfo | None]:
-    """Only if there was never one; of several that try, one succeeds."""
+    """Add a token if there was never one, else return None. Of several callers, one succeeds."""
     yield Run("hold_tokens", {})
     if (yield Run("any_token", {"id": new.id})).rows[0][0]:
         return None
@@ -129,7 +129,7 @@ def secret(name: str) -> Script[str | None]:
 
 
 def keep_secret(name: str, made: str) -> Script[str]:
-    """This one, or the one that somebody else kept before."""
+    """Store a secret unless the name has one; return the stored one."""
     yield Run("keep_secret", {"name": name, "value": made})
     kept: str = (yield Run("secret", {"name": name})).rows[0][0]
     return kept
@@ -147,7 +147,7 @@ def entries(dialect: Dialect, after: str | None, limit: int) -> Script[Entries]:
 
 
 def prune(dialect: Dialect, limit: int) -> Script[int]:
-    """Old entries, and sessions that are over; how many went."""
+    """Delete old entries and expired sessions; return how many."""
     now = dialect.now()
     params = {"now": now, "age": round(AGE * MICRO), "kept": KEPT, "limit": limit}
     gone = (yield Run("prune_audit", params)).changed

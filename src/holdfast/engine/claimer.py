@@ -16,7 +16,7 @@ from holdfast.limits.limit import QUEUE, Rule
 if TYPE_CHECKING:
     from holdfast.engine.engine import Engine
 
-SCAN = 1000  # jobs that a claim under limits looks at, at the most
+SCAN = 1000  # jobs that a claim under limits looks at, at most
 NO_RULES: Mapping[str, Rule] = {}
 _LOOK_FOR_LIMITS = 2.0  # seconds between two looks whether a queue has got a limit
 
@@ -25,7 +25,7 @@ class Claimer:
     """Takes jobs for the workers of one process. A dead or unknown worker, and a paused queue, get
     nothing."""
 
-    beginning: Mapping[str, Any] = {}  #: what tells a statement to look from the beginning
+    beginning: Mapping[str, Any] = {}  #: parameters that make a statement look from the beginning
 
     def __init__(self, engine: "Engine") -> None:
         self._engine = engine

@@ -28,15 +28,15 @@ class Dialect(ABC):
 
     @abstractmethod
     def now(self) -> Any:
-        """The moment of the call as a parameter; None where the database's own clock decides."""
+        """The time of the call as a parameter; None where the database's own clock decides."""
 
     @abstractmethod
     def time(self, moment: datetime) -> Any:
-        """A moment, as a parameter."""
+        """Return a time as a parameter."""
 
     @abstractmethod
     def moment(self, value: Any) -> datetime:
-        """A moment, from a column."""
+        """Return the time of a column."""
 
 
 class SqliteDialect(Dialect):
@@ -73,7 +73,7 @@ class PostgresDialect(Dialect):
 
 
 def wake(queues: Iterable[str]) -> Script[None]:
-    """Hint at queues: those who wait for them look again."""
+    """Hint at queues: workers that wait for them look again."""
     if names := frozenset(queues):
         yield Run("wake", {"queues": _queue_names(names)})
 

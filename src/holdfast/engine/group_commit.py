@@ -1,4 +1,4 @@
-"""Group commit: what many threads ask for at the same moment is written in one transaction.
+"""Group commit: what many threads write at the same time is written in one transaction.
 
 There is no thread of its own. The first to come leads: it writes its own request, and those that
 gathered meanwhile; when it is done, the oldest that waits leads next. One thread alone pays nothing,
@@ -14,7 +14,7 @@ from typing import Generic, TypeVar
 
 from holdfast.errors import DatabaseBusy, DatabaseError, HoldfastError, OutcomeUnknown
 
-MANY = 16  # from a group of this size on, the next leader gives the others a moment to gather
+MANY = 16  # from a group of this size on, the next leader waits for others to gather
 GATHERING = 0.001  # seconds: measured to give a seventh more at sixty-four threads
 
 R = TypeVar("R")
@@ -32,8 +32,8 @@ class Request(Generic[R, T]):
         self.ready = False
         self.result: T
         self.error: BaseException | None = None
-        self.next: Request[R, T] | None = None  # whom to wake after this one
-        self.gone = False  # nobody waits for it any more
+        self.next: Request[R, T] | None = None  # the request to wake after this one
+        self.gone = False  # its thread has given up
         self._woken = threading.Lock()
         self._woken.acquire()
 

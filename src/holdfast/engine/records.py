@@ -58,7 +58,7 @@ class LimitInfo:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Edit:
-    """What is to change of a job that waits; None: stays as it is."""
+    """A change of a job that waits; None: no change."""
 
     priority: int | None = None
     queue: str | None = None
@@ -110,14 +110,14 @@ class Held(NamedTuple):
 class Beat(NamedTuple):
     alive: bool
     held: list[Held]
-    asked: bool = False  #: somebody wants to see where its runs stand
+    asked: bool = False  #: the stacks of its runs are asked for
 
 
 class Stacks(NamedTuple):
     """Where the runs of a worker stood."""
 
     asked_at: datetime | None
-    at: datetime | None  #: None: it has not told yet
+    at: datetime | None  #: None: it has not answered yet
     text: str | None
 
 
@@ -185,7 +185,7 @@ class QueueInfo:
     name: str
     depth: int  #: pending jobs, counted up to a cap
     paused_at: datetime | None  #: nothing of it is claimed since then
-    resume_at: datetime | None = None  #: when it goes on by itself
+    resume_at: datetime | None = None  #: when the pause ends by itself
 
 
 class Finding(NamedTuple):
@@ -204,7 +204,7 @@ class Finding(NamedTuple):
 
 
 class Sizes(NamedTuple):
-    """Bytes. What an engine cannot tell cheaply is None or empty."""
+    """Bytes. What is not cheap to measure is None or empty."""
 
     database: int
     log: int | None  #: what is not yet part of the database's file

@@ -1,4 +1,4 @@
-"""Ends calls that a server does not answer, and closes connections that nobody has used for a while.
+"""Ends calls that a server does not answer, and closes connections that were not used for a while.
 
 A server or a proxy can keep a connection alive and say nothing for ever. A thread that waits for it
 cannot end its own wait; so one thread of each engine looks at all of them, and shuts down the socket of

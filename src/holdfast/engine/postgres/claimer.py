@@ -1,6 +1,6 @@
 """Claims on PostgreSQL begin where the last one of their queue and type ended.
 
-While somebody holds an old snapshot, every job claimed since leaves a dead entry in the index, in
+While a transaction holds an old snapshot, every job claimed since leaves a dead entry in the index, in
 front of those that are pending; a claim that walks over them all gets slower by the minute. So it
 begins where the last one of its queue and type ended. That would miss a job that belongs in front:
 one of our own making forgets the bound; for those of others, everything is looked at when a claim
@@ -27,7 +27,8 @@ _CHEAP = 0.02  # seconds: a look that takes less is never put off
 
 
 class ClaimCursor:
-    """Of one engine. Any thread may forget; whoever claims next starts from the beginning."""
+    """The ends of one engine's claims. Any thread may forget them; then the next claim starts from the
+    beginning."""
 
     def __init__(self, monotonic: Callable[[], float] = time.monotonic) -> None:
         self._monotonic = monotonic
@@ -36,7 +37,7 @@ class ClaimCursor:
         self._due_at = 0.0
 
     def start(self, queue: str, types: Sequence[str]) -> list[dict[str, Any]]:
-        """What a claim of these types is told."""
+        """Return where a claim of these types starts, as parameters."""
         if self._monotonic() >= self._due_at:
             self._ends.clear()
         wanted = []
@@ -105,7 +106,7 @@ class PostgresClaimer(Claimer):
     ) -> list[Job]:
         began = time.monotonic()
         engine = self._engine
-        # One statement, which commits itself: no transaction around it, unless somebody follows.
+        # One statement, which commits itself: no transaction around it, unless a job is followed.
         write = engine.is_followed(kinds=[EventKind.STARTED])
         jobs = engine.run(lambda: claim(engine.dialect, queue, limit, worker, wanted), write=write)
         if self.cursor.looked_at_everything(wanted):

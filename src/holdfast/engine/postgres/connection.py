@@ -120,7 +120,7 @@ def commands(statements: Statements, run: Run) -> tuple[tuple[Command, ...], dic
 
 
 class Cut(psycopg.OperationalError):
-    """The connection broke while a command was under way: nobody knows whether it was committed."""
+    """The connection broke while a command was under way, which may be committed or not."""
 
 
 # What a server says of the values it was given, and of nothing else: the same values would be refused
@@ -183,7 +183,7 @@ def _is_connection_error(problem: BaseException) -> bool:
 
 
 def has_broken(problem: BaseException) -> bool:
-    """An established session broke, and nobody knows whether what was under way was committed. A server
+    """An established session broke, and what was under way may be committed or not. A server
     that shuts down may say so with a SQLSTATE, and pgbouncer does when its own connection is cut."""
     state = getattr(problem, "sqlstate", None) or ""
     return state.startswith(("08", "57P")) or (not state and _is_connection_error(problem))

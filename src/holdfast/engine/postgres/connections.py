@@ -1,8 +1,8 @@
 """The connections of one engine: taken for one piece of work, given back, made anew when broken.
 
 Written by hand where psycopg_pool would serve, because it is on the way of every single enqueue: the
-pool took 90 µs of 560 (decision 0005). A server that cannot be reached is told at once, with the
-reason. Every piece of work has a deadline; what was not used for a while is closed.
+pool took 90 µs of 560 (decision 0005). A server that cannot be reached is an error at
+once, with the reason. Every piece of work has a deadline; what was not used for a while is closed.
 """
 
 import logging
@@ -128,7 +128,7 @@ class Connections:
     def _wait(self, deadline: float) -> Connection | None:
         """An idle connection, or None: a new one may be made, and is counted."""
         with self._changed:
-            # First counted as waiting, then a look: who gives back later is sure to notice.
+            # First counted as waiting, then a look: a thread that gives back later is sure to notice.
             self._waiting += 1
             try:
                 left = max(0.0, deadline - time.monotonic())

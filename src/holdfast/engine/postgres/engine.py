@@ -47,7 +47,7 @@ from holdfast.jobs.outcome import Applied, Finish, kind_of
 from holdfast.jobs.rows import CLAIMED, COLUMNS
 
 VITAL = 5.0  # seconds for a heartbeat: others take a worker for dead after three that are late
-GROUP = 200  # enqueues that share a commit at the most
+GROUP = 200  # enqueues that share a commit, at most
 _REQUEUES = frozenset({"promote", "rescue", "retry", "replace", "unpark", "move_schedule"})
 _EVENTS = frozenset({"events"})
 # Times are read as text: a caller's connection may have its own idea of what a time is.
@@ -214,7 +214,7 @@ class PostgresEngine(Engine):
 
     def _perform(self, connection: Connection, run: Run) -> Reply:
         if run.name == "emit" and connection.info.transaction_status == TransactionStatus.IDLE:
-            return Reply([], 0)  # nobody followed when this began: without a transaction around it
+            return Reply([], 0)  # no follower when this began: it has no transaction around it
         if run.name == "ring" and not self._event_notifier.due(_EVENTS):
             self._event_notifier.later(_EVENTS)
             return Reply([], 0)
@@ -253,7 +253,7 @@ class PostgresEngine(Engine):
             return self._copy(jobs, notify, deadline)
         if notify and not any(job.unique for job in jobs):
             return self._group.submit(jobs, max(0.0, deadline - time.monotonic()))
-        # A key may have to wait for another's transaction, and nobody shall wait with it.
+        # A key may have to wait for another's transaction, and other enqueues shall not.
         return self._insert_now(jobs, deadline, notify)
 
     def _insert_group(self, group: Sequence[Request[Sequence[NewJob], list[Job]]]) -> None:
@@ -380,5 +380,5 @@ class PostgresEngine(Engine):
 
 
 def _as_text(columns: str) -> str:
-    """Ids are text to everybody but the database."""
+    """Ids are text outside of the database."""
     return re.sub(r"(^|\b)((jobs\.)?(workflow_)?id)\b", r"\2::text", columns)

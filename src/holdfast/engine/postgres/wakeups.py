@@ -1,9 +1,9 @@
 """Wake-ups on PostgreSQL: NOTIFY with a queue's name, and nothing else in it.
 
-Telling: NOTIFY makes commits queue behind one lock of the whole server, so our own inserts tell at
+Sending: NOTIFY makes commits queue behind one lock of the whole server, so our own inserts notify at
 once only while that is not often (a hundred times a second); in a burst, every 20 ms, and at its end.
 Hearing: one connection that LISTENs. When it breaks it is made anew, and the first thing after that
-is a look everywhere, for what was told meanwhile.
+is a look everywhere, for hints that were missed meanwhile.
 """
 
 import contextlib
@@ -34,8 +34,8 @@ def channel(schema: str, events: bool = False) -> str:
 class Notifier:
     """Sends hints at our own inserts, not too often."""
 
-    def __init__(self, tell: Callable[[Iterable[str]], None]) -> None:
-        self._tell = tell
+    def __init__(self, send: Callable[[Iterable[str]], None]) -> None:
+        self._send = send
         self._condition = threading.Condition()
         self._left: dict[str, tuple[float, float]] = {}  # hints that a queue had left, and when
         self._later: set[str] = set()
@@ -43,7 +43,7 @@ class Notifier:
         self._closed = False
 
     def due(self, queues: frozenset[str]) -> frozenset[str]:
-        """Those to tell with the insert itself, in its transaction. The others are for `later`."""
+        """The queues to hint at in the insert's own transaction. The others are for `later`."""
         now = time.monotonic()
         with self._condition:
             return frozenset(queue for queue in queues if self._spend(queue, now))
@@ -83,7 +83,7 @@ class Notifier:
             with self._condition:
                 queues, self._later = self._later, set()
             with contextlib.suppress(Exception):  # a hint: polling is always correct
-                self._tell(queues)
+                self._send(queues)
 
     def close(self) -> None:
         with self._condition:

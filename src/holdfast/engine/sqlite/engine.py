@@ -41,7 +41,7 @@ WORDS: Mapping[str, str] = {
     "AND NOT EXISTS (SELECT 1 FROM holdfast_queues WHERE name = :queue AND paused_at IS NOT NULL "
     "AND (resume_at IS NULL OR resume_at > :now))",
 }
-GROUP = 256  # requests that share a commit at the most
+GROUP = 256  # requests that share a commit, at most
 
 
 class SqliteEngine(Engine):
@@ -113,7 +113,7 @@ class SqliteEngine(Engine):
 
     def _as_it_is(self) -> sqlite3.Connection | None:
         """A connection to a file that is ready, which takes no turn: the caller's transaction may hold
-        the write lock, and whoever has the turn wait for that."""
+        the write lock, and the process with the turn may wait for that."""
         with ExitStack() as stack:
             if self.path.exists():
                 stack.callback((writer := self._connect(convert=False)).close)
@@ -216,7 +216,7 @@ class SqliteEngine(Engine):
         writer.checkpoint()
 
     def _wake_subscribers(self, writer: Writer) -> None:
-        """Our own commits do not show in our own `data_version`: tell those who wait here."""
+        """Our own commits do not show in our own `data_version`: wake our own subscribers."""
         if writer.hinted:
             writer.hinted = False
             for subscriber in list(self._subscribers):

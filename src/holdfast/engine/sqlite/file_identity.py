@@ -1,9 +1,9 @@
 """Is the file at the path still the one that this process has open?
 
-A database that was deleted, moved or replaced goes on to work for those who have it open: SQLite writes
-to a file that has no name any more, and commits. So the path is looked at after each commit and before
-any caller is told that it succeeded, and now and then for those who only read. A change is final: jobs
-of two files must not be mixed, and only a person knows which of them is the right one.
+A database that was deleted, moved or replaced goes on working for processes that have it open: SQLite
+writes to a file that has no name any more, and commits. So the path is looked at after each commit and
+before any caller is told that it succeeded, and now and then by threads that only read. A change is
+final: jobs of two files must not be mixed, and only a person knows which of them is the right one.
 """
 
 import ctypes
@@ -21,7 +21,7 @@ from holdfast.errors import DatabaseReplaced
 
 logger = logging.getLogger("holdfast.engine")
 
-_LOOK = 1.0  # seconds between two looks of those who do not write
+_LOOK = 1.0  # seconds between two looks of threads that do not write
 _TRIES = 5
 
 Inode = tuple[int, int]
@@ -76,7 +76,7 @@ class Identity:
             raise DatabaseReplaced(self._problem)
 
     def look(self) -> None:
-        """The same, for those who do not write: at most once a second."""
+        """The same for threads that do not write: at most once a second."""
         if self._problem is not None or time.monotonic() >= self._look_at:
             self._look_at = time.monotonic() + _LOOK
             self.check()

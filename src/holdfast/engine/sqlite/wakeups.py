@@ -1,8 +1,8 @@
-"""Wake-ups on SQLite: the kernel tells when somebody writes to the log beside the database.
+"""Wake-ups on SQLite: the kernel reports writes to the log beside the database.
 
 Linux: inotify on the `-wal` file and on its folder (the log can be made anew). Nothing is opened. An
-event says only that somebody wrote, maybe ourselves; `data_version` of our writer, which does not
-count its own commits, tells whether others did. Elsewhere that number is polled.
+event says only that a process wrote, maybe this one; `data_version` of our writer, which does not
+count its own commits, says whether others did. Elsewhere that number is polled.
 """
 
 import ctypes

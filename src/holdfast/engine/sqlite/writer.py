@@ -24,13 +24,13 @@ from holdfast.jobs import commands
 from holdfast.jobs.job import NewJob
 
 # The write lock first, before anything is read: a transaction that reads and then writes cannot
-# be upgraded once somebody else has written in between.
+# be upgraded once another connection has written in between.
 BEGIN = "BEGIN IMMEDIATE"
 LOG_PAGES = 2000  # about 8 MB
 _SHORTEST, _LONGEST = 0.00005, 0.002  # seconds between two looks
 _LOOK = 0.001  # seconds between two looks whether another process waits
-_ASIDE = 0.0005  # longer than a look of those who wait, shorter than a commit
-_PAGES_PER_COMMIT = 4.0  # a first guess; every checkpoint tells how it was
+_ASIDE = 0.0005  # longer than a look of a process that waits, shorter than a commit
+_PAGES_PER_COMMIT = 4.0  # a first guess; every checkpoint corrects it
 
 
 class Work(NamedTuple):
@@ -190,9 +190,8 @@ class Writer:
         self.identity = identity
         self.turns = turns
         self.checkpoints = checkpoints
-        self.hinted = self.has_events = (
-            False  #: what the last transactions had to tell to this process
-        )
+        # What the last transactions must announce to this process: new work, new events.
+        self.hinted = self.has_events = False
         self._path = path
         self._cursor = connection.cursor()
         self._statements = statements
@@ -221,7 +220,7 @@ class Writer:
             except RolledBack:
                 answers = [one for request in group for one in self._alone(request)]
             self.checkpoints.count(rows=self.connection.total_changes - before)
-        self.identity.check()  # or nobody is told that it was committed
+        self.identity.check()  # before any caller learns that it was committed
         for request, answer in answers:
             if isinstance(answer, Exception):
                 request.fail(answer)
@@ -284,7 +283,7 @@ class Writer:
                 rest = rest if len(plain) > 1 else group
             except (sqlite3.Error, HoldfastError) as problem:
                 self._check_transaction(problem)
-                rest = group  # one of them is bad: each alone, to tell which
+                rest = group  # one of them is bad: each alone, to find out which
         for request in rest:
             try:
                 answers.append((request, self._member(request.work.script, alone=len(group) == 1)))
@@ -296,7 +295,7 @@ class Writer:
         return answers
 
     def _check_transaction(self, problem: Exception) -> None:
-        """What comes next would be written outside of any transaction, and acknowledged to nobody."""
+        """What comes next would be written outside of any transaction."""
         if not self.connection.in_transaction:
             raise problem
 
