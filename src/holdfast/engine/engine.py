@@ -20,6 +20,7 @@ from datetime import datetime
 from functools import partial
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
+from holdfast import errors
 from holdfast.core.clock import Clock
 from holdfast.engine.claimer import Claimer
 from holdfast.engine.dialect import Dialect
@@ -29,17 +30,6 @@ from holdfast.engine.script import Script, T
 from holdfast.engine.transaction import Transaction
 from holdfast.engine.unknown_outcome import insert_again
 from holdfast.engine.wakeups import Wakeups
-from holdfast.errors import (
-    AppClosed,
-    DatabaseBusy,
-    DatabaseUnavailable,
-    InvalidInput,
-    KeyConflict,
-    OutcomeUnknown,
-    Refused,
-    StorageError,
-    UsedAfterFork,
-)
 from holdfast.events import outbox
 from holdfast.jobs import commands, log_lines, rescue
 from holdfast.jobs import finish as finish_scripts
@@ -56,7 +46,7 @@ logger = logging.getLogger("holdfast.engine")
 
 TIMEOUT = 30.0  # seconds for one call, unless the application says otherwise
 # What speaks of the values in a finish, and of nothing else: sent again, it would be refused again.
-_REFUSALS = (InvalidInput, KeyConflict, Refused)
+_REFUSALS = (errors.InvalidInput, errors.KeyConflict, errors.Refused)
 P = ParamSpec("P")
 M = TypeVar("M")
 Takes = Callable[Concatenate[Dialect, P], Script[T]]  #: a script, which is given the dialect first
@@ -176,9 +166,9 @@ class Engine(ABC):
     def check_usable(self) -> None:
         """Raise if it is closed, or was opened before a fork."""
         if self._closed:
-            raise AppClosed("this Holdfast is closed: make a new one")
+            raise errors.AppClosed("this Holdfast is closed: make a new one")
         if self._is_opened_elsewhere:
-            raise UsedAfterFork(
+            raise errors.UsedAfterFork(
                 f"this Holdfast was opened before a fork, by process {self._opened_by} "
                 f"({self._opening_call}), and is used by its child {os.getpid()}: connections cannot "
                 "be shared. Remove that call from what runs before the fork, or make a new Holdfast in "
@@ -214,7 +204,7 @@ class Engine(ABC):
         deadline = time.monotonic() + self._timeout
         try:
             return insert(deadline)
-        except OutcomeUnknown as problem:
+        except errors.OutcomeUnknown as problem:
             again = partial(commands.insert, self.dialect, jobs, hint={job.queue for job in jobs})
             run_again = partial(self.run, again, write=True, deadline=deadline)
             return insert_again(jobs, run_again, problem, deadline, self._timeout)
@@ -242,15 +232,15 @@ class Engine(ABC):
         that is refused harms no other, and one that is too large for a full disk delays no other."""
         try:
             return self._finish(finishes)
-        except (*_REFUSALS, StorageError):
+        except (*_REFUSALS, errors.StorageError):
             if len(finishes) == 1:
                 return self._finish_alone(finishes[0])
         results: dict[Claim, Applied] = {}
-        failure: StorageError | None = None
+        failure: errors.StorageError | None = None
         for member in finishes:
             try:
                 results |= self._finish_alone(member)
-            except StorageError as problem:
+            except errors.StorageError as problem:
                 failure = problem
                 results[Claim(member.id, member.claim_no)] = Applied.UNWRITTEN
         if failure is not None and set(results.values()) == {Applied.UNWRITTEN}:
@@ -286,7 +276,7 @@ class Engine(ABC):
     def _advance(self, members_of: Collection[str]) -> None:
         """What follows from these ends. If it cannot be done now, the next look does it."""
         if members_of:
-            with suppress(DatabaseBusy, DatabaseUnavailable):
+            with suppress(errors.DatabaseBusy, errors.DatabaseUnavailable):
                 self.write(workflows.advance, members_of)
 
     # What else workers write.
