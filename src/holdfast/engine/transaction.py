@@ -68,9 +68,9 @@ def unwrap(tx: Any) -> Any:
         case "django.BaseDatabaseWrapper":
             return _unwrap_django(tx)
         case "sqlalchemy.AsyncSession" | "sqlalchemy.AsyncConnection":
-            raise is_async(tx)
+            raise needs_await(tx)
         case "sqlalchemy.async_scoped_session":
-            raise is_async(tx)
+            raise needs_await(tx)
         case _:
             return tx
 
@@ -125,7 +125,7 @@ def foreign(tx: object, database: str) -> TransactionError:
     )
 
 
-def is_async(tx: object) -> TransactionError:
+def needs_await(tx: object) -> TransactionError:
     """The error for an asynchronous connection in a synchronous verb."""
     return TransactionError(
         f"tx= was given an asynchronous connection ({type(tx).__qualname__}): use the verb's async "

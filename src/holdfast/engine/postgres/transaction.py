@@ -18,8 +18,8 @@ from holdfast.engine.transaction import (
     broken,
     foreign,
     in_savepoint,
-    is_async,
     kind_of,
+    needs_await,
     outside,
     unusable,
 )
@@ -97,7 +97,7 @@ class AsyncTransaction(SyncTransaction):
         self._execute = execute
 
     def run(self, script: Script[T]) -> T:
-        raise is_async(self._connection)
+        raise needs_await(self._connection)
 
     async def arun(self, script: Script[T]) -> T:
         try:
@@ -138,7 +138,7 @@ def adopt(tx: Any, statements: Statements, where: str) -> SyncTransaction:
             if tx.autocommit:
                 raise outside(_HOW)
         case "psycopg.AsyncConnection" | "asyncpg.Connection" | "asyncpg.PoolConnectionProxy":
-            raise is_async(tx)
+            raise needs_await(tx)
         case _:
             raise foreign(tx, where)
     return SyncTransaction(tx, statements, where)

@@ -121,15 +121,15 @@ def _together(
     done: Sequence[Mapping[str, Any]] = batch
     cursor.execute("SAVEPOINT whole")
     for members in groups.values():
-        if cursor.execute(command.sql, by_ids(run, members)).rowcount != len(members):
+        if cursor.execute(command.sql, _by_ids(run, members)).rowcount != len(members):
             cursor.execute("ROLLBACK TO whole")
-            done = [m for m in batch if cursor.execute(command.sql, by_ids(run, [m])).rowcount]
+            done = [m for m in batch if cursor.execute(command.sql, _by_ids(run, [m])).rowcount]
             break
     cursor.execute("RELEASE whole")
     return Reply([(member[run.tell],) for member in done], len(done))
 
 
-def by_ids(run: Run, members: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+def _by_ids(run: Run, members: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     """The parameters of a statement that takes the ids of its members as JSON, and the rest as the
     first has it."""
     return {**run.params, **members[0], "ids": json.dumps([member["id"] for member in members])}

@@ -26,7 +26,7 @@ from holdfast.engine.sqlite.migrator import Migrations
 from holdfast.engine.sqlite.url import BUSY_TIMEOUT, parse_url
 from holdfast.engine.sqlite.wakeups import SqliteWakeups
 from holdfast.engine.sqlite.writer import Checkpoints, Group, Turns, Work, Writer
-from holdfast.engine.transaction import Transaction, aunwrap, is_async, kind_of, unwrap
+from holdfast.engine.transaction import Transaction, aunwrap, kind_of, needs_await, unwrap
 from holdfast.errors import DatabaseBusy
 from holdfast.jobs import commands
 from holdfast.jobs.job import Job, NewJob
@@ -241,7 +241,7 @@ class SqliteEngine(Engine):
         self.open()
         raw = unwrap(tx)
         if kind_of(raw) == "aiosqlite.Connection":
-            raise is_async(tx)
+            raise needs_await(tx)
         return transaction.adopt(raw, self._statements, self.path)
 
     async def aadopt(self, tx: Any) -> Transaction:

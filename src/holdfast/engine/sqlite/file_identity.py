@@ -15,6 +15,7 @@ import struct
 import threading
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
 from holdfast.errors import DatabaseReplaced
@@ -118,14 +119,9 @@ class _Statx:
         return (os.makedev(major, minor), number) if links else None
 
 
-def _make_statx() -> _Statx | None:
-    try:
-        return _Statx()
-    except (AttributeError, OSError):
-        return None
-
-
-_statx = _make_statx()
+_statx: _Statx | None = None
+with suppress(AttributeError, OSError):  # Linux has it
+    _statx = _Statx()
 
 
 def _inode(file: bytes) -> Inode | None:

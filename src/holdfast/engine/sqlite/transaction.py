@@ -9,7 +9,7 @@ from typing import Any
 
 from holdfast.engine.script import Reply, Run, Script, Statements, T, adrive, drive
 from holdfast.engine.sqlite.connection import perform, translate
-from holdfast.engine.transaction import broken, foreign, in_savepoint, is_async, kind_of, outside
+from holdfast.engine.transaction import broken, foreign, in_savepoint, kind_of, needs_await, outside
 
 
 class SqliteTransaction:
@@ -49,7 +49,7 @@ class AiosqliteTransaction(SqliteTransaction):
         self._tx = tx
 
     def run(self, script: Script[T]) -> T:
-        raise is_async(self._tx)
+        raise needs_await(self._tx)
 
     async def arun(self, script: Script[T]) -> T:
         in_thread = self._tx._execute
