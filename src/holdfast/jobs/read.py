@@ -7,10 +7,11 @@ from itertools import product
 from typing import Any, NamedTuple
 
 from holdfast.core.ids import floor_id
+from holdfast.engine.dialect import Dialect
 from holdfast.engine.records import Filter, Page, QueueInfo, Suspects, Wanted, WorkerInfo
 from holdfast.engine.script import Run, Script
 from holdfast.jobs.job import Attempt, Job, Status
-from holdfast.jobs.rows import Reader, columns_to_job
+from holdfast.jobs.rows import columns_to_job
 
 LAST_ID = "ffffffff-ffff-ffff-ffff-ffffffffffff"
 FIRST_ID = "00000000-0000-0000-0000-000000000000"
@@ -18,14 +19,14 @@ _SCAN = 20  # rows looked at for each row of a page, if a filter has no index
 _READ = 5  # the same, if payloads are read
 
 
-def get(dialect: Reader, ids: Sequence[str]) -> Script[list[Job]]:
+def get(dialect: Dialect, ids: Sequence[str]) -> Script[list[Job]]:
     """Return the jobs with these ids that exist, with their bodies."""
     reply = yield Run("get", {"ids": json.dumps(list(ids))})
     found = {row[0]: columns_to_job(dialect, row) for row in reply.rows}
     return [found[id] for id in dict.fromkeys(ids) if id in found]
 
 
-def attempts(dialect: Reader, id: str) -> Script[list[Attempt]]:
+def attempts(dialect: Dialect, id: str) -> Script[list[Attempt]]:
     """Return the failed runs of a job, the newest first."""
     reply = yield Run("attempts", {"id": id})
     return [
@@ -51,7 +52,7 @@ class LastRun(NamedTuple):
     finished_at: datetime
 
 
-def last_runs(dialect: Reader, ids: Sequence[str]) -> Script[dict[str, LastRun]]:
+def last_runs(dialect: Dialect, ids: Sequence[str]) -> Script[dict[str, LastRun]]:
     """Return the newest failed run of each of these jobs."""
     reply = yield Run("last_runs", {"ids": json.dumps(list(ids))})
     return {id: LastRun(trace, dialect.moment(at)) for id, trace, at in reply.rows}
@@ -64,7 +65,7 @@ class _Walk(NamedTuple):
     edge: str | None  #: None: down to the end
 
 
-def search(dialect: Reader, filter: Filter, after: str | None, limit: int) -> Script[Page]:
+def search(dialect: Dialect, filter: Filter, after: str | None, limit: int) -> Script[Page]:
     """Return a page of jobs that match, the newest first, without bodies. Each status is a walk of its
     own, and the walks are merged: `status IN (...)` would sort every row."""
     params = _search_params(filter, after) | {"limit": limit}
@@ -82,7 +83,7 @@ def search(dialect: Reader, filter: Filter, after: str | None, limit: int) -> Sc
 
 
 def _walk(
-    dialect: Reader, filter: Filter, status: Status | None, params: dict[str, Any], limit: int
+    dialect: Dialect, filter: Filter, status: Status | None, params: dict[str, Any], limit: int
 ) -> Script[_Walk]:
     where, residue = _search_options(filter, status)
     scan = limit * (_READ if filter.payload else _SCAN) if residue else limit
@@ -166,7 +167,7 @@ def counts(statuses: Iterable[Status], cap: int) -> Script[dict[Status, int]]:
     return {Status(status): number for status, number in reply.rows}
 
 
-def workers(dialect: Reader) -> Script[list[WorkerInfo]]:
+def workers(dialect: Dialect) -> Script[list[WorkerInfo]]:
     """Return all workers that have a row."""
     reply = yield Run("workers", {})
     return [
@@ -183,7 +184,7 @@ def workers(dialect: Reader) -> Script[list[WorkerInfo]]:
     ]
 
 
-def queues(dialect: Reader, cap: int) -> Script[list[QueueInfo]]:
+def queues(dialect: Dialect, cap: int) -> Script[list[QueueInfo]]:
     """Return the queues that hold pending jobs or were ever paused; depths are counted up to a cap."""
     reply = yield Run("queues", {"cap": cap, "now": dialect.now()})
     return [
@@ -197,6 +198,6 @@ def queues(dialect: Reader, cap: int) -> Script[list[QueueInfo]]:
     ]
 
 
-def suspects(dialect: Reader) -> Script[list[Suspects]]:
+def suspects(dialect: Dialect) -> Script[list[Suspects]]:
     """Return how many jobs with deaths on record wait, by queue, type and level."""
     return [Suspects(*row) for row in (yield Run("suspects", {"now": dialect.now()})).rows]
