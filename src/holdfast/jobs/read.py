@@ -11,12 +11,19 @@ from holdfast.engine.dialect import Dialect
 from holdfast.engine.records import Filter, Page, QueueInfo, Suspects, Wanted, WorkerInfo
 from holdfast.engine.script import Run, Script
 from holdfast.jobs.job import Attempt, Job, Status
-from holdfast.jobs.rows import columns_to_job
+from holdfast.jobs.rows import columns_to_job, decoder
 
 LAST_ID = "ffffffff-ffff-ffff-ffff-ffffffffffff"
 FIRST_ID = "00000000-0000-0000-0000-000000000000"
 _SCAN = 20  # rows looked at for each row of a page, if a filter has no index
 _READ = 5  # the same, if payloads are read
+
+_attempt = decoder(
+    Attempt,
+    "job_id, claim_no, attempt, worker_id, started_at, finished_at, status, error, trace",
+)
+_worker = decoder(WorkerInfo, "id, info, beat_no, started_at, beat_at, left_at, died_at")
+_queue = decoder(QueueInfo, "name, paused_at, resume_at, depth")
 
 
 def get(dialect: Dialect, ids: Sequence[str]) -> Script[list[Job]]:
@@ -29,20 +36,7 @@ def get(dialect: Dialect, ids: Sequence[str]) -> Script[list[Job]]:
 def attempts(dialect: Dialect, id: str) -> Script[list[Attempt]]:
     """Return the failed runs of a job, the newest first."""
     reply = yield Run("attempts", {"id": id})
-    return [
-        Attempt(
-            job_id=row[0],
-            claim_no=row[1],
-            attempt=row[2],
-            worker_id=row[3],
-            started_at=None if row[4] is None else dialect.moment(row[4]),
-            finished_at=dialect.moment(row[5]),
-            status=Status(row[6]),
-            error=row[7],
-            trace=row[8],
-        )
-        for row in reply.rows
-    ]
+    return [_attempt(dialect.moment, row) for row in reply.rows]
 
 
 class LastRun(NamedTuple):
@@ -170,32 +164,13 @@ def counts(statuses: Iterable[Status], cap: int) -> Script[dict[Status, int]]:
 def workers(dialect: Dialect) -> Script[list[WorkerInfo]]:
     """Return all workers that have a row."""
     reply = yield Run("workers", {})
-    return [
-        WorkerInfo(
-            id=id,
-            info=info,
-            beat_no=beat_no,
-            started_at=dialect.moment(started_at),
-            beat_at=dialect.moment(beat_at),
-            left_at=None if left_at is None else dialect.moment(left_at),
-            died_at=None if died_at is None else dialect.moment(died_at),
-        )
-        for id, info, beat_no, started_at, beat_at, left_at, died_at in reply.rows
-    ]
+    return [_worker(dialect.moment, row) for row in reply.rows]
 
 
 def queues(dialect: Dialect, cap: int) -> Script[list[QueueInfo]]:
     """Return the queues that hold pending jobs or were ever paused; depths are counted up to a cap."""
     reply = yield Run("queues", {"cap": cap, "now": dialect.now()})
-    return [
-        QueueInfo(
-            name=name,
-            depth=depth,
-            paused_at=None if paused is None else dialect.moment(paused),
-            resume_at=None if resume is None else dialect.moment(resume),
-        )
-        for name, paused, resume, depth in reply.rows
-    ]
+    return [_queue(dialect.moment, row) for row in reply.rows]
 
 
 def suspects(dialect: Dialect) -> Script[list[Suspects]]:

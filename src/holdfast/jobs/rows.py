@@ -1,5 +1,5 @@
-"""Makes jobs from rows. A column has the name of the field that it becomes, and `_DECODED` says how its
-value is decoded, whichever statement read it.
+"""Makes jobs and other records from rows. A column has the name of the field that it becomes, and
+`_DECODED` says how its value is decoded, whichever statement read it.
 """
 
 import json
@@ -9,7 +9,7 @@ from typing import Any
 
 from holdfast.core.clock import to_microseconds
 from holdfast.engine.dialect import MICRO, Dialect
-from holdfast.engine.script import Row
+from holdfast.engine.script import Row, T
 from holdfast.jobs.job import Body, Job, NewJob, Status
 
 COLUMNS = (
@@ -29,34 +29,39 @@ CLAIMED = (
 )
 _WIDTH = COLUMNS.count(",") + 1
 _STATUS = {status.value: status for status in Status}  # four times as quick as Status(...)
-_TIME, _TIME_OR_NONE = "moment({0})", "None if {0} is None else moment({0})"
+_TIMES = (
+    *("started_at", "completed_at", "keep_until", "expires_at", "due_at", "last_run_at"),
+    *("unreadable_since", "finished_at", "beat_at", "left_at", "died_at", "paused_at", "resume_at"),
+)
 _DECODED = {
     "status": "_STATUS[{0}]",
     "entity_id": "None if {0} is None else json.loads({0})",
     "cancel_requested": "bool({0})",
     "enabled": "bool({0})",
-    **dict.fromkeys(("created_at", "updated_at", "run_at"), _TIME),
-    **dict.fromkeys(("started_at", "completed_at", "keep_until", "expires_at"), _TIME_OR_NONE),
-    **dict.fromkeys(("due_at", "last_run_at", "unreadable_since"), _TIME_OR_NONE),
+    **dict.fromkeys(("created_at", "updated_at", "run_at", "at"), "moment({0})"),
+    **dict.fromkeys(_TIMES, "None if {0} is None else moment({0})"),
 }
 
 
-def _decoder(columns: str, parameters: str, **fields: str) -> Callable[..., Job]:
-    """Return a function of `parameters` that makes a job of a row with these columns; `fields` are made
-    otherwise. It is compiled, as the methods of dataclasses are: a loop over the columns takes three
-    times as long, and a worker reads thousands of rows a second."""
+def decoder(
+    made: type[T], columns: str, parameters: str = "moment, row", **fields: str
+) -> Callable[..., T]:
+    """Return a function of `parameters` that makes a record of a row with these columns; `fields` are
+    made otherwise. It is compiled, as the methods of dataclasses are: a loop over the columns takes
+    three times as long, and a worker reads thousands of rows a second."""
     decoded = _DECODED | fields
     read = {
         name: decoded.get(name, "{0}").format(f"row[{place}]")
         for place, name in enumerate(columns.split(", "))
     }
-    made = ", ".join(f"{name}={value}" for name, value in {**fields, **read}.items())
-    decoder: Callable[..., Job] = eval(f"lambda {parameters}: Job({made})", globals())  # noqa: S307
-    return decoder
+    arguments = ", ".join(f"{name}={value}" for name, value in {**fields, **read}.items())
+    known = {**globals(), "made": made}
+    return eval(f"lambda {parameters}: made({arguments})", known)  # type: ignore[no-any-return]  # noqa: S307
 
 
-_decode = _decoder(COLUMNS, "moment, row, body", body="body")
-_decode_claimed = _decoder(
+_decode = decoder(Job, COLUMNS, "moment, row, body", body="body")
+_decode_claimed = decoder(
+    Job,
     CLAIMED,
     "moment, row, worker, started, bump, limit",
     status="Status.RUNNING",
