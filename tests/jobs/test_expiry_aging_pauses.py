@@ -8,7 +8,7 @@ import pytest
 
 from holdfast import Backoff, Holdfast, InvalidInput, InvalidTransition, Limit
 from holdfast.core.clock import FakeClock
-from holdfast.jobs.bulk_result import Changed
+from holdfast.jobs.changes import Changed
 from holdfast.schedules import scripts as schedule_scripts
 from holdfast.schedules.next_run import CODE
 from holdfast.testing import drain

@@ -14,7 +14,7 @@ from holdfast.engine.records import Parent, WorkflowInfo
 from holdfast.errors import HoldfastError
 from holdfast.events.event import JobEvent
 from holdfast.events.feed import AsyncEvents, Events
-from holdfast.jobs.bulk_result import Changed
+from holdfast.jobs.changes import Changed
 from holdfast.jobs.client import Jobs
 from holdfast.jobs.error_groups import ErrorGroup, ErrorGroups
 from holdfast.jobs.job import EventKind

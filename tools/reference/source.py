@@ -58,12 +58,16 @@ class Source:
                 case ast.AnnAssign(target=ast.Name(id=name)) if not name.startswith("_"):
                     words = self.comment(node.lineno, node.end_lineno)
                     yield Field(name, typed(node.annotation), default_of(node.value), words)
-                case ast.Assign(targets=[ast.Name(id=name)]) if not name.startswith("_"):
+                case ast.Assign(targets=[ast.Name(id=name)]) if (
+                    not name.startswith("_") and twin_of(node) is None
+                ):
                     words = self.comment(node.lineno, node.end_lineno)
                     yield Field(name, "", text(node.value), words)
 
     def methods(self) -> Iterator[Method]:
         for node in self.node.body:
+            if isinstance(node, ast.Assign) and (name := twin_of(node)) is not None:
+                yield Method(name, signature="", words="", fields=[], is_async=True)
             if not isinstance(node, Function) or node.name.startswith("_"):
                 continue
             if not any(text(one) == "overload" for one in node.decorator_list):
@@ -101,6 +105,14 @@ class Source:
                 yield Field(arg.arg, typed(arg.annotation), default_of(value), words)
 
 
+def twin_of(node: ast.Assign) -> str | None:
+    """The name of a method that is only the async twin of another: `aget = async_twin(get)`."""
+    match node:
+        case ast.Assign(targets=[ast.Name(id=name)], value=ast.Call(ast.Name("async_twin"))):
+            return name
+    return None
+
+
 def source_of(thing: Any) -> Source:
     lines = textwrap.dedent(inspect.getsource(thing)).splitlines()
     [node] = ast.parse("\n".join(lines)).body
@@ -119,6 +131,8 @@ def typed(node: ast.expr | None) -> str:
         return ""
     if isinstance(node, ast.Constant) and isinstance(node.value, str):
         return node.value  # an annotation in quotes
+    if isinstance(node, ast.Subscript) and text(node.value) == "Steps":
+        return typed(node.slice)  # what a caller of the method gets
     return text(node).replace("Unset | ", "")  # how we spell "not given"
 
 

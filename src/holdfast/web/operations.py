@@ -11,7 +11,7 @@ from typing import Any, Literal
 
 from holdfast.core.ids import new_id
 from holdfast.errors import HoldfastError
-from holdfast.jobs.bulk_result import Changed
+from holdfast.jobs.changes import Changed
 
 logger = logging.getLogger("holdfast.web")
 

@@ -31,7 +31,7 @@ from holdfast.cli.output import (
 from holdfast.cli.progress_bars import counter
 from holdfast.cli.target import Common
 from holdfast.errors import HoldfastError, InvalidInput
-from holdfast.jobs.bulk_result import Changed
+from holdfast.jobs.changes import Changed
 from holdfast.jobs.client import COUNT_CAP, Jobs
 from holdfast.jobs.job import UNFINISHED, Job, Status
 

@@ -10,7 +10,7 @@ from pydantic import BaseModel, Field
 
 from holdfast.errors import InvalidInput, InvalidTransition, JobNotFound, KeyConflict
 from holdfast.jobs import error_groups
-from holdfast.jobs.bulk_result import Changed
+from holdfast.jobs.changes import Changed
 from holdfast.jobs.filters import make_filter
 from holdfast.web import operations
 from holdfast.web.api.parameters import Id, JobFilter, Me, Web, walk
