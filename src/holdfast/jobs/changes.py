@@ -20,6 +20,7 @@ from holdfast.engine.steps import Step, Steps, read_step, write_step
 from holdfast.errors import HoldfastError, InvalidInput, InvalidTransition, JobNotFound, KeyConflict
 from holdfast.jobs import commands
 from holdfast.jobs.job import FINISHED, Job, Status
+from holdfast.jobs.outcome import WEEK
 from holdfast.jobs.read import get, search
 
 BATCH = 500  # jobs that one transaction changes
@@ -51,7 +52,7 @@ class Changed:
 class Changes:
     """The methods of `app.jobs` that change jobs, as steps."""
 
-    def __init__(self, dialect: Dialect, keep: Callable[[str], float]) -> None:
+    def __init__(self, dialect: Dialect, keep: Callable[[str], float] = lambda type: WEEK) -> None:
         """`keep`: how many seconds cancelled jobs of a task are kept."""
         self._dialect = dialect
         self._keep = keep

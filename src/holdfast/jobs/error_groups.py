@@ -154,7 +154,14 @@ def read_errors(
         after, complete = page.next, page.next is None
         if complete or len(found) >= look:
             break
-    return group(found, complete, engine.now())
+    alike: dict[Kind, list[_Failure]] = {}
+    for one in found:
+        alike.setdefault(one.kind, []).append(one)
+    now = engine.now()
+    since = min((one.at for one in found), default=None)
+    groups = [_group(kind, failures, since or now, now) for kind, failures in alike.items()]
+    groups.sort(key=lambda one: (one.count, one.last_at), reverse=True)
+    return ErrorGroups(groups=groups, looked_at=len(found), complete=complete, since=since)
 
 
 def members(
@@ -162,13 +169,12 @@ def members(
     group: str | None,
     *,
     statuses: Collection[str] = BROKEN,
-    type: str | None = None,
     after: str | None = None,
     limit: int = 500,
 ) -> Members:
     """The ids of a group, page by page: a page looks at `limit` failures, and may be empty although
     more follow."""
-    page, failures = _read(engine, statuses, type, after, limit)
+    page, failures = _read(engine, statuses, None, after, limit)
     return Members([one.job.id for one in failures if one.kind.id == group], page.next)
 
 
@@ -188,19 +194,6 @@ def _read(
 def _failure(job: Job, run: LastRun | None) -> _Failure:
     trace, at = (None, job.updated_at) if run is None else run
     return _Failure(job, fingerprint(job.error, trace), at)
-
-
-def group(found: Iterable[_Failure], complete: bool, now: datetime) -> ErrorGroups:
-    """Failures, the newest first, in groups."""
-    alike: dict[Kind, list[_Failure]] = {}
-    looked_at = 0
-    for one in found:
-        alike.setdefault(one.kind, []).append(one)
-        looked_at += 1
-    since = min((one.at for failures in alike.values() for one in failures), default=None)
-    groups = [_group(kind, failures, since or now, now) for kind, failures in alike.items()]
-    groups.sort(key=lambda one: (one.count, one.last_at), reverse=True)
-    return ErrorGroups(groups=groups, looked_at=looked_at, complete=complete, since=since)
 
 
 def _group(kind: Kind, found: Sequence[_Failure], since: datetime, now: datetime) -> ErrorGroup:

@@ -14,15 +14,8 @@ FIELDS = (
 )
 LISTED = tuple(name for name in FIELDS if name not in ("payload", "result"))
 RECURRING = (  #: fields that only recurring jobs have
-    *(
-        "schedule",
-        "enabled",
-        "disabled_because",
-        "due_at",
-        "last_run_at",
-        "last_error",
-        "consecutive_failures",
-    ),
+    *("schedule", "enabled", "disabled_because", "due_at", "last_run_at", "last_error"),
+    "consecutive_failures",
 )
 WORKFLOW = ("workflow_id", "node")  #: fields that only jobs of a workflow have
 

@@ -9,7 +9,7 @@ or colons; inside them a backslash goes before a quote or a backslash. Pure: tex
 import re
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
-from typing import Any, NamedTuple
+from typing import Any
 
 from holdfast.core import validation
 from holdfast.core.duration import seconds
@@ -25,29 +25,10 @@ _PLAIN = re.compile(r"""[^\s":\\]+""")
 _BOUND = re.compile(r"(>=|<=|>|<|=)?(-?\d{1,19})(?:\.\.(-?\d{1,19}))?")
 
 
-class Qualifier(NamedTuple):
-    """What can be asked for, for who completes a query."""
-
-    name: str
-    help: str
-    values: tuple[str, ...] = ()  #: all that there are, if they are few
-
-
-def completions() -> list[Qualifier]:
-    return [
-        Qualifier("status", "one, or several with commas", tuple(Status)),
-        Qualifier("type", "a task's name, or its beginning; =send is exactly that one"),
-        Qualifier("queue", "a queue's name"),
-        Qualifier("entity", "what it is about: movie:7"),
-        Qualifier("key", "its key, whole"),
-        Qualifier("worker", "who runs it, or ran it last"),
-        Qualifier("id", "its id, or the beginning of it"),
-        Qualifier("priority", "5, >5, >=5, <5, <=5 or 1..5"),
-        Qualifier("error", "a text in its error, capitals or not"),
-        Qualifier("payload.", "what is at a path of its payload: payload.user.id:7"),
-        Qualifier("after", "made at or after a moment (2026-11-01, UTC), or within an age (1h)"),
-        Qualifier("before", "made before a moment, or longer ago than an age"),
-    ]
+QUALIFIERS = (
+    *("status", "type", "queue", "entity", "key", "worker", "id", "priority", "error", "payload."),
+    *("after", "before"),
+)
 
 
 def quote(text: str) -> str:
@@ -98,7 +79,7 @@ def _add(found: dict[str, Any], qualifier: str | None, written: str, now: dateti
     else:
         raise InvalidInput(
             f"{qualifier}: is no qualifier: there are "
-            f"{', '.join(one.name for one in completions())}; quotes make it a text: "
+            f"{', '.join(QUALIFIERS)}; quotes make it a text: "
             f"{quote(f'{qualifier}:{value}')}"
         )
 

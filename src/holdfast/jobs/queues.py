@@ -6,17 +6,16 @@ from typing import Any
 from holdfast.core import validation
 from holdfast.core.duration import Duration, seconds
 from holdfast.engine.records import Filter, LimitInfo, QueueInfo
-from holdfast.engine.script import Script
 from holdfast.engine.steps import Runner, Steps, async_twin, read_step, run_steps, write_step
 from holdfast.errors import InvalidInput, UnknownLimit
 from holdfast.jobs import commands
 from holdfast.jobs import read as read_scripts
+from holdfast.jobs.changes import Changes
 from holdfast.jobs.job import WAITING
 from holdfast.limits import scripts as limit_scripts
 from holdfast.limits.limit import QUEUE, Rate, parse_rate
 
 CAP = 10_000
-_PURGED = 500  # jobs that one transaction removes
 
 
 class Queues:
@@ -73,20 +72,8 @@ class Queues:
         """Delete the waiting jobs of a queue, except recurring ones, and return their number. Running
         jobs go on. Jobs are deleted in batches, each a transaction of its own."""
         wanted = Filter(status=WAITING, queue=validation.name(name, "queue"))
-        total = 0
-        after: str | None = None
-        while True:
-
-            def script(after: str | None = after) -> Script[tuple[int, str | None]]:
-                page = yield from read_scripts.search(self._dialect, wanted, after, _PURGED)
-                ids = [job.id for job in page.jobs if job.schedule is None]
-                gone = yield from commands.delete(self._dialect, ids)
-                return len(gone), page.next
-
-            gone, after = yield from write_step(script)
-            total += gone
-            if after is None:
-                return total
+        deleted = yield from Changes(self._dialect).all("delete", wanted, None, None)
+        return deleted.changed
 
     apurge = async_twin(purge)
 

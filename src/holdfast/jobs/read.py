@@ -18,6 +18,10 @@ FIRST_ID = "00000000-0000-0000-0000-000000000000"
 _SCAN = 20  # rows looked at for each row of a page, if a filter has no index
 _READ = 5  # the same, if payloads are read
 
+# Fields of a filter, parameters of the search, and words of its optional lines.
+_COMPARED = ("queue", "type", "prefix", "key", "worker_id", "lowest", "highest")
+_RESIDUE = (*_COMPARED, "text", "error", "payload")
+
 _attempt = decoder(
     Attempt,
     "job_id, claim_no, attempt, worker_id, started_at, finished_at, status, error, trace",
@@ -94,22 +98,16 @@ def _walk(
 
 def _search_params(filter: Filter, after: str | None) -> dict[str, Any]:
     entity_type, entity_id = filter.entity or (None, None)
-    lowest, highest = filter.id or (FIRST_ID, LAST_ID)
+    first, last = filter.id or (FIRST_ID, LAST_ID)
     since = FIRST_ID if filter.since is None else floor_id(filter.since)
     until = LAST_ID if filter.until is None else floor_id(filter.until)
     return {
-        "type": filter.type,
-        "prefix": filter.prefix,
+        **{name: getattr(filter, name) for name in _COMPARED},
         "prefix_end": None if filter.prefix is None else filter.prefix + "\U0010ffff",
-        "queue": filter.queue,
-        "key": filter.key,
-        "worker_id": filter.worker_id,
         "entity_type": entity_type,
         "entity_id": entity_id,
-        "since": max(since, lowest),
-        "before": min(after or LAST_ID, until, highest),
-        "lowest": filter.lowest,
-        "highest": filter.highest,
+        "since": max(since, first),
+        "before": min(after or LAST_ID, until, last),
         "text": json.dumps(filter.text),
         "error": json.dumps(filter.error),
         "payload": json.dumps([_wanted(one) for one in filter.payload]),
@@ -128,22 +126,7 @@ def _wanted(wanted: Wanted) -> dict[str, Any]:
 
 def _search_options(filter: Filter, status: Status | None) -> tuple[frozenset[str], frozenset[str]]:
     """Return the optional lines that choose the index to walk, and those that filter its rows."""
-    residue = {
-        word
-        for word, value in [
-            ("queue", filter.queue),
-            ("type", filter.type),
-            ("prefix", filter.prefix),
-            ("key", filter.key),
-            ("worker", filter.worker_id),
-            ("lowest", filter.lowest),
-            ("highest", filter.highest),
-            ("text", filter.text or None),
-            ("error", filter.error or None),
-            ("payload", filter.payload or None),
-        ]
-        if value is not None
-    }
+    residue = {name for name in _RESIDUE if getattr(filter, name) not in (None, ())}
     if filter.entity is not None:
         walk = "entity"
         if status is not None:

@@ -32,13 +32,14 @@ _STATUS = {status.value: status for status in Status}  # four times as quick as 
 _TIMES = (
     *("started_at", "completed_at", "keep_until", "expires_at", "due_at", "last_run_at"),
     *("unreadable_since", "finished_at", "beat_at", "left_at", "died_at", "paused_at", "resume_at"),
+    *("at", "asked_at"),
 )
 _DECODED = {
     "status": "_STATUS[{0}]",
     "entity_id": "None if {0} is None else json.loads({0})",
     "cancel_requested": "bool({0})",
     "enabled": "bool({0})",
-    **dict.fromkeys(("created_at", "updated_at", "run_at", "at"), "moment({0})"),
+    **dict.fromkeys(("created_at", "updated_at", "run_at"), "moment({0})"),
     **dict.fromkeys(_TIMES, "None if {0} is None else moment({0})"),
 }
 
