@@ -1,4 +1,4 @@
-"""What operators do: retry, cancel and delete all that match; edit what waits; move it to a queue."""
+"""Retry, cancel and delete all jobs that match a filter; edit waiting jobs; move them to a queue."""
 
 import asyncio
 from collections.abc import Sequence
@@ -38,7 +38,7 @@ def send(app: Holdfast) -> Task[..., Any]:
 
 
 def parked(app: Holdfast) -> Job:
-    """A job that waits for room under a limit, and the one that holds it."""
+    """A job that waits for capacity under a limit, and the one that uses it."""
 
     @app.task(concurrency=Limit(1, per="n"))
     def narrow(n: int) -> None: ...

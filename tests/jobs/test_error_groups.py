@@ -1,4 +1,4 @@
-"""Failures by kind: what is counted, when it was, and whom a group holds."""
+"""Groups of failures: their counts, times and members."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""What else steers jobs: expiry, aging, pauses that end, purges, and why a job waits."""
+"""Expiry, aging, pauses that end by themselves, purges, and why a job waits."""
 
 from collections.abc import Iterator
 from datetime import timedelta

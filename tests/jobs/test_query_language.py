@@ -1,4 +1,4 @@
-"""The search language: what terms mean, what is refused, and that nothing else can happen."""
+"""The search language: what terms mean, and that every other text is refused."""
 
 from datetime import UTC, datetime, timedelta
 
