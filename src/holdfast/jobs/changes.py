@@ -26,7 +26,7 @@ from holdfast.jobs.read import get, search
 BATCH = 500  # jobs that one transaction changes
 
 Verb = Literal["cancel", "retry", "delete"]
-Progress = Callable[["Changed"], object] | None
+Notify = Callable[["Changed"], object] | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,9 +86,7 @@ class Changes:
 
         return write_step(script)
 
-    def all(
-        self, verb: Verb, filter: Filter, most: int | None, progress: Progress
-    ) -> Steps[Changed]:
+    def all(self, verb: Verb, filter: Filter, most: int | None, progress: Notify) -> Steps[Changed]:
         """Change at most `most` jobs in batches: each is a short transaction of its own, so that other
         writers do not wait for a million rows. `progress` is called with the sum after each batch."""
         total, after = Changed(), None

@@ -16,7 +16,7 @@ from holdfast.errors import InvalidInput
 from holdfast.events.feed import patience
 from holdfast.jobs import log_lines
 from holdfast.jobs import read as read_scripts
-from holdfast.jobs.changes import Changed, Changes, Progress, Verb, make_edit, only
+from holdfast.jobs.changes import Changed, Changes, Notify, Verb, make_edit, only
 from holdfast.jobs.error_groups import BROKEN, ErrorGroups, read_errors
 from holdfast.jobs.filters import make_filter
 from holdfast.jobs.job import Attempt, Job, LogLine, Status
@@ -229,13 +229,7 @@ class Jobs:
 
     @run_steps
     def cancel_all(
-        self,
-        /,
-        *,
-        everything: bool = False,
-        progress: Progress = None,
-        tx: Any = None,
-        **filter: Any,
+        self, /, *, everything: bool = False, progress: Notify = None, tx: Any = None, **filter: Any
     ) -> Steps[Changed]:
         """Cancel all jobs that match, in batches: each is a short transaction of its own, so that other
         writers do not wait for a million rows. `progress` is called after each batch, with the sum so
@@ -246,13 +240,7 @@ class Jobs:
 
     @run_steps
     def retry_all(
-        self,
-        /,
-        *,
-        everything: bool = False,
-        progress: Progress = None,
-        tx: Any = None,
-        **filter: Any,
+        self, /, *, everything: bool = False, progress: Notify = None, tx: Any = None, **filter: Any
     ) -> Steps[Changed]:
         """Run all jobs that match again from the beginning, in batches as `cancel_all`. Skipped are
         running and blocked jobs, recurring ones (unless the filter names their entity or key), and jobs
@@ -263,13 +251,7 @@ class Jobs:
 
     @run_steps
     def delete_all(
-        self,
-        /,
-        *,
-        everything: bool = False,
-        progress: Progress = None,
-        tx: Any = None,
-        **filter: Any,
+        self, /, *, everything: bool = False, progress: Notify = None, tx: Any = None, **filter: Any
     ) -> Steps[Changed]:
         """Delete all jobs that match, in any status, in batches as `cancel_all`. Recurring jobs are
         skipped, unless the filter names their entity or key."""
@@ -278,7 +260,7 @@ class Jobs:
     adelete_all = async_twin(delete_all)
 
     def _all(
-        self, verb: Verb, given: Mapping[str, Any], everything: bool, progress: Progress
+        self, verb: Verb, given: Mapping[str, Any], everything: bool, progress: Notify
     ) -> Steps[Changed]:
         wanted = dict(given)
         most = _limit(wanted.pop("limit", None))

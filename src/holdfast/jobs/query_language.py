@@ -7,7 +7,6 @@ or colons; inside them a backslash goes before a quote or a backslash. Pure: tex
 """
 
 import re
-from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -73,15 +72,9 @@ def _add(found: dict[str, Any], qualifier: str | None, written: str, now: dateti
         found["status"] = [*found.get("status", []), *_statuses(value)]
     elif qualifier.startswith("payload.") and len(qualifier) > len("payload."):
         _set(found.setdefault("payload", {}), qualifier.removeprefix("payload."), value, qualifier)
-    elif qualifier in _SINGLE:
-        for name, given in _SINGLE[qualifier](value, now).items():
-            _set(found, name, given, qualifier)
     else:
-        raise InvalidInput(
-            f"{qualifier}: is no qualifier: there are "
-            f"{', '.join(QUALIFIERS)}; quotes make it a text: "
-            f"{quote(f'{qualifier}:{value}')}"
-        )
+        for name, given in _argument(qualifier, value, now).items():
+            _set(found, name, given, qualifier)
 
 
 def _set(found: dict[Any, Any], name: Any, value: Any, qualifier: str) -> None:
@@ -97,17 +90,32 @@ def _statuses(value: str) -> list[str]:
     return known
 
 
-def _type(value: str, now: datetime) -> dict[str, Any]:
-    if value.startswith("="):
-        return {"type": value[1:]}
-    return {"prefix": value.removesuffix("*")}
+def _argument(qualifier: str, value: str, now: datetime) -> dict[str, Any]:
+    """Return the argument of `make_filter` for a qualifier that may be given once."""
+    match qualifier:
+        case "queue" | "key" | "id":
+            return {qualifier: value}
+        case "worker":
+            return {"worker_id": value}
+        case "type" if value.startswith("="):
+            return {"type": value[1:]}
+        case "type":
+            return {"prefix": value.removesuffix("*")}
+        case "entity":
+            return {"entity": validation.entity_of(value, f"entity:{value}")}
+        case "priority":
+            return _priority(value)
+        case "after":
+            return {"since": _moment(value, now, qualifier)}
+        case "before":
+            return {"until": _moment(value, now, qualifier)}
+    raise InvalidInput(
+        f"{qualifier}: is no qualifier: there are {', '.join(QUALIFIERS)}; quotes make it a text: "
+        f"{quote(f'{qualifier}:{value}')}"
+    )
 
 
-def _entity(value: str, now: datetime) -> dict[str, Any]:
-    return {"entity": validation.entity_of(value, f"entity:{value}")}
-
-
-def _priority(value: str, now: datetime) -> dict[str, Any]:
+def _priority(value: str) -> dict[str, Any]:
     bound = _BOUND.fullmatch(value)
     if bound is None or (bound[1] and bound[3]):
         raise InvalidInput(f"priority:{value}: write 5, >5, >=5, <5, <=5 or 1..5")
@@ -137,16 +145,3 @@ def _moment(value: str, now: datetime, qualifier: str) -> datetime:
             f"{qualifier}:{value}: write a moment such as 2026-11-01 or 2026-11-01T12:00 (UTC, or with "
             "an offset), or an age such as 90s, 2h or 7d"
         ) from None
-
-
-_SINGLE: dict[str, Callable[[str, datetime], dict[str, Any]]] = {
-    "type": _type,
-    "queue": lambda value, now: {"queue": value},
-    "entity": _entity,
-    "key": lambda value, now: {"key": value},
-    "worker": lambda value, now: {"worker_id": value},
-    "id": lambda value, now: {"id": value},
-    "priority": _priority,
-    "after": lambda value, now: {"since": _moment(value, now, "after")},
-    "before": lambda value, now: {"until": _moment(value, now, "before")},
-}
