@@ -23,7 +23,8 @@ from holdfast.jobs import commands
 from holdfast.jobs.backoff import BackoffLike
 from holdfast.jobs.client import Jobs
 from holdfast.jobs.job import EventKind, Job, NewJob, Status
-from holdfast.jobs.queues import Limits, Queues
+from holdfast.jobs.queues import Queues
+from holdfast.limits.client import Limits
 from holdfast.limits.limit import Limit, check_shared
 from holdfast.monitoring.health import Health, HealthLimits, read_health
 from holdfast.monitoring.snapshot import Snapshot

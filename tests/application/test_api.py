@@ -19,7 +19,8 @@ from holdfast import (
 )
 from holdfast.jobs import outcome
 from holdfast.jobs.client import Jobs
-from holdfast.jobs.queues import Limits, Queues
+from holdfast.jobs.queues import Queues
+from holdfast.limits.client import Limits
 from holdfast.schedules.client import Schedules
 from holdfast.tasks.task import Task
 from holdfast.tasks.using import Using

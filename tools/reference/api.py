@@ -18,7 +18,8 @@ from holdfast.jobs.changes import Changed
 from holdfast.jobs.client import Jobs
 from holdfast.jobs.error_groups import ErrorGroup, ErrorGroups
 from holdfast.jobs.job import EventKind
-from holdfast.jobs.queues import Limits, Queues
+from holdfast.jobs.queues import Queues
+from holdfast.limits.client import Limits
 from holdfast.monitoring.health_checks import Check
 from holdfast.monitoring.metrics import Point, Times
 from holdfast.pytest_plugin import holdfast_app, holdfast_clock

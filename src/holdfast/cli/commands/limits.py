@@ -12,7 +12,7 @@ from holdfast.cli.output import Column, count
 from holdfast.cli.target import Common
 from holdfast.engine.records import LimitInfo
 from holdfast.errors import InvalidInput, UnknownLimit
-from holdfast.jobs.queues import CAP
+from holdfast.limits.client import CAP
 from holdfast.limits.limit import QUEUE
 
 commands = Commands(
