@@ -1,8 +1,9 @@
 """The async face: one logic for both, written as steps.
 
-A verb of the application is a generator of steps, each a script to run. `go` runs them here and now;
+A method of the application is a generator of steps, each a script to run. `go` runs them here and now;
 `ago` hands each to a small pool of threads of its own (the application may have filled the default
-one), or awaits it on the caller's asynchronous transaction.
+one), or awaits it on the caller's asynchronous transaction. `run_steps` and `async_twin` make the two
+methods that an application calls from the one that returns steps.
 """
 
 import asyncio

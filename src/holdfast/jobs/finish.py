@@ -134,7 +134,7 @@ def _recur_row(dialect: Dialect, finish: Finish, now: Any) -> dict[str, Any]:
         "claim_no": finish.claim_no,
         "run_at": dialect.time(recur.run_at),
         "due_at": None if recur.due_at is None else dialect.time(recur.due_at),
-        "told_at": None if recur.told_at is None else dialect.time(recur.told_at),
+        "worker_now": None if recur.worker_now is None else dialect.time(recur.worker_now),
         "ran": recur.ran,
         "failed": finish.error is not None,
         "stopped": recur.stopped,

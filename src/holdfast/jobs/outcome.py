@@ -38,14 +38,14 @@ class Recur(NamedTuple):
     """What is written after the run of a recurring job."""
 
     run_at: datetime  #: its next run
-    due_at: (
-        datetime | None
-    )  #: the moment of the schedule that `run_at` stands for; None: the run chose it
+    due_at: datetime | None  #: the moment of the schedule for `run_at`; None: the run chose it
     ran: bool = True  #: False: it was skipped, being late
     stopped: bool = False  #: the run was cancelled: neither a success nor a failure
     died: bool = False  #: its process died while it ran
     because: str | None = None  #: the reason for which it is disabled now
-    told_at: datetime | None = None  #: the worker's time, if `run_at` was counted from it
+    worker_now: datetime | None = (
+        None  #: the worker's time when it computed `run_at`, if it counted from it
+    )
 
 
 @value
@@ -298,7 +298,7 @@ def _recurred(job: Job, ended: Ended, policy: Policy, now: datetime) -> Finish:
     except Exception as problem:  # such as a time zone unknown to this machine: tried again
         error = f"its schedule cannot be followed: {problem}"
         at = now + timedelta(seconds=policy.backoff(job.consecutive_failures + 1))
-        recur = Recur(at, job.due_at or at, told_at=now)
+        recur = Recur(at, job.due_at or at, worker_now=now)
         return _finish(job, Outcome.RECURRED, error=error, recur=recur)
 
 
@@ -354,7 +354,7 @@ def _next_run(
 def _recur(schedule: next_run.Schedule, following: next_run.Next, now: datetime) -> Recur:
     """A moment of cron stays after a step of the clock; any other next run is counted from `now`."""
     is_named = schedule.cron is not None and following.due_at > now
-    return Recur(*following, told_at=None if is_named else now)
+    return Recur(*following, worker_now=None if is_named else now)
 
 
 CRASHED_IN_A_ROW = "its process died three times in a row"  #: why a recurring job was disabled

@@ -1,9 +1,9 @@
 """The search language of lists: `status:failed error:"rate limit" payload.user.id:7 before:1h words`.
 
-Terms stand beside each other, and all must hold. A term is a qualifier, a colon and a value, or a
-word, which is searched for in errors, messages, types and keys. Quotes go around what holds spaces
-or colons; inside them a backslash goes before a quote or a backslash. Pure: text in, arguments of
-`make_filter` out.
+Terms are separated by spaces, and a job must match all of them. A term is a qualifier, a colon and a
+value, or a word, which is searched for in errors, messages, types and keys. A value or word with spaces
+or colons needs quotes; inside them a backslash goes before a quote or a backslash. Pure: text in,
+arguments of `make_filter` out.
 """
 
 import re
@@ -31,7 +31,7 @@ QUALIFIERS = (
 
 
 def quote(text: str) -> str:
-    """A text as one term or value, whatever it holds."""
+    """Return any text as one term or value."""
     if _PLAIN.fullmatch(text):
         return text
     escaped = text.replace("\\", "\\\\").replace('"', '\\"')
@@ -39,7 +39,7 @@ def quote(text: str) -> str:
 
 
 def parse(text: str, now: datetime | None = None) -> dict[str, Any]:
-    """The arguments of `make_filter`; ages are counted from `now`."""
+    """Return the arguments of `make_filter` for a query; ages are counted from `now`."""
     if len(text) > _LONGEST:
         raise InvalidInput(f"the query has {len(text)} characters, at most {_LONGEST}")
     found: dict[str, Any] = {}
