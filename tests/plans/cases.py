@@ -1,4 +1,4 @@
-"""What is asked of the engines, and how much each statement may look at for it."""
+"""Cases: calls of the engines, and how many rows each of their statements may look at."""
 
 from collections.abc import Callable
 from contextlib import suppress

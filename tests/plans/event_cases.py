@@ -1,4 +1,4 @@
-"""What is asked of the engines for events; they add themselves to the others."""
+"""Cases for the statements of events; importing this module registers them."""
 
 from functools import partial
 

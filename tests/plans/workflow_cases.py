@@ -1,4 +1,4 @@
-"""What is asked of the engines for workflows; they add themselves to the others."""
+"""Cases for the statements of workflows; importing this module registers them."""
 
 import json
 from dataclasses import replace
@@ -33,7 +33,7 @@ def _advance(engine: Engine, dataset: Dataset) -> None:
     """The first jobs, for which all others wait, fail, and others are added."""
     heads = dataset.flows("blocked", 5)
     engine.run(partial(_look_again, heads), write=True)
-    assert engine.maintenance.advance_workflows(LIMIT) == 5  # they wait for nobody
+    assert engine.maintenance.advance_workflows(LIMIT) == 5  # they wait for no job
     jobs = [job.id for job in engine.get(heads)]
     engine_commands.cancel(engine, jobs, keep=60.0)
     assert engine.maintenance.advance_workflows(LIMIT) == 5 * (FLOW - 1)
