@@ -8,6 +8,8 @@ from collections.abc import Awaitable, Callable, Generator, Mapping, Sequence
 from typing import Any, NamedTuple, TypeVar
 
 T = TypeVar("T")
+Y = TypeVar("Y")  #: what a generator yields
+S = TypeVar("S")  #: what it is sent
 Row = tuple[Any, ...]
 
 
@@ -29,23 +31,33 @@ class Reply(NamedTuple):
 Script = Generator[Run, Reply, T]
 
 
-def drive(script: Script[T], perform: Callable[[Run], Reply]) -> T:
-    """Run a script to its end."""
+def drive(script: Generator[Y, S, T], perform: Callable[[Y], S]) -> T:
+    """Run a script to its end. It receives the error of what fails, and may catch it."""
     try:
         run = next(script)
         while True:
-            run = script.send(perform(run))
+            try:
+                reply = perform(run)
+            except BaseException as problem:
+                run = script.throw(problem)
+            else:
+                run = script.send(reply)
     except StopIteration as end:
         result: T = end.value
         return result
 
 
-async def adrive(script: Script[T], perform: Callable[[Run], Awaitable[Reply]]) -> T:
-    """Run a script to its end on an asynchronous connection."""
+async def adrive(script: Generator[Y, S, T], perform: Callable[[Y], Awaitable[S]]) -> T:
+    """The same, on an asynchronous connection."""
     try:
         run = next(script)
         while True:
-            run = script.send(await perform(run))
+            try:
+                reply = await perform(run)
+            except BaseException as problem:
+                run = script.throw(problem)
+            else:
+                run = script.send(reply)
     except StopIteration as end:
         result: T = end.value
         return result

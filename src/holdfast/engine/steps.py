@@ -17,7 +17,7 @@ from functools import wraps
 from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar, get_args
 
 from holdfast.engine.engine import Engine
-from holdfast.engine.script import Script
+from holdfast.engine.script import Script, adrive, drive
 from holdfast.engine.transaction import Transaction
 
 C = TypeVar("C", bound=Callable[..., Any])
@@ -31,7 +31,6 @@ THREADS = 32  # as many enqueues share a commit
 class Step:
     script: Callable[[], Script[Any]]
     write: bool = True
-    catch: tuple[type[Exception], ...] = ()  #: errors that are answers, too
 
 
 Steps = Generator[Step, Any, T]
@@ -64,39 +63,18 @@ class Runner:
         self._at_close.append(work)
 
     def go(self, steps: Steps[T], tx: Any = None) -> T:
-        engine = self.engine
-        transaction = None if tx is None else engine.adopt(tx)
-        try:
-            step = next(steps)
-            while True:
-                try:
-                    if transaction is None:
-                        answer = engine.run(step.script, write=step.write)
-                    else:
-                        answer = transaction.run(step.script())
-                except step.catch as problem:
-                    answer = problem
-                step = steps.send(answer)
-        except StopIteration as end:
-            result: T = end.value
-            return result
+        if tx is None:
+            engine = self.engine
+            return drive(steps, lambda step: engine.run(step.script, write=step.write))
+        transaction = self.engine.adopt(tx)
+        return drive(steps, lambda step: transaction.run(step.script()))
 
     async def ago(self, steps: Steps[T], tx: Any = None) -> T:
         if tx is None:
             return await self.hop(lambda: self.go(steps))
         # A synchronous transaction runs here: its thread matters.
         transaction = await self.adopt(tx)
-        try:
-            step = next(steps)
-            while True:
-                try:
-                    answer = await transaction.arun(step.script())
-                except step.catch as problem:
-                    answer = problem
-                step = steps.send(answer)
-        except StopIteration as end:
-            result: T = end.value
-            return result
+        return await adrive(steps, lambda step: transaction.arun(step.script()))
 
     async def adopt(self, tx: Any) -> Transaction:
         await self.hop(self.engine.open)  # the first use may wait for the database

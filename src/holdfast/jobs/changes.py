@@ -4,6 +4,7 @@ reasons why a job was not changed."""
 import json
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import datetime
 from functools import partial
@@ -16,7 +17,7 @@ from holdfast.core.ids import parse_id
 from holdfast.engine.dialect import Dialect
 from holdfast.engine.records import Edit, Filter, Page
 from holdfast.engine.script import Script
-from holdfast.engine.steps import Step, Steps, read_step, write_step
+from holdfast.engine.steps import Steps, read_step, write_step
 from holdfast.errors import HoldfastError, InvalidInput, InvalidTransition, JobNotFound, KeyConflict
 from holdfast.jobs import commands
 from holdfast.jobs.job import FINISHED, Job, Status
@@ -93,10 +94,10 @@ class Changes:
         while most is None or total.matched < most:
             size = BATCH if most is None else min(BATCH, most - total.matched)
             batch = partial(self._batch, verb, filter, after, size)
-            answer = yield Step(batch, catch=(KeyConflict,))
-            if isinstance(answer, KeyConflict):  # an enqueue of the same key raced with a retry
-                answer = yield from self._one_by_one(verb, filter, after, size)
-            page, changed = answer
+            try:
+                page, changed = yield from write_step(batch)
+            except KeyConflict:  # an enqueue of the same key raced with a retry
+                page, changed = yield from self._one_by_one(verb, filter, after, size)
             total = total.plus(page.jobs, changed, verb)
             if progress is not None:
                 progress(total)
@@ -117,8 +118,8 @@ class Changes:
         changed: list[str] = []
         for job in page.jobs:
             change = partial(self._change_found, verb, filter, [job])
-            answer = yield Step(change, catch=(KeyConflict,))
-            changed += [] if isinstance(answer, KeyConflict) else answer
+            with suppress(KeyConflict):
+                changed += yield from write_step(change)
         return page, changed
 
     def _change_found(self, verb: Verb, filter: Filter, jobs: Sequence[Job]) -> Script[list[str]]:
