@@ -25,7 +25,7 @@ from holdfast.pytest_plugin import holdfast_app, holdfast_clock
 from holdfast.schedules.client import Schedules
 from holdfast.tasks.options import Options
 from holdfast.tasks.using import Call, Using
-from holdfast.web.options import make_options
+from holdfast.web.options import WebOptions
 from holdfast.web.security.permissions import READING, ROLES, Permission
 from holdfast.worker.worker import Worker
 from holdfast.workflows.builder import Node, Running, Workflow
@@ -340,9 +340,7 @@ def web() -> str:
     for name in ("dashboard", "follow_link", "make_link"):
         parts.append(of_function(getattr(holdfast.web, name), name))
         if name == "dashboard":
-            source = source_of(make_options)
-            assert not isinstance(source.node, ast.ClassDef)
-            parts.append(parameters(source.parameters(source.node, bound=False)))
+            parts.append(parameters(source_of(WebOptions).fields()))
     parts += [of_class(Entry(thing, _spoken(thing))) for thing in WEB_VALUES]
     parts.append(heading(3, "Roles", "roles"))
     head = ("permission", *map(code, ROLES), "with `read_only`")

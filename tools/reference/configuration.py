@@ -4,7 +4,6 @@ Which variables there are is known by asking: the settings are made in an enviro
 is asked for.
 """
 
-import ast
 import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -15,7 +14,7 @@ from holdfast.app import DEFAULT_URL, Holdfast
 from holdfast.jobs.backoff import Backoff
 from holdfast.settings import HEALTH, RETENTION, Thresholds, make_settings
 from holdfast.tasks.options import Options
-from holdfast.web.options import make_options
+from holdfast.web.options import WebOptions
 from tools.reference.api import parameters, task_options
 from tools.reference.command import PREFIX, commands, options, variable
 from tools.reference.markdown import code, heading, plain, sentence, table
@@ -133,9 +132,7 @@ def _elsewhere(name: str) -> str:
 
 
 def _web_options() -> list[Field]:
-    source = source_of(make_options)
-    assert not isinstance(source.node, ast.ClassDef)
-    return list(source.parameters(source.node, bound=False))
+    return list(source_of(WebOptions).fields())
 
 
 def _shared() -> list[list[str]]:

@@ -54,7 +54,7 @@ class Web:
         self.options = options
         self.access = Access(app.engine)
         self.gate = Gate(self.access, options, app.clock.now)
-        self.redact = Redaction(options.redact)
+        self.redact = Redaction(tuple(options.redact))
         self.operations = Operations()
         self.invitations = Invitations()
         self.hub = Hub(app.engine, self._frame)

@@ -126,7 +126,7 @@ def web(
     _, options = installed()
     configure(given.log_level, given.log_format)
     how, made = given.serving(), given.dashboard()
-    options.make_options(**made)  # refused here, before anything is opened
+    options.WebOptions(**made)  # refused here, before anything is opened
     with target.choose(application) as holdfast:
         if target.location(application) is None:
             refuse_absent(holdfast)
