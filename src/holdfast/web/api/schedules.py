@@ -13,7 +13,7 @@ from holdfast.jobs.job import Job as JobRow
 from holdfast.schedules.next_run import from_json, in_words, regular
 from holdfast.web.api.parameters import After, Id, Me, Web
 from holdfast.web.models import Duration, Input, Job, Moment, WholeJob
-from holdfast.web.replies import Json, as_json, listed, shown
+from holdfast.web.replies import Json, listed, shown
 from holdfast.web.routing import Routes
 from holdfast.web.security.permissions import Permission
 
@@ -60,13 +60,12 @@ def list_schedules(
 def _described(web: Any, job: JobRow) -> dict[str, Any]:
     schedule = from_json(job.schedule or "{}")
     runs = web.app.jobs.attempts(job.id)[:_PAST_RUNS]
-    more = {
+    return listed(job) | {
         "words": in_words(schedule),
         "timezone": schedule.timezone,
         "next_runs": _next_runs(job),
         "history": [_run(run) for run in runs],
     }
-    return {**listed(job), **as_json(more)}
 
 
 def _run(run: Attempt) -> dict[str, Any]:

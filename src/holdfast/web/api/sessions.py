@@ -1,5 +1,6 @@
 """Sessions, tokens and the audit log."""
 
+from dataclasses import asdict
 from datetime import datetime
 from typing import Annotated, Any, Literal
 
@@ -12,7 +13,7 @@ from holdfast.errors import UnknownToken
 from holdfast.web.api.parameters import After, Id, Limit, Me, Web
 from holdfast.web.models import Done, Duration, Input, Name
 from holdfast.web.problems import Refusal
-from holdfast.web.replies import Json, as_json
+from holdfast.web.replies import Json
 from holdfast.web.routing import Routes, note
 from holdfast.web.security.gate import SESSION, cookie_name, is_secure
 from holdfast.web.security.permissions import KNOWN, PUBLIC, Identity, Permission, identity
@@ -145,7 +146,7 @@ def log_out(web: Web, request: Request) -> Json:
 
 
 def _token(token: TokenInfo) -> dict[str, Any]:
-    return {name: as_json(getattr(token, name)) for name in Token.model_fields}
+    return {name: getattr(token, name) for name in Token.model_fields}
 
 
 @routes.get("/tokens", may=Permission.TOKENS_MANAGE, answer={"tokens": list[Token]})
@@ -180,7 +181,7 @@ def audit(web: Web, after: After = None, limit: Limit = 100) -> Json:
     """What operators did, the newest first."""
     page = web.access.entries(None if after is None else str(after), limit)
     entries = [
-        entry | {"detail": entry["detail"] or {}, "target": entry["target"] or ""}
-        for entry in as_json(page.entries)
+        asdict(entry) | {"detail": entry.detail or {}, "target": entry.target or ""}
+        for entry in page.entries
     ]
     return Json({"entries": entries, "next": page.next})

@@ -15,7 +15,7 @@ from holdfast.schedules.next_run import in_words
 from holdfast.tasks.task import Task as RegisteredTask
 from holdfast.web.api.parameters import PathName, Web, Window
 from holdfast.web.models import Figures, Point
-from holdfast.web.replies import Json, as_json
+from holdfast.web.replies import Json
 from holdfast.web.routing import Routes
 from holdfast.web.security.permissions import Permission
 
@@ -72,7 +72,7 @@ def list_tasks(web: Web, window: Window = "1h") -> Json:
         if name in report.figures and len(found) < _MOST:
             points = metrics.whole_series(engine.series(start, type=name), start, report.now)
         found.append(report.of(name) | {"lately": [point.finished for point in points]})
-    return Json(as_json({"tasks": found}))
+    return Json({"tasks": found})
 
 
 @routes.get("/tasks/{name:path}", may=Permission.JOBS_READ, answer=WholeTask)
@@ -91,7 +91,7 @@ def get_task(web: Web, name: PathName, window: Window = "1h") -> Json:
         "series": metrics.whole_series(points, report.start, report.now),
         "histograms": {"wait": _bars(waits), "run": _bars(runs)},
     }
-    return Json(as_json(found))
+    return Json(found)
 
 
 def _bars(histogram: metrics.Histogram) -> list[dict[str, Any]]:
