@@ -30,7 +30,6 @@ from holdfast.web.api import (
 )
 from holdfast.web.live.frames import Frame
 from holdfast.web.live.hub import Hub
-from holdfast.web.operations import Operations
 from holdfast.web.options import WebOptions
 from holdfast.web.replies import Json
 from holdfast.web.routing import check_declared
@@ -55,7 +54,7 @@ class Web:
         self.access = Access(app.engine)
         self.gate = Gate(self.access, options, app.clock.now)
         self.redact = Redaction(tuple(options.redact))
-        self.operations = Operations()
+        self.operations = bulk.Operations()
         self.invitations = Invitations()
         self.hub = Hub(app.engine, self._frame)
         self.version = metadata.version("holdfast")
