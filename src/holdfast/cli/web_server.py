@@ -118,7 +118,7 @@ def dashboard(app: Holdfast, port: int | None, *, open_browser: bool) -> Iterato
             host,
         )
         _, token = Access(app).create("demo", "admin", expires="12h", by="the demonstration")
-        with serving.Background(site.web, listener):
+        with serving.background(site.web, listener):
             if open_browser:
                 site.open()
             yield [f"dashboard: {site.address}", f"token: {token}"]

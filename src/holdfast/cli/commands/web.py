@@ -85,14 +85,16 @@ class WebOptions:
 
     def serving(self) -> "Serving":
         """How it is served. Raises InvalidInput for what does not fit together."""
-        from holdfast.web.http import serving
+        from holdfast.web.http.connections import ConnectionLimits
+        from holdfast.web.http.serving import Serving
 
-        return serving.make_serving(
-            self.tls_cert,
-            self.tls_key,
-            self.proxy_headers_from or (),
+        limits = {"total": self.max_connections, "per_address": self.max_connections_per_address}
+        return Serving(
+            tls_cert=self.tls_cert,
+            tls_key=self.tls_key,
+            proxies=tuple(self.proxy_headers_from or ()),
             access_log=self.access_log,
-            limits=serving.make_limits(self.max_connections, self.max_connections_per_address),
+            limits=ConnectionLimits(**{name: most for name, most in limits.items() if most}),
         )
 
     def dashboard(self) -> dict[str, Any]:

@@ -65,8 +65,7 @@ class Connection(socket.socket):
     """An accepted socket, which is released from the table when it is closed."""
 
     def __init__(self, admission: Admission, accepted: socket.socket, host: str) -> None:
-        family, kind, proto = accepted.family, accepted.type, accepted.proto
-        super().__init__(family, kind, proto, fileno=accepted.detach())
+        super().__init__(fileno=accepted.detach())
         self._admission = admission
         self.source = source_of(host)
         self.exempt = admission.is_proxy(host)
@@ -105,8 +104,7 @@ class Listener(socket.socket):
     """A listening socket that accepts within the limits. It takes over the descriptor of `inner`."""
 
     def __init__(self, admission: Admission, inner: socket.socket) -> None:
-        family, kind, proto = inner.family, inner.type, inner.proto
-        super().__init__(family, kind, proto, fileno=inner.detach())
+        super().__init__(fileno=inner.detach())
         self._admission = admission
         self._spare: int | None = None
         self._take_spare()
