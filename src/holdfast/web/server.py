@@ -18,7 +18,6 @@ from holdfast.web.api import (
     errors,
     events,
     jobs,
-    logs,
     queues,
     schedules,
     sessions,
@@ -40,7 +39,7 @@ from holdfast.web.security.shield import Shield
 
 PREFIX = "/api/v1"
 _PARTS = (
-    *(jobs, logs, bulk, queues, schedules, workers, workflows, tasks),
+    *(jobs, bulk, queues, schedules, workers, workflows, tasks),
     *(errors, stats, system, sessions),
 )
 
