@@ -85,11 +85,11 @@ def make_server(app: Holdfast, options: WebOptions) -> FastAPI:
         redoc_url=None,
         openapi_url=None,  # served by a route that declares who may call it
         default_response_class=Json,
+        exception_handlers=problems.HANDLERS,
         middleware=[Middleware(Shield, options=options)],
         redirect_slashes=False,
     )
     server.state.web = web
-    problems.install(server)
     for part in _PARTS:
         part.routes.join(server, PREFIX)
     events.join(server, PREFIX)

@@ -172,7 +172,7 @@ def ping(position: int) -> Message:
 
 
 def ended_by(problem: Refusal | HoldfastError) -> Ended:
-    status = problem.status if isinstance(problem, Refusal) else status_of(problem)
+    status = problem.status_code if isinstance(problem, Refusal) else status_of(problem)
     detail = problem.detail if isinstance(problem, Refusal) else str(problem)
     return Ended(4000 + status if status < 500 else 1013, detail[:100])
 
