@@ -4,6 +4,7 @@ when."""
 import asyncio
 import time
 from collections.abc import AsyncGenerator
+from dataclasses import replace
 from typing import Any
 
 from starlette.concurrency import run_in_threadpool
@@ -13,7 +14,7 @@ from holdfast.errors import HoldfastError, JobNotFound
 from holdfast.events.feed import make_topic, make_wanted
 from holdfast.events.sampling import GLANCE
 from holdfast.jobs.job import FINISHED
-from holdfast.web.live.frames import FOR_GUESTS, Frame, View, message, present, sse, without
+from holdfast.web.live.frames import FOR_GUESTS, Frame, Message, View, message, present, without
 from holdfast.web.live.subscriber import Ended, Subscriber
 from holdfast.web.problems import Refusal, status_of
 from holdfast.web.security.permissions import Identity, Permission
@@ -21,28 +22,6 @@ from holdfast.web.security.permissions import Identity, Permission
 TICK = 10.0  #: seconds between two pings, and between two checks of the permission
 END = "end"  #: the id of the last message to a guest
 _FIRST_LOOK, _GROWTH = 0.25, 2.0
-
-
-class Notice:
-    """A message that is not an event of the outbox."""
-
-    def __init__(self, name: str, data: dict[str, Any], position: int, id: str | None = None):
-        self._name = name
-        self._text = message(name, data, position)
-        self._id = position if id is None else id
-
-    def text(self, view: View) -> str:
-        return self._text
-
-    def sse(self, view: View) -> str:
-        if (
-            self._name == "ping"
-        ):  # a comment: it only moves the position from which a client resumes
-            return f": ping\nid: {self._id}\n\n"
-        return sse(self._name, self._text, self._id)
-
-
-Message = Frame | Notice
 
 
 class Stream:
@@ -54,10 +33,10 @@ class Stream:
         self._me = me
         self._subscriber = subscriber
         self._shown: Any = None  # the last state of a guest's job that was sent
-        self._is_over = False  # the final state of a guest's job was sent
+        self._is_over = False  # the final state of a guest's job is sent, or in the batch
         self._pause = _FIRST_LOOK
         self.at = subscriber.position  #: every event up to here was sent
-        self.view: View = view_of(me)
+        self._view: View = view_of(me)
 
     async def messages(
         self, begin: list[Message], life: float | None
@@ -77,10 +56,11 @@ class Stream:
             unsure, subscriber.unsure = subscriber.unsure, False
             if frames and guest:
                 yield self._until_final(frames)
-                if any(frame.is_final for frame in frames):
+                if self._is_over:
                     return
             elif (frames or unsure) and not guest:
-                yield [*frames, hello(self.at)] if unsure else list(frames)
+                told = [frame.message(self._view) for frame in frames]
+                yield [*told, hello(self.at)] if unsure else told
             now = time.monotonic()
             if now >= tick:
                 await self._check()
@@ -98,11 +78,12 @@ class Stream:
     def _until_final(self, frames: list[Frame]) -> list[Message]:
         found: list[Message] = []
         for frame in frames:
-            event = frame.event
+            event, told = frame.event, frame.message(self._view)
             self._shown = (event.status, event.progress, event.message)
-            if frame.is_final:
-                return [*found, Last(frame)]
-            found.append(frame)
+            self._is_over = frame.is_final
+            if self._is_over:
+                return [*found, replace(told, id=END)]
+            found.append(told)
         return found
 
     async def present(self) -> list[Message]:
@@ -118,8 +99,8 @@ class Stream:
         self._shown = shown
         self._is_over = ended = job.status in FINISHED
         name, data = present(job, self._web.redact(job.result) if ended else None)
-        id = END if ended else None
-        return [Notice(name, without(data, self.view), self.at, id)]
+        told = message(name, without(data, self._view), self.at)
+        return [replace(told, id=END) if ended else told]
 
     async def _check(self) -> None:
         """Check the permission again, so that a revoked token ends its streams."""
@@ -129,7 +110,7 @@ class Stream:
             raise ended_by(refusal) from None
         except HoldfastError as problem:
             raise Ended(1013, str(problem)[:100]) from None
-        self.view = view_of(me)
+        self._view = view_of(me)
 
     @property
     def present_position(self) -> int:
@@ -144,19 +125,6 @@ class Stream:
         self._subscriber.leave()
 
 
-class Last(Notice):
-    """The last event for a guest."""
-
-    def __init__(self, frame: Frame) -> None:
-        self._frame = frame
-
-    def text(self, view: View) -> str:
-        return self._frame.text(view)
-
-    def sse(self, view: View) -> str:
-        return sse(self._frame.name, self._frame.text(view), END)
-
-
 def view_of(me: Identity) -> View:
     if me.job is not None:
         return "result" if me.result else "guest"
@@ -164,11 +132,11 @@ def view_of(me: Identity) -> View:
 
 
 def hello(position: int) -> Message:
-    return Notice("hello", {}, position)
+    return message("hello", {}, position)
 
 
 def ping(position: int) -> Message:
-    return Notice("ping", {}, position)
+    return message("ping", {}, position)
 
 
 def ended_by(problem: Refusal | HoldfastError) -> Ended:
