@@ -33,7 +33,6 @@ from holdfast.web.options import WebOptions
 from holdfast.web.replies import Json
 from holdfast.web.routing import check_declared
 from holdfast.web.security.gate import Gate
-from holdfast.web.security.invitations import Invitations
 from holdfast.web.security.redaction import Redaction
 from holdfast.web.security.shield import Shield
 
@@ -54,7 +53,7 @@ class Web:
         self.gate = Gate(self.access, options, app.clock.now)
         self.redact = Redaction(tuple(options.redact))
         self.operations = bulk.Operations()
-        self.invitations = Invitations()
+        self.invitations = sessions.Invitations()
         self.hub = Hub(app.engine, self._frame)
         self.version = metadata.version("holdfast")
 
@@ -85,9 +84,9 @@ def make_server(app: Holdfast, options: WebOptions) -> FastAPI:
         redoc_url=None,
         openapi_url=None,  # served by a route that declares who may call it
         default_response_class=Json,
-        exception_handlers=problems.HANDLERS,
         middleware=[Middleware(Shield, options=options)],
         redirect_slashes=False,
+        exception_handlers=problems.HANDLERS,
     )
     server.state.web = web
     for part in _PARTS:

@@ -1,5 +1,7 @@
 """Sessions, tokens and the audit log."""
 
+import secrets
+import time
 from dataclasses import asdict
 from datetime import datetime
 from typing import Annotated, Any, Literal
@@ -16,9 +18,28 @@ from holdfast.web.problems import Refusal
 from holdfast.web.replies import Json
 from holdfast.web.routing import Routes, note
 from holdfast.web.security.gate import SESSION, cookie_name, is_secure
-from holdfast.web.security.permissions import KNOWN, PUBLIC, Identity, Permission, identity
+from holdfast.web.security.permissions import KNOWN, PUBLIC, Identity, Permission, allowed
 
 routes = Routes("access")
+_BROWSER = 120.0  # seconds in which a browser has to start
+
+
+class Invitations:
+    """Secrets that log in once, known to this process alone: for the browser that a command opens. A
+    secret is passed in the fragment of an address, which browsers do not send; in a browser's history
+    it is worthless later."""
+
+    def __init__(self) -> None:
+        self._open: dict[str, float] = {}
+
+    def make(self) -> str:
+        secret = f"once_{secrets.token_urlsafe(32)}"
+        self._open[secret] = time.monotonic() + _BROWSER
+        return secret
+
+    def take(self, secret: str) -> bool:
+        """Use up a secret; return whether it was valid."""
+        return time.monotonic() < self._open.pop(secret, 0.0)
 
 
 class Session(BaseModel):
@@ -108,7 +129,8 @@ async def log_in(web: Web, login: Login, request: Request) -> Json:
     if token is None or token.kind != "token":
         raise Refusal(401, "this token is not known, or is over")
     secret = await run_in_threadpool(web.access.session, token, SESSION)
-    me = identity(token.name, token.role, "session", read_only=web.options.read_only)
+    may = allowed(token.role, read_only=web.options.read_only)
+    me = Identity(who=token.name, role=token.role, permissions=may, via="session")
     await run_in_threadpool(note, web, request, me, "log_in", 200)
     answer = _session(web, me)
     answer.set_cookie(

@@ -16,11 +16,9 @@ class Redaction:
 
     def __init__(self, patterns: Sequence[str]) -> None:
         joined = "|".join(translate(pattern.lower()) for pattern in patterns)
-        self._pattern = re.compile(joined) if patterns else None
+        self._pattern = re.compile(joined or "(?!)")
 
     def hides(self, key: str) -> bool:
-        if self._pattern is None:
-            return False
         return self._pattern.match(key.lower().replace("-", "_")) is not None
 
     def __call__(self, data: Json, depth: int = 0) -> Json:
