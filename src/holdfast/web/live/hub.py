@@ -14,7 +14,6 @@ from collections import deque
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from functools import partial
-from typing import NamedTuple
 
 from starlette.concurrency import run_in_threadpool
 
@@ -50,14 +49,14 @@ class Hub:
         self.position = 0  #: every event up to here was distributed
         self.floor = 0  #: every event after this is in the ring
         self.ring: deque[Frame] = deque()
-        self._of: dict[str, set[Subscriber]] = {}  # by topic
+        self._by_topic: dict[str, set[Subscriber]] = {}
         # By topic: the position after which every event of it is written.
         self._since: dict[str, asyncio.Future[int]] = {}
         self._kept = 0
         self._run: _Run | None = None
         self._closed = False
         self._left_at = 0.0
-        self._sampler = Sampler(lambda: self._of.get(GLANCE, ()))
+        self._sampler = Sampler(lambda: self._by_topic.get(GLANCE, ()))
 
     async def join(
         self, wanted: Wanted | None, after: int | None, topic: str = EVERYTHING
@@ -68,7 +67,7 @@ class Hub:
         if self._closed:
             raise closing()
         subscriber = Subscriber(self, wanted, after, topic)
-        self._of.setdefault(topic, set()).add(subscriber)
+        self._by_topic.setdefault(topic, set()).add(subscriber)
         try:
             since = await self._begin(topic)
             subscriber.check()
@@ -77,7 +76,9 @@ class Hub:
             elif after < since:
                 raise forgotten(after, since)
             elif after > self.position:  # from another server that is ahead of this one
-                await self._check(after)
+                bounds = await run_in_threadpool(self._engine.run, outbox.bounds, write=False)
+                if after > bounds.newest:
+                    raise forgotten(after)
         except BaseException:
             subscriber.leave()
             raise
@@ -92,39 +93,31 @@ class Hub:
             self._since[topic] = run.loop.create_future()
             run.follow(self._since)
         if self._run is None:
-            self._start(run)
+            self._run = run
+            run.thread = threading.Thread(
+                target=self._follow, args=(run,), name="holdfast-live", daemon=True
+            )
+            run.thread.start()
         return await asyncio.shield(self._since[topic])
-
-    async def _check(self, after: int) -> None:
-        bounds = await run_in_threadpool(self._engine.run, outbox.bounds, write=False)
-        if after > bounds.newest:
-            raise forgotten(after)
-
-    def _start(self, run: "_Run") -> None:
-        self._run = run
-        run.thread = threading.Thread(
-            target=self._follow, args=(run,), name="holdfast-live", daemon=True
-        )
-        run.thread.start()
 
     @property
     def subscribers(self) -> list[Subscriber]:
-        return [one for some in self._of.values() for one in some]
+        return [one for some in self._by_topic.values() for one in some]
 
     def leave(self, subscriber: Subscriber) -> None:
         self._left_at = time.monotonic()
-        among = self._of.get(subscriber.topic, set())
+        among = self._by_topic.get(subscriber.topic, set())
         among.discard(subscriber)
         if among:
             return
-        self._of.pop(subscriber.topic, None)
+        self._by_topic.pop(subscriber.topic, None)
         self._since.pop(subscriber.topic, None)
         if self._run is not None and self.is_followed:
             self._run.topics = frozenset(self._since)  # its events are written until that expires
 
     @property
     def is_followed(self) -> bool:
-        return bool(self._of)
+        return bool(self._by_topic)
 
     # in the thread
 
@@ -195,7 +188,7 @@ class Hub:
         if self._run is not run:
             return
         for topic in topics:
-            for subscriber in self._of.get(topic, ()):
+            for subscriber in self._by_topic.get(topic, ()):
                 subscriber.unsure = True
                 subscriber.wake.set()
 
@@ -210,11 +203,11 @@ class Hub:
             self._kept -= oldest.size
             self.floor = oldest.position
         self.position = position
-        for subscriber in self._of.get(EVERYTHING, ()):
+        for subscriber in self._by_topic.get(EVERYTHING, ()):
             subscriber.offer(frames)
         self._sampler.offer(frames)
         for frame in frames:
-            for subscriber in self._of.get(frame.event.job_id, ()):
+            for subscriber in self._by_topic.get(frame.event.job_id, ()):
                 subscriber.offer([frame])
         if not self.is_followed and time.monotonic() - self._left_at > LINGER:
             run.stop()
@@ -232,8 +225,7 @@ class Hub:
             why = Ended(1013, f"{problem}"[:120])
         else:
             why = Ended(1011, "the server's log has the reason")
-        for subscriber in self.subscribers:
-            subscriber.end(why)
+        self._end_all(why)
         for since in waiting.values():
             if not since.done():
                 since.set_result(0)  # joining subscribers then check whether they were ended
@@ -248,29 +240,24 @@ class Hub:
             return
         run.stop()
         with suppress(RuntimeError):
-            run.loop.call_soon_threadsafe(self._end_all)
+            run.loop.call_soon_threadsafe(self._end_all, closing())
         if run.thread is not None and not run.is_here():
             run.thread.join(5.0)
 
-    def _end_all(self) -> None:
+    def _end_all(self, why: Ended) -> None:
         for subscriber in self.subscribers:
-            subscriber.end(closing())
+            subscriber.end(why)
 
-    def read(self, after: int, upto: int) -> "Past":
-        """Return a page of events from the database. Every event up to `upto` was distributed, so none
-        before that is still uncommitted."""
+    def read(self, after: int, upto: int) -> tuple[list[Frame], int]:
+        """Return a page of events from the database, and the position after which the next page starts.
+        Every event up to `upto` was distributed, so none before that is still uncommitted."""
         reading = self._engine.run(partial(outbox.read, after, BATCH, mark=False), write=False)
         if after < reading.floor:
             raise forgotten(after)
         rows = [row for row in reading.rows if row[0] <= upto]
         last = rows[-1][0] if len(rows) == BATCH else upto
         events = decoded(self._engine.dialect, rows)
-        return Past([self._encode(event) for event in events], last)
-
-
-class Past(NamedTuple):
-    frames: list[Frame]
-    position: int  #: the next page starts after this
+        return [self._encode(event) for event in events], last
 
 
 class _Run:

@@ -71,12 +71,12 @@ class Subscriber:
         if self._ended is not None:
             raise self._ended
 
-    def _of(self, frames: list[Frame]) -> list[Frame]:
+    def _unseen(self, frames: list[Frame]) -> list[Frame]:
         """Return the events that it wants and has not seen."""
         wanted, seen = self._wanted, self._seen
-        if wanted is None:
-            return frames if frames[0].position > seen else [f for f in frames if f.position > seen]
-        return [frame for frame in frames if frame.position > seen and wanted(frame.event)]
+        if wanted is None and (not frames or frames[0].position > seen):
+            return frames
+        return [f for f in frames if f.position > seen and (wanted is None or wanted(f.event))]
 
     def attach(self, position: int) -> None:
         """Let the hub pass on the events after a position."""
@@ -84,10 +84,7 @@ class Subscriber:
         self._attached = True
 
     def offer(self, frames: list[Frame], *, wake: bool = True) -> None:
-        if not frames or not self._attached or self._ended is not None:
-            return
-        more = self._of(frames)
-        if not more:
+        if not self._attached or self._ended is not None or not (more := self._unseen(frames)):
             return
         if len(self._queue) + len(more) > LINE:
             self.end(too_slow())
@@ -98,7 +95,7 @@ class Subscriber:
 
     async def take(self, patience: float) -> list[Frame]:
         """Wait for the next events, and return them; none if none came in time. Raises Ended."""
-        if not self._attached and (past := await self._past()):
+        if not self._attached and (past := await self._catch_up()):
             return past
         if self._ended is None and not self._queue and not self.unsure:
             with suppress(TimeoutError):
@@ -110,28 +107,27 @@ class Subscriber:
         self._queue.clear()
         return taken
 
-    async def _past(self) -> list[Frame]:
+    async def _catch_up(self) -> list[Frame]:
         """Return missed events: from the database as far as necessary, then from the ring. Between
         reading the ring and attaching, nothing else runs in the event loop, so no event is lost."""
         hub = self._hub
         if self.topic == GLANCE:
-            return self._recent()
+            return self._sample()
         while self._seen < hub.floor:
             self.check()
             if self._read > outbox.KEPT:  # it would never catch up
                 raise forgotten(self._seen)
-            past = await run_in_threadpool(hub.read, self._seen, hub.position)
-            found = self._of(past.frames) if past.frames else []
-            self._seen = past.position
-            self._read += len(past.frames)
+            past, position = await run_in_threadpool(hub.read, self._seen, hub.position)
+            found = self._unseen(past)
+            self._seen = position
+            self._read += len(past)
             if found:
                 return found
-        missed = self._kept()
-        found = self._of(missed) if missed else []
+        found = self._unseen(self._ring_after_seen())
         self.attach(max(self._seen, hub.position))
         return found
 
-    def _kept(self) -> list[Frame]:
+    def _ring_after_seen(self) -> list[Frame]:
         """Return missed events from the ring."""
         missed: list[Frame] = []
         for frame in reversed(self._hub.ring):
@@ -140,9 +136,9 @@ class Subscriber:
             missed.append(frame)
         return missed[::-1]
 
-    def _recent(self) -> list[Frame]:
+    def _sample(self) -> list[Frame]:
         """Return a few recent events for a sample. If more are missing, the client fetches again."""
-        missed = self._kept()
+        missed = self._ring_after_seen()
         self.unsure = self._seen < self._hub.floor or len(missed) > MOST
         self.attach(max(self._seen, self._hub.position))
         return missed[-MOST:]
