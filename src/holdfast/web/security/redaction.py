@@ -3,7 +3,6 @@
 import re
 from collections.abc import Sequence
 from fnmatch import translate
-from typing import Any
 
 from holdfast.jobs.job import Json
 
@@ -32,7 +31,3 @@ class Redaction:
         if isinstance(data, list):
             return [self(one, depth + 1) for one in data]
         return data
-
-    def of_path(self, path: Sequence[Any]) -> bool:
-        """Is a key on this path into a payload hidden?"""
-        return any(isinstance(part, str) and self.hides(part) for part in path)
