@@ -11,7 +11,6 @@ from starlette.middleware import Middleware
 
 from holdfast.access import Access
 from holdfast.app import Holdfast
-from holdfast.events.event import JobEvent
 from holdfast.web import pages, problems
 from holdfast.web.api import (
     bulk,
@@ -54,17 +53,28 @@ class Web:
         self.redact = Redaction(tuple(options.redact))
         self.operations = bulk.Operations()
         self.invitations = sessions.Invitations()
-        self.hub = Hub(app.engine, self._frame)
+        self.hub = Hub(app.engine, lambda event: Frame(event, self.redact(event.result)))
         self.version = metadata.version("holdfast")
-
-    def _frame(self, event: JobEvent) -> Frame:
-        return Frame(event, self.redact(event.result))
 
     def close(self) -> None:
         """End bulk operations and live streams. Call it as soon as the server is told to stop, from a
         signal's handler if need be: servers wait for open responses before they report the shutdown."""
         self.hub.close()
         self.operations.close()
+
+
+class _Server(FastAPI):
+    def openapi(self) -> dict[str, Any]:
+        """Add the model of problems and the security scheme to the OpenAPI document."""
+        if self.openapi_schema is None:
+            schema = super().openapi()
+            model = problems.Problem.model_json_schema(ref_template="#/components/schemas/{model}")
+            parts = schema.setdefault("components", {})
+            parts.setdefault("schemas", {}).update(model.pop("$defs", {}), Problem=model)
+            parts["securitySchemes"] = {"token": {"type": "http", "scheme": "bearer"}}
+            schema["security"] = [{"token": []}]
+            self.openapi_schema = schema
+        return self.openapi_schema
 
 
 def make_server(app: Holdfast, options: WebOptions) -> FastAPI:
@@ -75,7 +85,7 @@ def make_server(app: Holdfast, options: WebOptions) -> FastAPI:
         yield
         await run_in_threadpool(web.close)
 
-    server = FastAPI(
+    server = _Server(
         lifespan=lifespan,
         title=options.title,
         version=web.version,
@@ -94,24 +104,5 @@ def make_server(app: Holdfast, options: WebOptions) -> FastAPI:
     events.join(server, PREFIX)
     system.probes.join(server)
     pages.routes.join(server)
-    _describe(server)
     check_declared(server)
     return server
-
-
-def _describe(server: FastAPI) -> None:
-    """Add the model of problems and the security scheme to the OpenAPI document."""
-    made = server.openapi
-
-    def openapi() -> dict[str, Any]:
-        if server.openapi_schema is None:
-            schema = made()
-            model = problems.Problem.model_json_schema(ref_template="#/components/schemas/{model}")
-            parts = schema.setdefault("components", {})
-            parts.setdefault("schemas", {}).update(model.pop("$defs", {}), Problem=model)
-            parts["securitySchemes"] = {"token": {"type": "http", "scheme": "bearer"}}
-            schema["security"] = [{"token": []}]
-            server.openapi_schema = schema
-        return server.openapi_schema
-
-    server.openapi = openapi  # type: ignore[method-assign]
