@@ -154,18 +154,14 @@ class EventStream(Response):
         try:
             async with aclosing(self._stream.messages(self._begin, LIFE)) as batches:
                 async for batch in batches:
-                    for text in _chunks([one.sse for one in batch]):
-                        await write(text)
+                    text = "".join(one.sse for one in batch)
+                    for at in range(0, len(text), CHUNK):
+                        await write(text[at : at + CHUNK])
         except Ended as ended:
             last = _gone(ended, self._stream.present_position) if ended.gone else ""
         except Refusal:  # its job was deleted: the client gets the problem when it reconnects
             pass
         await write(last, more=False)
-
-
-def _chunks(texts: list[str]) -> list[str]:
-    whole = "".join(texts)
-    return [whole[at : at + CHUNK] for at in range(0, len(whole), CHUNK)]
 
 
 async def _until_gone(receive: Receive) -> None:

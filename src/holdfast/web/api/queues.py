@@ -1,4 +1,4 @@
-"""Queues and limits: their state, and the verbs of operators."""
+"""Queues and limits: their state, and what operators change."""
 
 import math
 from collections import Counter

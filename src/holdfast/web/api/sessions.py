@@ -16,7 +16,7 @@ from holdfast.web.api.parameters import After, Id, Limit, Me, Web
 from holdfast.web.models import Done, Duration, Input, Name
 from holdfast.web.problems import Refusal
 from holdfast.web.replies import Json
-from holdfast.web.routing import Routes, note
+from holdfast.web.routing import Routes, record_change
 from holdfast.web.security.gate import SESSION, cookie_name, is_secure
 from holdfast.web.security.permissions import KNOWN, PUBLIC, Identity, Permission, allowed
 
@@ -131,7 +131,7 @@ async def log_in(web: Web, login: Login, request: Request) -> Json:
     secret = await run_in_threadpool(web.access.session, token, SESSION)
     may = allowed(token.role, read_only=web.options.read_only)
     me = Identity(who=token.name, role=token.role, permissions=may, via="session")
-    await run_in_threadpool(note, web, request, me, "log_in", 200)
+    await run_in_threadpool(record_change, web, request, me, "log_in", 200)
     answer = _session(web, me)
     answer.set_cookie(
         cookie_name(request),

@@ -183,7 +183,7 @@ class Server(uvicorn.Server):
 
     def run(self, sockets: list[socket.socket] | None = None) -> None:
         """Serve until told to stop. Takes over the sockets."""
-        filters = {"uvicorn.access": Quiet(), **dict.fromkeys(_COUNTED, self._repeats)}
+        filters = {"uvicorn.access": AccessLogFilter(), **dict.fromkeys(_COUNTED, self._repeats)}
         for name, filter in filters.items():
             logging.getLogger(name).addFilter(filter)
         try:
@@ -212,7 +212,7 @@ def _config(site: FastAPI, serving: Serving, admission: Admission) -> uvicorn.Co
     )
 
 
-class Quiet(logging.Filter):
+class AccessLogFilter(logging.Filter):
     """Leaves probes out of the access log, and queries, which may contain a signed link."""
 
     def filter(self, record: logging.LogRecord) -> bool:

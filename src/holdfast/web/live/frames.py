@@ -27,7 +27,7 @@ _HIDDEN: dict[View, tuple[str, ...]] = {
     "guest": ("result", "error", *_INTERNAL),
 }
 
-_LED_TO = {
+_FINAL_KINDS = {
     Status.COMPLETED: EventKind.COMPLETED,
     Status.FAILED: EventKind.FAILED,
     Status.CANCELLED: EventKind.CANCELLED,
@@ -118,5 +118,5 @@ def without(data: dict[str, Any], view: View) -> dict[str, Any]:
 
 def present(job: Job, result: Json) -> tuple[str, dict[str, Any]]:
     """Return the present state of a job as the event that led to it."""
-    kind = _LED_TO.get(job.status, EventKind.PROGRESS)
+    kind = _FINAL_KINDS.get(job.status, EventKind.PROGRESS)
     return NAMES[kind], _data(kind, job.id, job, result)

@@ -112,12 +112,8 @@ class Hub:
             return
         self._by_topic.pop(subscriber.topic, None)
         self._since.pop(subscriber.topic, None)
-        if self._run is not None and self.is_followed:
+        if self._run is not None and self._by_topic:
             self._run.topics = frozenset(self._since)  # its events are written until that expires
-
-    @property
-    def is_followed(self) -> bool:
-        return bool(self._by_topic)
 
     # in the thread
 
@@ -128,22 +124,21 @@ class Hub:
                 self._engine, None, None, lambda event: True, run.topics, apart=APART
             )
             try:
-                run.call(partial(self._opened, run, feed.position))
+                run.call(partial(self._feed_opened, run, feed.position))
                 while not run.stopped:
                     events = self._take(run, feed)
                     frames = [self._encode(event) for event in events]
-                    self._pass_on(run, feed.position, frames)
+                    self._deliver(run, feed.position, frames)
             finally:
                 feed.close()
-        except AppClosed as error:
-            problem = error
         except Exception as error:
             problem = error
-            logger.warning(
-                "event feed failed; it restarts when the next client connects: %s", error
-            )
+            if not isinstance(error, AppClosed):
+                logger.warning(
+                    "event feed failed; it restarts when the next client connects: %s", error
+                )
         with suppress(RuntimeError):  # the loop is closed
-            run.loop.call_soon_threadsafe(self._over, run, problem)
+            run.loop.call_soon_threadsafe(self._feed_ended, run, problem)
 
     def _take(self, run: "_Run", feed: Feed) -> list[JobEvent]:
         """Return new events. Also follow the topics of new subscribers, and let them join."""
@@ -153,13 +148,13 @@ class Hub:
         before = feed.since
         events = feed.take(0 if asked else _LOOK)
         if asked or feed.since is not before:
-            run.call(partial(self._covered, run, feed.since))
+            run.call(partial(self._let_join, run, feed.since))
         return events
 
-    def _pass_on(self, run: "_Run", position: int, frames: list[Frame]) -> None:
+    def _deliver(self, run: "_Run", position: int, frames: list[Frame]) -> None:
         """Distribute events. After a full batch, rest for as long as that took: events use at most half
         of the loop's time."""
-        if position == self.position and not frames and self.is_followed:
+        if position == self.position and not frames and self._by_topic:
             return
         begin = time.monotonic()
         run.call(partial(self._distribute, run, position, frames), rounds=_ROUNDS)
@@ -168,12 +163,12 @@ class Hub:
 
     # in the loop
 
-    def _opened(self, run: "_Run", position: int) -> None:
+    def _feed_opened(self, run: "_Run", position: int) -> None:
         self.position = self.floor = position
         self.ring.clear()
         self._kept = 0
 
-    def _covered(self, run: "_Run", since: Mapping[str, int]) -> None:
+    def _let_join(self, run: "_Run", since: Mapping[str, int]) -> None:
         """Let the subscribers of these topics join: the feed follows them now."""
         if self._run is not run:
             return
@@ -181,15 +176,15 @@ class Hub:
         for topic in new:
             self._since[topic].set_result(since[topic])
         if new:
-            run.loop.call_later(SETTLED, self._settle, run, new)
+            run.loop.call_later(SETTLED, self._refetch_new, run, new)
 
-    def _settle(self, run: "_Run", topics: list[str]) -> None:
+    def _refetch_new(self, run: "_Run", topics: list[str]) -> None:
         """Let new subscribers fetch again: writers that did not know of them wrote no events."""
         if self._run is not run:
             return
         for topic in topics:
             for subscriber in self._by_topic.get(topic, ()):
-                subscriber.unsure = True
+                subscriber.must_refetch = True
                 subscriber.wake.set()
 
     def _distribute(self, run: "_Run", position: int, frames: list[Frame]) -> None:
@@ -209,11 +204,11 @@ class Hub:
         for frame in frames:
             for subscriber in self._by_topic.get(frame.event.job_id, ()):
                 subscriber.offer([frame])
-        if not self.is_followed and time.monotonic() - self._left_at > LINGER:
+        if not self._by_topic and time.monotonic() - self._left_at > LINGER:
             run.stop()
             self._run = None
 
-    def _over(self, run: "_Run", problem: Exception | None) -> None:
+    def _feed_ended(self, run: "_Run", problem: Exception | None) -> None:
         """The feed has ended: end all streams. Clients reconnect, and resume at their position."""
         if self._run is not run:
             return
@@ -241,7 +236,7 @@ class Hub:
         run.stop()
         with suppress(RuntimeError):
             run.loop.call_soon_threadsafe(self._end_all, closing())
-        if run.thread is not None and not run.is_here():
+        if run.thread is not None and threading.get_ident() != run.home:
             run.thread.join(5.0)
 
     def _end_all(self, why: Ended) -> None:
@@ -270,10 +265,7 @@ class _Run:
         self.stopped = False
         self.feed: Feed | None = None
         self.thread: threading.Thread | None = None
-        self._home = threading.get_ident()
-
-    def is_here(self) -> bool:
-        return threading.get_ident() == self._home
+        self.home = threading.get_ident()  #: the thread of the loop
 
     def follow(self, topics: Iterable[str]) -> None:
         self.topics = frozenset(topics)

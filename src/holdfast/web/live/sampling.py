@@ -67,7 +67,7 @@ class Sampler:
         """Let subscribers fetch again: more may have happened than the sample shows."""
         self._will_refetch = False
         for subscriber in self._subscribers():
-            subscriber.unsure = True
+            subscriber.must_refetch = True
         self._wake_soon()
         if self._still_brisk:  # there may be more events that the sample left out
             self._refetch_later()

@@ -53,18 +53,18 @@ class Stream:
         while (now := time.monotonic()) < deadline:
             frames = await subscriber.take(max(0.0, min(tick, look, deadline) - now))
             self.at = frames[-1].position if frames else subscriber.position
-            unsure, subscriber.unsure = subscriber.unsure, False
+            must_refetch, subscriber.must_refetch = subscriber.must_refetch, False
             if frames and guest:
                 yield self._until_final(frames)
                 if self._is_over:
                     return
-            elif (frames or unsure) and not guest:
+            elif (frames or must_refetch) and not guest:
                 told = [frame.message(self._view) for frame in frames]
-                yield [*told, hello(self.at)] if unsure else told
+                yield [*told, message("hello", {}, self.at)] if must_refetch else told
             now = time.monotonic()
             if now >= tick:
                 await self._check()
-                yield [ping(self.at)]
+                yield [message("ping", {}, self.at)]
                 tick = now + TICK
             if guest and now >= look:
                 if found := await self.present():
@@ -73,7 +73,7 @@ class Stream:
                     return
                 self._pause = min(TICK, _GROWTH * self._pause)
                 look = now + self._pause
-        yield [ping(self.at)]
+        yield [message("ping", {}, self.at)]
 
     def _until_final(self, frames: list[Frame]) -> list[Message]:
         found: list[Message] = []
@@ -131,14 +131,6 @@ def view_of(me: Identity) -> View:
     return "whole" if me.may(Permission.JOBS_PAYLOAD) else "bare"
 
 
-def hello(position: int) -> Message:
-    return message("hello", {}, position)
-
-
-def ping(position: int) -> Message:
-    return message("ping", {}, position)
-
-
 def ended_by(problem: Refusal | HoldfastError) -> Ended:
     status = problem.status_code if isinstance(problem, Refusal) else status_of(problem)
     detail = problem.detail if isinstance(problem, Refusal) else str(problem)
@@ -169,7 +161,7 @@ async def open_stream(
     try:
         if me.job is not None:
             return stream, await stream.present()
-        return stream, [hello(stream.at)] if after is None else []
+        return stream, [message("hello", {}, stream.at)] if after is None else []
     except BaseException:
         stream.close()
         raise

@@ -30,12 +30,6 @@ class Ended(Exception):
         self.begin = begin  #: and resumes from here, at the earliest
 
 
-def too_slow() -> Ended:
-    return Ended(
-        4408, f"too slow: {LINE:,} events wait; come back with the last position", gone=True
-    )
-
-
 def forgotten(after: int, begin: int = 0) -> Ended:
     reason = f"the events after {after} are gone: fetch all, and begin anew"
     return Ended(4410, reason, gone=True, begin=begin)
@@ -60,7 +54,7 @@ class Subscriber:
         self._cancel: asyncio.TimerHandle | None = None
         self._read = 0
         self.wake = asyncio.Event()
-        self.unsure = False  #: events may be missing: the client is told to fetch again
+        self.must_refetch = False  #: events may be missing: the client is told to fetch again
 
     @property
     def position(self) -> int:
@@ -87,7 +81,8 @@ class Subscriber:
         if not self._attached or self._ended is not None or not (more := self._unseen(frames)):
             return
         if len(self._queue) + len(more) > LINE:
-            self.end(too_slow())
+            reason = f"too slow: {LINE:,} events wait; come back with the last position"
+            self.end(Ended(4408, reason, gone=True))
             return
         self._queue.extend(more)
         if wake:
@@ -97,7 +92,7 @@ class Subscriber:
         """Wait for the next events, and return them; none if none came in time. Raises Ended."""
         if not self._attached and (past := await self._catch_up()):
             return past
-        if self._ended is None and not self._queue and not self.unsure:
+        if self._ended is None and not self._queue and not self.must_refetch:
             with suppress(TimeoutError):
                 async with asyncio.timeout(patience):
                     await self.wake.wait()
@@ -139,7 +134,7 @@ class Subscriber:
     def _sample(self) -> list[Frame]:
         """Return a few recent events for a sample. If more are missing, the client fetches again."""
         missed = self._ring_after_seen()
-        self.unsure = self._seen < self._hub.floor or len(missed) > MOST
+        self.must_refetch = self._seen < self._hub.floor or len(missed) > MOST
         self.attach(max(self._seen, self._hub.position))
         return missed[-MOST:]
 
