@@ -8,7 +8,7 @@ from holdfast.events.sampling import Pace
 from holdfast.web.live.frames import Frame
 from holdfast.web.live.subscriber import Subscriber
 
-REST = 0.9  #: seconds between two deliveries: nobody reads faster
+REST = 0.9  #: seconds between two deliveries: people do not read faster
 AGAIN = 1.5  #: seconds until subscribers fetch again: the second of every writer is over by then
 
 

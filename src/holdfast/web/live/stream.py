@@ -59,8 +59,8 @@ class Stream:
                 if self._is_over:
                     return
             elif (frames or must_refetch) and not guest:
-                told = [frame.message(self._view) for frame in frames]
-                yield [*told, message("hello", {}, self.at)] if must_refetch else told
+                sent = [frame.message(self._view) for frame in frames]
+                yield [*sent, message("hello", {}, self.at)] if must_refetch else sent
             now = time.monotonic()
             if now >= tick:
                 await self._check()
@@ -78,12 +78,12 @@ class Stream:
     def _until_final(self, frames: list[Frame]) -> list[Message]:
         found: list[Message] = []
         for frame in frames:
-            event, told = frame.event, frame.message(self._view)
+            event, sent = frame.event, frame.message(self._view)
             self._shown = (event.status, event.progress, event.message)
             self._is_over = frame.is_final
             if self._is_over:
-                return [*found, replace(told, id=END)]
-            found.append(told)
+                return [*found, replace(sent, id=END)]
+            found.append(sent)
         return found
 
     async def present(self) -> list[Message]:
@@ -99,8 +99,8 @@ class Stream:
         self._shown = shown
         self._is_over = ended = job.status in FINISHED
         name, data = present(job, self._web.redact(job.result) if ended else None)
-        told = message(name, without(data, self._view), self.at)
-        return [replace(told, id=END) if ended else told]
+        sent = message(name, without(data, self._view), self.at)
+        return [replace(sent, id=END) if ended else sent]
 
     async def _check(self) -> None:
         """Check the permission again, so that a revoked token ends its streams."""
