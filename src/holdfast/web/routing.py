@@ -45,15 +45,13 @@ class GuardedRoute(APIRoute):
             request.state.me = me
             response = await answer(request)
             if audited and me is not None and not (action == "enqueue" and me.via == "token"):
-                await run_in_threadpool(
-                    record_change, web, request, me, action, response.status_code
-                )
+                await run_in_threadpool(record, web, request, me, action, response.status_code)
             return response
 
         return handle
 
 
-def record_change(web: Any, request: Request, me: Identity, action: str, status: int) -> None:
+def record(web: Any, request: Request, me: Identity, action: str, status: int) -> None:
     """Record a change in the audit log. The change is made by now: if recording fails, it is logged."""
     detail = {"status": status, **getattr(request.state, "audit", {})}
     target = ", ".join(str(value) for value in request.path_params.values())

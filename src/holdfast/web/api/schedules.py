@@ -69,13 +69,11 @@ def _described(web: Any, job: JobRow) -> dict[str, Any]:
 
 
 def _run(run: Attempt) -> dict[str, Any]:
-    seconds = None
-    if run.started_at is not None:
-        seconds = max(0.0, (run.finished_at - run.started_at).total_seconds())
-    status = "completed" if run.error is None else "failed"
+    start = run.started_at
+    seconds = None if start is None else max(0.0, (run.finished_at - start).total_seconds())
     return {
         "finished_at": run.finished_at,
-        "status": status,
+        "status": "completed" if run.error is None else "failed",
         "seconds": seconds,
         "error": run.error,
     }

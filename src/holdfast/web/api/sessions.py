@@ -16,9 +16,9 @@ from holdfast.web.api.parameters import After, Id, Limit, Me, Web
 from holdfast.web.models import Done, Duration, Input, Name
 from holdfast.web.problems import Refusal
 from holdfast.web.replies import Json
-from holdfast.web.routing import Routes, record_change
+from holdfast.web.routing import Routes, record
 from holdfast.web.security.gate import SESSION, cookie_name, is_secure
-from holdfast.web.security.permissions import KNOWN, PUBLIC, Identity, Permission, allowed
+from holdfast.web.security.permissions import KNOWN, PUBLIC, Identity, Permission
 
 routes = Routes("access")
 _BROWSER = 120.0  # seconds in which a browser has to start
@@ -129,9 +129,8 @@ async def log_in(web: Web, login: Login, request: Request) -> Json:
     if token is None or token.kind != "token":
         raise Refusal(401, "this token is not known, or is over")
     secret = await run_in_threadpool(web.access.session, token, SESSION)
-    may = allowed(token.role, read_only=web.options.read_only)
-    me = Identity(who=token.name, role=token.role, permissions=may, via="session")
-    await run_in_threadpool(record_change, web, request, me, "log_in", 200)
+    me = web.gate.identity_of(token, "session")
+    await run_in_threadpool(record, web, request, me, "log_in", 200)
     answer = _session(web, me)
     answer.set_cookie(
         cookie_name(request),

@@ -14,7 +14,7 @@ from holdfast.access import MARK, Access, TokenInfo
 from holdfast.web.options import WebOptions
 from holdfast.web.problems import Refusal
 from holdfast.web.security.links import SECRET, has_link, read_link
-from holdfast.web.security.permissions import PUBLIC, READING, ROLES, Identity, Permission, allowed
+from holdfast.web.security.permissions import PUBLIC, READING, ROLES, Identity, Permission, Via
 from holdfast.web.security.throttle import Throttle
 
 T = TypeVar("T")
@@ -90,7 +90,7 @@ class Gate:
                 "this token is not known, or is over: holdfast tokens create makes one",
                 headers={"WWW-Authenticate": 'Bearer error="invalid_token"'},
             )
-        return self._from_token(token, "token")
+        return self.identity_of(token, "token")
 
     async def check(self, request: HTTPConnection, secret: str) -> TokenInfo | None:
         """Return the token with this secret, or None. Addresses that guess secrets are slowed down."""
@@ -127,7 +127,7 @@ class Gate:
         last = token.last_used_at or token.created_at
         if (self._now() - last).total_seconds() > IDLE:
             return None
-        return self._from_token(token, "session")
+        return self.identity_of(token, "session")
 
     async def _look_up(self, secret: str) -> TokenInfo | None:
         if len(secret) > _LONGEST:
@@ -146,21 +146,24 @@ class Gate:
         """Clear the cache, after a logout or the revocation of a token in this process."""
         self._known.clear()
 
-    def _from_token(self, token: TokenInfo, via: Any) -> Identity:
+    def _permissions(self, role: str) -> frozenset[Permission]:
+        return ROLES[role] & READING if self._options.read_only else ROLES[role]
+
+    def identity_of(self, token: TokenInfo, via: Via) -> Identity:
         return Identity(
             who=token.name,
             role=token.role,
-            permissions=allowed(token.role, read_only=self._options.read_only),
+            permissions=self._permissions(token.role),
             via=via,
             tasks=frozenset(token.tasks),
             queues=frozenset(token.queues),
         )
 
     def _from_host(self, answer: Any) -> Identity:
-        read_only = self._options.read_only
         if isinstance(answer, Identity):
-            may = answer.permissions & READING if read_only else answer.permissions
-            return replace(answer, permissions=may)
+            if not self._options.read_only:
+                return answer
+            return replace(answer, permissions=answer.permissions & READING)
         pair = ("host", answer) if isinstance(answer, str) else answer
         if not isinstance(pair, tuple) or len(pair) != 2 or pair[1] not in ROLES:
             raise TypeError(
@@ -168,8 +171,7 @@ class Gate:
                 "of a name and a role, an Identity, or None"
             )
         name, role = str(pair[0])[:200], pair[1]
-        may = allowed(role, read_only=read_only)
-        return Identity(who=name, role=role, permissions=may, via="host")
+        return Identity(who=name, role=role, permissions=self._permissions(role), via="host")
 
 
 def too_many(wait: float) -> Refusal:

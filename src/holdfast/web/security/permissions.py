@@ -78,8 +78,3 @@ class Identity:
 
     def may(self, wanted: str) -> bool:
         return wanted in (PUBLIC, KNOWN) or wanted in self.permissions
-
-
-def allowed(role: str, *, read_only: bool) -> frozenset[Permission]:
-    """Return the permissions of a role."""
-    return ROLES[role] & READING if read_only else ROLES[role]
