@@ -203,12 +203,12 @@ def test_versions(scene: Scene):
 def test_a_worker_tells_its_versions(database: Database):
     from importlib import metadata
 
-    from holdfast.monitoring.worker_status import read_workers
+    from holdfast.monitoring.snapshot import Snapshot
 
     app = database.app(app_version="2026.3")
     with app.worker() as worker:
         assert worker.join(20)
-        [told] = read_workers(app.engine)
+        [told] = Snapshot(app.engine).workers
     assert (told.version, told.app_version) == (metadata.version("holdfast"), "2026.3")
 
 

@@ -1,8 +1,9 @@
 """`app.stats()`: the present state, counted up to a cap, and recent work, summed over the workers'
 roll-ups. The cost does not grow with the jobs."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import Literal
 
 from holdfast.core.duration import Duration, seconds
 from holdfast.engine.records import QueueInfo
@@ -47,8 +48,8 @@ def read_stats(snapshot: Snapshot, window: Duration, tasks: Iterable[str] = ()) 
         waiting=waiting,
         window=length,
         figures=figures(totals, length),
-        by_task=by_task(totals, tasks, length),
-        by_queue=_grouped(totals, lambda total: total.queue, names, length),
+        by_task=grouped(totals, "type", tasks, length),
+        by_queue=grouped(totals, "queue", names, length),
         series=whole_series(engine.series(start), start, now),
     )
 
@@ -61,14 +62,11 @@ def length_of(window: Duration) -> float:
     return length
 
 
-def by_task(totals: Sequence[Total], tasks: Iterable[str], window: float) -> dict[str, Figures]:
-    return _grouped(totals, lambda total: total.type, tasks, window)
-
-
-def _grouped(
-    totals: Sequence[Total], name: Callable[[Total], str], known: Iterable[str], window: float
+def grouped(
+    totals: Sequence[Total], by: Literal["type", "queue"], known: Iterable[str], window: float
 ) -> dict[str, Figures]:
-    groups: dict[str, list[Total]] = {one: [] for one in known}
+    """Return the figures of each task or queue; those that are `known`, even if no run ended."""
+    groups: dict[str, list[Total]] = {name: [] for name in known}
     for total in totals:
-        groups.setdefault(name(total), []).append(total)
-    return {one: figures(groups[one], window) for one in sorted(groups)}
+        groups.setdefault(getattr(total, by), []).append(total)
+    return {name: figures(groups[name], window) for name in sorted(groups)}

@@ -8,7 +8,8 @@ from rich.text import Text
 
 from holdfast.cli.output import Column, age, clean, plain
 from holdfast.cli.target import AppArgument, Common
-from holdfast.monitoring.worker_status import WorkerView, read_workers
+from holdfast.monitoring.snapshot import Snapshot
+from holdfast.monitoring.worker_status import WorkerView
 
 _STYLES = {
     "live": "green",
@@ -29,7 +30,7 @@ def workers(
     with common.opened(application) as holdfast:
         found = [
             worker
-            for worker in read_workers(holdfast.engine)
+            for worker in Snapshot(holdfast.engine).workers
             if everyone or worker.state not in ("left", "dead")
         ]
     common.print_list(found, _COLUMNS, _fields)
