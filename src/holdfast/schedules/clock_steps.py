@@ -53,49 +53,28 @@ def pull_in(dialect: Dialect, after: Cursor | None, limit: int = BATCH) -> Scrip
 
 
 def _move(dialect: Dialect, row: Row, now: datetime) -> dict[str, Any] | None:
-    id, run_at, due_at, updated_at, schedule, finished_at = row
-    moment = dialect.moment
-    found = pulled(
-        run_at=moment(run_at),
-        due_at=None if due_at is None else moment(due_at),
-        written=moment(updated_at),
-        ended=moment(finished_at),
-        schedule=schedule,
-        now=now,
-    )
-    if found is None:
-        return None
-    sooner, due = found
-    return {
-        "now": dialect.now(),
-        "id": id,
-        "run_at": dialect.time(sooner),
-        "due_at": None if due is None else dialect.time(due),
-        "written": dialect.time(moment(updated_at)),
-    }
-
-
-def pulled(
-    *,
-    run_at: datetime,
-    due_at: datetime | None,
-    written: datetime,
-    ended: datetime,
-    schedule: str | None,
-    now: datetime,
-) -> tuple[datetime, datetime | None] | None:
-    """Return when a waiting job runs next, and for which moment of its schedule, if it was written
-    later than now; None if it stays. `ended`: the end of its last run."""
+    """Return the sooner run of a waiting job, if its row was written later than now and by the end of a
+    run; None if it stays."""
+    id, run_at, due_at, _, schedule, _ = row
+    run_at, written, ended = (dialect.moment(at) for at in (run_at, row[3], row[5]))
+    due_at = None if due_at is None or schedule is None else dialect.moment(due_at)
     ahead = written - now
     if ahead <= TOLERANCE or abs(ended - written) > _SAME:
         return None  # no step, or something else wrote it after the run
-    if schedule is None:
-        return run_at - ahead, None
-    if due_at is None:
-        return None  # its run chose the moment
-    if from_json(schedule).cron is None:
-        return run_at - ahead, due_at - ahead
-    return (run_at - ahead, due_at) if due_at <= written else None  # a retry, or a moment of cron
+    if schedule is not None:
+        if due_at is None:
+            return None  # its run chose the moment
+        if from_json(schedule).cron is None:
+            due_at -= ahead
+        elif due_at > written:
+            return None  # a moment of cron; an earlier one means a retry
+    return {
+        "now": dialect.now(),
+        "id": id,
+        "run_at": dialect.time(run_at - ahead),
+        "due_at": None if due_at is None else dialect.time(due_at),
+        "written": dialect.time(written),
+    }
 
 
 def wake_early(dialect: Dialect, after: str, limit: int = BATCH) -> Script[Woken]:

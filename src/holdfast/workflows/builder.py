@@ -7,7 +7,7 @@ with app.workflow() as flow:
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, NamedTuple, Protocol, get_args
+from typing import TYPE_CHECKING, Any, NamedTuple, get_args
 
 from holdfast.core import validation
 from holdfast.core.ids import new_id, parse_id
@@ -17,6 +17,9 @@ from holdfast.tasks.options import Options
 from holdfast.tasks.task import Task
 from holdfast.tasks.using import Call, Using
 from holdfast.workflows import rules as workflow_rules
+
+if TYPE_CHECKING:
+    from holdfast.workflows.client import Workflows
 
 AnyTask = Task[Any, Any] | Using[Any]
 
@@ -29,25 +32,17 @@ class Node(NamedTuple):
     workflow_id: str
 
 
-class Starter(Protocol):
-    """The part of `app.workflows` that inserts a workflow."""
-
-    def start(self, flow: "Workflow", jobs: Sequence[NewJob]) -> list[Job]: ...
-
-    async def astart(self, flow: "Workflow", jobs: Sequence[NewJob]) -> list[Job]: ...
-
-
 class Workflow:
     """A workflow that is being built: its jobs are inserted at the end of its `with`."""
 
     def __init__(
-        self, starter: Starter, name: str = "workflow", *, tx: Any = None, notify: bool = True
+        self, client: "Workflows", name: str = "workflow", *, tx: Any = None, notify: bool = True
     ) -> None:
         self.id = new_id()  #: by which `app.workflows` finds it
         self.name = validation.name(name, "workflow")  #: as it was given
         self.tx = tx
         self.notify = notify
-        self._starter = starter
+        self._client = client
         self._jobs: list[NewJob] = []
 
     def __repr__(self) -> str:
@@ -98,14 +93,14 @@ class Workflow:
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         if kind is None:
-            self._starter.start(self, self._checked())
+            self._client.start(self, self._checked())
 
     async def __aenter__(self) -> "Workflow":
         return self
 
     async def __aexit__(self, kind: type[BaseException] | None, *_: object) -> None:
         if kind is None:
-            await self._starter.astart(self, self._checked())
+            await self._client.astart(self, self._checked())
 
     def _checked(self) -> list[NewJob]:
         if all((job.node or "").startswith(CALLBACK) for job in self._jobs):
@@ -176,8 +171,9 @@ def make_node(
             "a job of a workflow takes no key=, no idempotency_key= and no tx=: it is always a new "
             "one, and the whole workflow is inserted at once: app.workflow(tx=...)"
         )
-    plain = using.using(**{name: getattr(_PLAIN, name) for name in FLOW})
-    job = plain.new_job(args, kwargs, next_task_of=next_task_of)
+    plain = Options()
+    alone = using.using(**{name: getattr(plain, name) for name in _WORKFLOW_OPTIONS})
+    job = alone.new_job(args, kwargs, next_task_of=next_task_of)
     node = validation.name(options.node or using.task.name, "node")
     after = tuple(_edge(one, options.on_parent_failure, workflow) for one in options.after or ())
     if len({edge.parent for edge in after}) < len(after):
@@ -185,8 +181,7 @@ def make_node(
     return replace(job, workflow_id=workflow, node=node, after=after)
 
 
-FLOW = ("after", "on_parent_failure", "node")
-_PLAIN = Options()
+_WORKFLOW_OPTIONS = ("after", "on_parent_failure", "node")
 
 
 def _edge(given: Any, policy: OnParentFailure, workflow: str) -> Edge:

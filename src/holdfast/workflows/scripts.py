@@ -9,7 +9,7 @@ their status.
 
 import json
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 from holdfast.engine.dialect import MICRO, Dialect, wake
 from holdfast.engine.records import Parent, WorkflowInfo
@@ -21,16 +21,10 @@ from holdfast.jobs.outcome import WEEK
 from holdfast.jobs.read import FIRST_ID
 from holdfast.jobs.rows import columns_to_job
 from holdfast.workflows import rules as workflow_rules
-from holdfast.workflows.rules import Settled, Verdict, WorkflowState
+from holdfast.workflows.rules import Callback, Settled, WorkflowState
 
 LOOK = 1000  # jobs that one statement returns
 CAP = 100_000  # the most jobs that are counted for a page of workflows
-_ENDED, _ADDED = frozenset({"ended"}), frozenset({"added"})
-
-
-class Advanced(NamedTuple):
-    freed: int = 0  #: jobs that may run now
-    dropped: int = 0  #: jobs that were cancelled
 
 
 def start(
@@ -41,10 +35,11 @@ def start(
     return (yield from insert(dialect, jobs, hint=hint))
 
 
-def advance(dialect: Dialect, workflows: Collection[str]) -> Script[Advanced]:
-    """Release, cancel or hold the jobs of workflows, after other jobs have ended or were added."""
+def advance(dialect: Dialect, workflows: Collection[str]) -> Script[int]:
+    """Release, cancel or hold the jobs of workflows, after other jobs have ended or were added. Returns
+    the number of jobs that were released or cancelled."""
     if not workflows:
-        return Advanced()
+        return 0
     wanted = {"workflows": json.dumps(sorted(workflows))}
     held = [row[0] for row in (yield Run("lock_workflows", wanted)).rows]
     params = {"workflows": json.dumps(held), "limit": LOOK}
@@ -56,34 +51,39 @@ def advance(dialect: Dialect, workflows: Collection[str]) -> Script[Advanced]:
         dropped += failed
     queues += yield from _conclude(dialect, held)
     yield from wake(queues)
-    return Advanced(len(queues), dropped)
+    return len(queues) + dropped
 
 
 def _follow(dialect: Dialect, rows: Sequence[Row]) -> Script[tuple[list[str], int]]:
     """Release or cancel the jobs that wait for some jobs. Returns the queues of released jobs and the
     number of cancelled ones. (The next call finds the jobs that wait for these.)"""
-    now = dialect.now()
     ended = [id for id, _, status, _ in rows if status in FINISHED]
     added = [id for id, _, status, node in rows if status == Status.BLOCKED and node[0] != CALLBACK]
-    settled = yield from _settle(ended, _ENDED)
-    settled += yield from _settle(added, _ADDED)
+    settled = yield from _settle(ended, "ended")
+    settled += yield from _settle(added, "added")
     doomed = workflow_rules.doomed(settled, {id: node for id, _, _, node in rows})
     if doomed:
         yield from _drop(dialect, doomed)
     touched = ({edge.child for edge in settled} | set(added)) - doomed.keys()
-    freed: list[Row] = []
-    if touched:
-        freed = (yield Run("free", {"now": now, "ids": json.dumps(sorted(touched))})).rows
-        yield from emit(dialect, EventKind.ENQUEUED, [id for id, _ in freed])
+    queues = yield from _free(dialect, touched)
     yield Run("see", {}, [{"id": id, "status": status} for id, _, status, _ in rows])
-    return [queue for _, queue in freed], len(doomed)
+    return queues, len(doomed)
 
 
-def _settle(ids: Sequence[str], which: frozenset[str]) -> Script[list[Settled]]:
+def _settle(ids: Sequence[str], which: str) -> Script[list[Settled]]:
     if not ids:
         return []
-    reply = yield Run("settle", {"ids": json.dumps(sorted(ids))}, options=which)
+    reply = yield Run("settle", {"ids": json.dumps(sorted(ids))}, options=frozenset({which}))
     return [Settled(*row) for row in reply.rows]
+
+
+def _free(dialect: Dialect, ids: Collection[str]) -> Script[list[str]]:
+    """Let those of these jobs run that wait for no other job any more; return their queues."""
+    if not ids:
+        return []
+    freed = (yield Run("free", {"now": dialect.now(), "ids": json.dumps(sorted(ids))})).rows
+    yield from emit(dialect, EventKind.ENQUEUED, [id for id, _ in freed])
+    return [queue for _, queue in freed]
 
 
 def _drop(dialect: Dialect, reasons: Mapping[str, str]) -> Script[None]:
@@ -107,20 +107,14 @@ def _conclude(dialect: Dialect, workflows: Sequence[str]) -> Script[list[str]]:
             marks.append({"now": now, "id": id, "status": state.status, "finished": finished})
     if marks:
         yield Run("mark_workflow", {"now": now}, marks)
-    verdicts: dict[Verdict, list[str]] = {verdict: [] for verdict in Verdict}
+    callbacks: dict[Callback, list[str]] = {state: [] for state in Callback}
     for id, workflow, name in (yield Run("callbacks", params)).rows:
-        verdicts[workflow_rules.callback(name, states[workflow])].append(id)
-    if verdicts[Verdict.DROP]:
+        callbacks[workflow_rules.callback(name, states[workflow])].append(id)
+    if never := callbacks[Callback.NEVER_RUNS]:
         reason = "Cancelled: its workflow did not come to that"
-        yield from _drop(dialect, dict.fromkeys(verdicts[Verdict.DROP], reason))
-        seen = [{"id": id, "status": Status.CANCELLED} for id in verdicts[Verdict.DROP]]
-        yield Run("see", {}, seen)
-    if not verdicts[Verdict.RUN]:
-        return []
-    ids = json.dumps(sorted(verdicts[Verdict.RUN]))
-    freed = (yield Run("free", {"now": now, "ids": ids})).rows
-    yield from emit(dialect, EventKind.ENQUEUED, [id for id, _ in freed])
-    return [queue for _, queue in freed]
+        yield from _drop(dialect, dict.fromkeys(never, reason))
+        yield Run("see", {}, [{"id": id, "status": Status.CANCELLED} for id in never])
+    return (yield from _free(dialect, callbacks[Callback.RUNS]))
 
 
 def changed_workflows(limit: int) -> Script[list[str]]:
@@ -195,19 +189,17 @@ def parents(id: str, *, results: bool = False) -> Script[list[Parent]]:
 def listing(dialect: Dialect, before: str, limit: int) -> Script[list[WorkflowInfo]]:
     """Return the workflows older than one of them, the newest first."""
     params = {"before": before, "limit": limit}
-    return (yield from _infos(dialect, (yield Run("workflows", params, options=_PAGE)).rows))
+    return (yield from _infos(dialect, params, "page"))
 
 
 def find(dialect: Dialect, ids: Sequence[str]) -> Script[list[WorkflowInfo]]:
     """Return the workflows with these ids."""
     params = {"workflows": json.dumps(list(ids)), "limit": len(ids)}
-    return (yield from _infos(dialect, (yield Run("workflows", params, options=_SOME)).rows))
+    return (yield from _infos(dialect, params, "some"))
 
 
-_PAGE, _SOME = frozenset({"page"}), frozenset({"some"})
-
-
-def _infos(dialect: Dialect, rows: Sequence[Row]) -> Script[list[WorkflowInfo]]:
+def _infos(dialect: Dialect, params: Mapping[str, Any], which: str) -> Script[list[WorkflowInfo]]:
+    rows = (yield Run("workflows", params, options=frozenset({which}))).rows
     counts: dict[str, dict[Status, int]] = {row[0]: dict.fromkeys(Status, 0) for row in rows}
     if rows:
         wanted = {"workflows": json.dumps(list(counts)), "cap": CAP}
