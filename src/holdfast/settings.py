@@ -15,7 +15,7 @@ from holdfast.core.records import value
 from holdfast.errors import InvalidInput
 from holdfast.jobs.backoff import Backoff, BackoffLike, backoff
 from holdfast.jobs.job import FINISHED, Status
-from holdfast.monitoring.metrics import KEPT
+from holdfast.monitoring.metrics import length_of
 
 T = TypeVar("T")
 TIMEOUT = 30.0  # seconds for one call to the database
@@ -153,16 +153,14 @@ def thresholds(given: Mapping[str, Any], base: Thresholds | None = None) -> Thre
         text = _given(f"health_{name}")
         return HEALTH[name] if text is None else None if text == "none" else _number(text)
 
-    workers, window = chosen("expected_workers"), seconds(chosen("window"), what="window")
-    if not 60 <= window <= KEPT:
-        raise InvalidInput(f"window={chosen('window')!r}: give a duration from 1m to 24h")
+    workers = chosen("expected_workers")
     if isinstance(workers, float) and workers.is_integer():
         workers = int(workers)  # from the environment
     return Thresholds(
         max_age=_optional(chosen("max_age"), "max_age"),
         stall=_optional(chosen("stall"), "stall"),
         failure_rate=_part(chosen("failure_rate"), "failure_rate"),
-        window=window,
+        window=length_of(chosen("window")),
         expected_workers=(
             None
             if workers is None

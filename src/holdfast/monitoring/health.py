@@ -95,25 +95,22 @@ def why_it_waits(engine: Engine, job: Job) -> list[str]:
 def _why(engine: Engine, job: Job) -> list[str]:
     match job.status:
         case Status.BLOCKED:
-            return [*_pauses(engine, job), _held_back(engine, job) or "it waits for another job"]
+            held_back = engine.read(wait_reason.held_back, job)
+            return [*_pauses(engine, job), held_back or "it waits for another job"]
         case Status.SCHEDULED:
             return [_due(job, engine.now())]
         case Status.RETRYING:
             left = f"{max(0, job.max_attempts - job.attempts)} of {job.max_attempts}"
             return [_due(job, engine.now()), f"its last run failed; {left} attempts are left"]
         case Status.PENDING:
-            pauses, limit = _pauses(engine, job), _held_back(engine, job)
-            if limit is not None:
+            pauses = _pauses(engine, job)
+            if (limit := engine.read(wait_reason.held_back, job)) is not None:
                 return [*pauses, limit]
             return _why_pending(job, pauses, Snapshot(engine).workers)
         case Status.RUNNING:
             return list(_why_running(job, Snapshot(engine).workers))
         case _:
             return []
-
-
-def _held_back(engine: Engine, job: Job) -> str | None:
-    return engine.run(lambda: wait_reason.held_back(engine.dialect, job), write=False)
 
 
 def _due(job: Job, now: datetime) -> str:

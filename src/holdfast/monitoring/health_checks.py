@@ -156,7 +156,7 @@ def check_waiting(snapshot: Snapshot, limits: Thresholds) -> Checked:
 def check_progress(snapshot: Snapshot, limits: Thresholds) -> Checked:
     """While work waits, a run ends every few minutes."""
     if limits.stall is None:
-        return _checked("progress", [], "not looked at")
+        return _checked("progress", [], "not checked")
     paused = {queue.name for queue in snapshot.queues if queue.paused_at is not None}
     waits = max((age for queue, _, age in snapshot.waiting if queue not in paused), default=0.0)
     ended = sum(point.ended for point in snapshot.last(limits.stall + 60))
@@ -270,7 +270,7 @@ def check_silent(snapshot: Snapshot) -> Checked:
         for worker in snapshot.workers
         if worker.state == "silent"
     ]
-    return _checked("silent", wrong, "every worker gives signs of life", len(wrong), 0)
+    return _checked("silent", wrong, "every worker sends heartbeats", len(wrong), 0)
 
 
 def check_unreadable(snapshot: Snapshot) -> Checked:
@@ -323,6 +323,6 @@ def check_versions(snapshot: Snapshot) -> Checked:
         most = max(most, len(known))
         if len(known) > 1:
             wrong.append(
-                f"workers run several versions {what}: {', '.join(known)}; start the older ones anew"
+                f"workers run several versions {what}: {', '.join(known)}; restart the older ones"
             )
     return _checked("versions", wrong, "all workers run the same code", most, 1, warning=True)

@@ -12,6 +12,8 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import NamedTuple
 
+from holdfast.core.duration import Duration, seconds
+from holdfast.errors import InvalidInput
 from holdfast.jobs.job import Job
 from holdfast.jobs.outcome import Finish, Outcome
 
@@ -123,6 +125,14 @@ def kind_of(finish: Finish) -> str | None:
 
 def minute_of(moment: datetime) -> datetime:
     return moment.replace(second=0, microsecond=0)
+
+
+def length_of(window: Duration) -> float:
+    """Return the seconds of a window. Raises InvalidInput outside of 1m to 24h."""
+    length = seconds(window, what="window")
+    if not 60 <= length <= KEPT:
+        raise InvalidInput(f"window={window!r}: give a duration from 1m to 24h")
+    return length
 
 
 def since(now: datetime, window: float) -> datetime:

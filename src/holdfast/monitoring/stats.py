@@ -5,11 +5,11 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from holdfast.core.duration import Duration, seconds
+from holdfast.core.duration import Duration
 from holdfast.engine.records import QueueInfo
-from holdfast.errors import InvalidInput
 from holdfast.jobs.job import Status
-from holdfast.monitoring.metrics import KEPT, Figures, Point, Total, figures, since, whole_series
+from holdfast.monitoring import metrics
+from holdfast.monitoring.metrics import Figures, Point, Total
 from holdfast.monitoring.snapshot import CAP, Snapshot
 from holdfast.monitoring.worker_status import GONE
 
@@ -34,9 +34,9 @@ class Stats:
 
 def read_stats(snapshot: Snapshot, window: Duration, tasks: Iterable[str] = ()) -> Stats:
     """Read the statistics. `tasks` are listed even if none of their runs ended."""
-    length = length_of(window)
+    length = metrics.length_of(window)
     engine, now, queues = snapshot.engine, snapshot.now, snapshot.queues
-    start = since(now, length)
+    start = metrics.since(now, length)
     totals = engine.totals(start)
     waiting = snapshot.longest
     names = {queue.name for queue in queues} | set(waiting)
@@ -47,19 +47,11 @@ def read_stats(snapshot: Snapshot, window: Duration, tasks: Iterable[str] = ()) 
         oldest_pending=max(waiting.values(), default=None),
         waiting=waiting,
         window=length,
-        figures=figures(totals, length),
+        figures=metrics.figures(totals, length),
         by_task=grouped(totals, "type", tasks, length),
         by_queue=grouped(totals, "queue", names, length),
-        series=whole_series(engine.series(start), start, now),
+        series=metrics.whole_series(engine.series(start), start, now),
     )
-
-
-def length_of(window: Duration) -> float:
-    """Return the seconds of a window. Raises InvalidInput outside of 1m to 24h."""
-    length = seconds(window, what="window")
-    if not 60 <= length <= KEPT:
-        raise InvalidInput(f"window={window!r}: give a duration from 1m to 24h")
-    return length
 
 
 def grouped(
@@ -69,4 +61,4 @@ def grouped(
     groups: dict[str, list[Total]] = {name: [] for name in known}
     for total in totals:
         groups.setdefault(getattr(total, by), []).append(total)
-    return {name: figures(groups[name], window) for name in sorted(groups)}
+    return {name: metrics.figures(groups[name], window) for name in sorted(groups)}

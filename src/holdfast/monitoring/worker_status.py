@@ -4,6 +4,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from datetime import datetime
+from functools import cache
 from typing import Any
 
 from pydantic import TypeAdapter
@@ -73,7 +74,9 @@ class WorkerView:
         return self.tasks is None or type in self.tasks
 
 
-_WORKER_VIEW = TypeAdapter(WorkerView)
+@cache  # made at the first use: it takes milliseconds, which an import should not
+def _view_adapter() -> TypeAdapter[WorkerView]:
+    return TypeAdapter(WorkerView)
 
 
 def view(worker: WorkerInfo, now: datetime) -> WorkerView:
@@ -81,7 +84,7 @@ def view(worker: WorkerInfo, now: datetime) -> WorkerView:
     info = json.loads(worker.info)
     age = max(0.0, (now - worker.beat_at).total_seconds())
     known = {**asdict(worker), "state": _state(worker, age, info), "beat_age": age}
-    return _WORKER_VIEW.validate_python({**info, **known})
+    return _view_adapter().validate_python({**info, **known})
 
 
 def _state(worker: WorkerInfo, age: float, info: Mapping[str, Any]) -> str:

@@ -10,7 +10,7 @@ from holdfast.engine.engine import Engine
 from holdfast.errors import UnknownTask
 from holdfast.monitoring import metrics
 from holdfast.monitoring.snapshot import CAP, Snapshot
-from holdfast.monitoring.stats import grouped, length_of
+from holdfast.monitoring.stats import grouped
 from holdfast.schedules.next_run import in_words
 from holdfast.tasks.task import Task as RegisteredTask
 from holdfast.web.api.parameters import PathName, Web, Window
@@ -108,7 +108,7 @@ class _Report:
 
     def __init__(self, web: Any, window: str) -> None:
         engine: Engine = web.app.engine
-        snapshot, length = Snapshot(engine), length_of(window)
+        snapshot, length = Snapshot(engine), metrics.length_of(window)
         self.tasks: Mapping[str, RegisteredTask[Any, Any]] = web.app.tasks
         self.now = snapshot.now
         self.start = metrics.since(self.now, length)
