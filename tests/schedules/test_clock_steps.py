@@ -39,19 +39,12 @@ def heal(engine: Engine, limit: int = 100) -> int:
     """What a worker does when it notices a step back; how many next runs it moved."""
     moved, after, key = 0, None, ""
     while True:
-        pulled = engine.run(
-            lambda after=after: clock_steps.pull_in(engine.dialect, after, limit),  # type: ignore[misc]
-            write=True,
-        )
-        moved, after = moved + pulled.moved, pulled.after
+        found = engine.write(clock_steps.bring_forward, after, limit)
+        moved, after = moved + found.moved, found.after
         if after is None:
             break
     while True:
-        woken = engine.run(
-            lambda key=key: clock_steps.wake_early(engine.dialect, key, limit),  # type: ignore[misc]
-            write=True,
-        )
-        key = woken.after
+        key = engine.write(clock_steps.wake_keys_early, key, limit)
         if not key:
             return moved
 

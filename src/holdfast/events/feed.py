@@ -119,7 +119,7 @@ class Feed:
             read = partial(outbox.read, cursor.position, BATCH, mark=cursor.wants_mark)
             reading = engine.run(read, write=False)
             self._check(reading.floor)
-            if reading.rows and not self._is_held():
+            if reading.rows and not self._is_subscribed():
                 self._subscribe()
             rows = cursor.take(reading, BATCH)
             self._looked_at = time.monotonic()
@@ -155,16 +155,16 @@ class Feed:
         self.since = subscription.since
         engine.maintenance.prune_events()
 
-    def _is_held(self) -> bool:
+    def _is_subscribed(self) -> bool:
         """Whether the subscription is still alive. If it is not, events may not have been written."""
-        return self._engine.read(outbox.is_held, self._name)
+        return self._engine.read(outbox.is_subscribed, self._name)
 
     def _check(self, floor: int) -> None:
         if self.position < floor:
             raise EventsGone(
                 f"the events after position {self.position} are gone (they begin at {floor}): events "
-                f"are kept while somebody follows, {NAMED / 60:.0f} minutes longer for a name=, and at "
-                f"most {outbox.KEPT:,}. Look at the jobs themselves, and go on with after=None"
+                f"are kept while they have followers, {NAMED / 60:.0f} minutes longer for a name=, at "
+                f"most {outbox.KEPT:,}. Read the jobs themselves, and go on with after=None"
             )
 
     def interrupt(self) -> None:

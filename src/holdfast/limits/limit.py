@@ -75,7 +75,7 @@ class Limit:
                 "app.queues.limit() sets"
             )
         if self.fair and self.per is None:
-            raise InvalidInput("Limit(fair=True) needs per=: whose jobs shall take turns?")
+            raise InvalidInput("Limit(fair=True) needs per=: which jobs take turns?")
         if self.concurrency is None and self.rate is None and not self.fair:
             raise InvalidInput("Limit(): give a concurrency, a rate='100/m', or both")
 

@@ -10,7 +10,7 @@ from holdfast.engine.script import Row, Run, Script
 from holdfast.limits.admission import Capacity, Place
 from holdfast.limits.limit import QUEUE, Declared, Rate
 
-SCAN = 10_000  #: parked jobs that `is_busy` looks at; if there are more, it returns True
+SCAN = 10_000  #: parked jobs that `is_busy` reads; if there are more, it returns True
 IDLE = 30.0  #: seconds that a pending job keeps the turn of its key if no live worker serves it
 AT_ONCE = 100  #: jobs of one key that are put back in line at a time
 
@@ -54,7 +54,7 @@ def spend(
     now = dialect.now()
     spent = {capacity.key: 1 for capacity in keyed if capacity.started and capacity.waits_for_rate}
     if unknown := {key: 1 for key in spent if key not in parked}:
-        parked = {*parked, *(yield from awaited(unknown))}
+        parked = {*parked, *(yield from keys_with_parked(unknown))}
     rows = []
     for capacity in [*whole, *keyed]:
         is_awaited = capacity.key in parked
@@ -96,13 +96,13 @@ def release(dialect: Dialect, freed: Mapping[str, int]) -> Script[None]:
         return
     if dialect.claims_in_one:  # waits for claims that are counting, to see what they park
         yield Run("lock_keys", {"keys": json.dumps(sorted(freed))})
-    moved = yield from unpark(dialect, (yield from awaited(freed)))
+    moved = yield from unpark(dialect, (yield from keys_with_parked(freed)))
     yield from wake({row[0] for row in moved})
 
 
-def awaited(freed: Mapping[str, int]) -> Script[dict[str, int]]:
+def keys_with_parked(freed: Mapping[str, int]) -> Script[dict[str, int]]:
     """Return those of these keys that have parked jobs: usually none."""
-    reply = yield Run("awaited", {"keys": json.dumps(sorted(freed))})
+    reply = yield Run("keys_with_parked", {"keys": json.dumps(sorted(freed))})
     return {row[0]: freed[row[0]] for row in reply.rows}
 
 
@@ -124,8 +124,8 @@ def is_waited_for() -> Script[bool]:
 
 
 def repair(dialect: Dialect, after: str, limit: int) -> Script[Repaired]:
-    """Find keys with free capacity whose parked jobs were never released, and release them: a bounded
-    look."""
+    """Release the parked jobs of keys with free capacity, if they were never released: a search of
+    `limit` keys."""
     reply = yield Run("waiting_keys", {"after": after, "limit": limit})
     keys = [row[0] for row in reply.rows]
     found = yield from capacities(dialect, keys, "keyed")

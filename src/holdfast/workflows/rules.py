@@ -50,7 +50,7 @@ class Callback(Enum):
     NEVER_RUNS = auto()
 
 
-def doomed(settled: Iterable[Settled], names: Mapping[str, str]) -> dict[str, str]:
+def to_cancel(settled: Iterable[Settled], names: Mapping[str, str]) -> dict[str, str]:
     """Return the ids of the jobs to cancel because of their parents, each with the reason."""
     return {
         edge.child: f"Cancelled: {names.get(edge.parent, edge.parent)}, which it waited for, "

@@ -23,7 +23,7 @@ from holdfast.jobs.rows import columns_to_job
 from holdfast.workflows import rules as workflow_rules
 from holdfast.workflows.rules import Callback, Settled, WorkflowState
 
-LOOK = 1000  # jobs that one statement returns
+BATCH = 1000  # jobs that one statement returns
 CAP = 100_000  # the most jobs that are counted for a page of workflows
 
 
@@ -42,10 +42,10 @@ def advance(dialect: Dialect, workflows: Collection[str]) -> Script[int]:
         return 0
     wanted = {"workflows": json.dumps(sorted(workflows))}
     held = [row[0] for row in (yield Run("lock_workflows", wanted)).rows]
-    params = {"workflows": json.dumps(held), "limit": LOOK}
+    params = {"workflows": json.dumps(held), "limit": BATCH}
     queues: list[str] = []
     dropped = 0
-    while rows := (yield Run("unseen", params)).rows:
+    while rows := (yield Run("changed_jobs", params)).rows:
         freed, failed = yield from _follow(dialect, rows)
         queues += freed
         dropped += failed
@@ -61,19 +61,21 @@ def _follow(dialect: Dialect, rows: Sequence[Row]) -> Script[tuple[list[str], in
     added = [id for id, _, status, node in rows if status == Status.BLOCKED and node[0] != CALLBACK]
     settled = yield from _settle(ended, "ended")
     settled += yield from _settle(added, "added")
-    doomed = workflow_rules.doomed(settled, {id: node for id, _, _, node in rows})
-    if doomed:
-        yield from _drop(dialect, doomed)
-    touched = ({edge.child for edge in settled} | set(added)) - doomed.keys()
+    reasons = workflow_rules.to_cancel(settled, {id: node for id, _, _, node in rows})
+    if reasons:
+        yield from _cancel_waiting(dialect, reasons)
+    touched = ({edge.child for edge in settled} | set(added)) - reasons.keys()
     queues = yield from _free(dialect, touched)
-    yield Run("see", {}, [{"id": id, "status": status} for id, _, status, _ in rows])
-    return queues, len(doomed)
+    yield Run("mark_followed_up", {}, [{"id": id, "status": status} for id, _, status, _ in rows])
+    return queues, len(reasons)
 
 
 def _settle(ids: Sequence[str], which: str) -> Script[list[Settled]]:
     if not ids:
         return []
-    reply = yield Run("settle", {"ids": json.dumps(sorted(ids))}, options=frozenset({which}))
+    reply = yield Run(
+        "record_outcomes", {"ids": json.dumps(sorted(ids))}, options=frozenset({which})
+    )
     return [Settled(*row) for row in reply.rows]
 
 
@@ -86,7 +88,7 @@ def _free(dialect: Dialect, ids: Collection[str]) -> Script[list[str]]:
     return [queue for _, queue in freed]
 
 
-def _drop(dialect: Dialect, reasons: Mapping[str, str]) -> Script[None]:
+def _cancel_waiting(dialect: Dialect, reasons: Mapping[str, str]) -> Script[None]:
     now, keep = dialect.now(), round(WEEK * MICRO)
     rows = [{"now": now, "id": id, "error": reasons[id], "keep": keep} for id in sorted(reasons)]
     dropped = (yield Run("drop", {"now": now}, rows, tell="id")).rows
@@ -100,7 +102,7 @@ def _conclude(dialect: Dialect, workflows: Sequence[str]) -> Script[list[str]]:
     now = dialect.now()
     states: dict[str, WorkflowState] = {}
     marks: list[dict[str, Any]] = []
-    for id, before, *flags in (yield Run("state", params)).rows:
+    for id, before, *flags in (yield Run("workflow_states", params)).rows:
         state = states[id] = WorkflowState(*(bool(flag) for flag in flags))
         if state.status != before and (state.unfinished or before == Status.RUNNING):
             finished = not state.unfinished
@@ -112,8 +114,8 @@ def _conclude(dialect: Dialect, workflows: Sequence[str]) -> Script[list[str]]:
         callbacks[workflow_rules.callback(name, states[workflow])].append(id)
     if never := callbacks[Callback.NEVER_RUNS]:
         reason = "Cancelled: its workflow did not come to that"
-        yield from _drop(dialect, dict.fromkeys(never, reason))
-        yield Run("see", {}, [{"id": id, "status": Status.CANCELLED} for id in never])
+        yield from _cancel_waiting(dialect, dict.fromkeys(never, reason))
+        yield Run("mark_followed_up", {}, [{"id": id, "status": Status.CANCELLED} for id in never])
     return (yield from _free(dialect, callbacks[Callback.RUNS]))
 
 
@@ -124,11 +126,11 @@ def changed_workflows(limit: int) -> Script[list[str]]:
 
 def orphans(after: str, limit: int) -> Script[str]:
     """Find jobs that wait for a deleted job (such as one deleted by the application's SQL), and mark
-    them to be looked at. A bounded search; returns the id behind which to go on."""
+    them to be followed up. A bounded search; returns the id behind which to go on."""
     edge, seen, found = (yield Run("orphans", {"after": after, "limit": limit})).rows[0]
     ids = found if isinstance(found, list) else json.loads(found or "[]")
     if ids:
-        yield Run("look_again", {"ids": json.dumps(sorted(set(ids)))})
+        yield Run("follow_up_again", {"ids": json.dumps(sorted(set(ids)))})
     return edge if seen == limit else FIRST_ID
 
 
@@ -151,7 +153,7 @@ def retry(dialect: Dialect, workflow: str) -> Script[int]:
     params = {"now": dialect.now(), "workflow": workflow}
     reopened = (yield Run("reopen", params)).rows
     if reopened:
-        yield Run("unsettle", {"ids": json.dumps([row[0] for row in reopened])})
+        yield Run("clear_outcomes", {"ids": json.dumps([row[0] for row in reopened])})
         yield from emit(dialect, EventKind.ENQUEUED, [row[0] for row in reopened])
         yield from wake(queue for _, queue, status in reopened if status == Status.PENDING)
     yield from advance(dialect, [workflow])
@@ -221,11 +223,11 @@ def _infos(dialect: Dialect, params: Mapping[str, Any], which: str) -> Script[li
 def members(dialect: Dialect, workflow: str) -> Script[list[Job]]:
     """Return the jobs of a workflow, in the order in which they were added."""
     found: list[Job] = []
-    params = {"workflow": workflow, "status": "", "after": FIRST_ID, "limit": LOOK}
+    params = {"workflow": workflow, "status": "", "after": FIRST_ID, "limit": BATCH}
     while True:
         rows = (yield Run("members", params)).rows
         found += [columns_to_job(dialect, row) for row in rows]
-        if len(rows) < LOOK:
+        if len(rows) < BATCH:
             return sorted(found, key=lambda job: job.id)
         params |= {"status": found[-1].status.value, "after": found[-1].id}
 
