@@ -1,4 +1,4 @@
-"""Histograms, and what is told of them; the tally of a worker."""
+"""Histograms, figures, and how a worker counts its runs."""
 
 import json
 import math
@@ -100,7 +100,7 @@ def test_a_window_is_whole_minutes_up_to_the_running_one() -> None:
     assert [point.finished for point in series] == [0, 3, 0]
 
 
-# the tally
+# how a worker counts its runs
 
 
 def job() -> Job:
