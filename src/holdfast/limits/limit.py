@@ -33,7 +33,7 @@ class Rate(NamedTuple):
         return f"{self.times}/{unit or f'{self.period:g}s'}"
 
 
-def parse_rate(value: object, what: str = "rate") -> Rate:
+def parse_rate(value: object) -> Rate:
     """Return the rate that a text such as "100/m", "5/s" or "1000/30m" names. Raises InvalidInput."""
     match = _RATE.fullmatch(value) if isinstance(value, str) else None
     if match is not None:
@@ -45,7 +45,7 @@ def parse_rate(value: object, what: str = "rate") -> Rate:
         if 0 < rate.times <= MICRO and 0.1 <= rate.period <= 366 * 86400:
             return rate
     raise InvalidInput(
-        f"{what}={value!r}: write a count and a time, e.g. '100/m', '5/s' or '1000/30m'; the count is "
+        f"rate={value!r}: write a count and a time, e.g. '100/m', '5/s' or '1000/30m'; the count is "
         "from 1 to 1000000, the time from 0.1 s to a year"
     )
 

@@ -50,8 +50,8 @@ def bring_forward(dialect: Dialect, after: Cursor | None, limit: int = BATCH) ->
 def _move(dialect: Dialect, row: Row, now: datetime) -> dict[str, Any] | None:
     """Return the sooner run of a waiting job, if its row was written later than now and by the end of a
     run; None if it stays."""
-    id, run_at, due_at, _, schedule, _ = row
-    run_at, written, ended = (dialect.moment(at) for at in (run_at, row[3], row[5]))
+    id, run_at, due_at, updated_at, schedule, finished_at = row
+    run_at, written, ended = map(dialect.moment, (run_at, updated_at, finished_at))
     due_at = None if due_at is None or schedule is None else dialect.moment(due_at)
     ahead = written - now
     if ahead <= TOLERANCE or abs(ended - written) > _SAME:

@@ -64,18 +64,16 @@ def schedule(dialect: Dialect, new: NewJob, *, enables: bool = True) -> Script[J
     raise DatabaseBusy(f"the key {new.key!r} of task {new.type!r} changes hands all the time")
 
 
-def enable(
-    dialect: Dialect, type: str, key: str, enabled: bool, because: str | None = None
-) -> Script[Job]:
-    """Enable or disable a recurring job. `because`: the reason, if not an operator disables it."""
+def enable(dialect: Dialect, type: str, key: str, enabled: bool) -> Script[Job]:
+    """Enable or disable a recurring job."""
     job = yield from find_or_raise(dialect, type, key)
-    return (yield from set_enabled(dialect, job, enabled, because))
+    return (yield from set_enabled(dialect, job, enabled))
 
 
 def set_enabled(
     dialect: Dialect, job: Job, enabled: bool, because: str | None = None
 ) -> Script[Job]:
-    """The same for a job that is locked already."""
+    """Do the same with a job that is locked already. `because`: why, if no operator disables it."""
     params = {"now": dialect.now(), "id": job.id, "enabled": enabled, "because": because}
     yield Run("enable_schedule", params)
     if enabled:
