@@ -225,6 +225,12 @@ def test_a_worker_tells_its_versions(database: Database):
     assert (found.version, found.app_version) == (metadata.version("holdfast"), "2026.3")
 
 
+def test_a_report_of_another_release_that_says_things_otherwise(monitored: MonitoredApp):
+    """The worker counts as live all the same; what it says is left out."""
+    monitored.beat("w1", slots={"async": 100}, jobs=["an id"])
+    assert numbers(monitored.check("workers", expected_workers=1)) == (True, 1, 1)
+
+
 def test_thresholds_of_the_application(
     database: Database, clock: FakeClock, monkeypatch: pytest.MonkeyPatch
 ):

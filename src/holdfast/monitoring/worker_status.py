@@ -7,7 +7,7 @@ from datetime import datetime
 from functools import cache
 from typing import Any
 
-from pydantic import TypeAdapter
+from pydantic import TypeAdapter, ValidationError
 
 from holdfast.engine.records import WorkerInfo
 
@@ -84,7 +84,10 @@ def view(worker: WorkerInfo, now: datetime) -> WorkerView:
     info = json.loads(worker.info)
     age = max(0.0, (now - worker.beat_at).total_seconds())
     known = {**asdict(worker), "state": _state(worker, age, info), "beat_age": age}
-    return _view_adapter().validate_python({**info, **known})
+    try:
+        return _view_adapter().validate_python({**info, **known})
+    except ValidationError:  # reported by a release that says these things in another way
+        return _view_adapter().validate_python(known)
 
 
 def _state(worker: WorkerInfo, age: float, info: Mapping[str, Any]) -> str:
