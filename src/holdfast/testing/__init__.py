@@ -21,7 +21,7 @@ from holdfast.jobs.job import WAITING, Job
 from holdfast.tasks.task import Task
 from holdfast.testing.draining import adrain, drain
 from holdfast.testing.inline import Inline
-from holdfast.testing.pruning import prune
+from holdfast.worker.housekeeping.pruning import Work, pruner_of
 
 __all__ = ["FakeClock", "Inline", "JobFailed", "adrain", "drain", "enqueued", "prune", "temporary"]
 
@@ -58,6 +58,17 @@ def _fits(job: Job, task: Task[Any, Any] | None, arguments: Mapping[str, Any]) -
         any(name in values and values[name] == value for values in found)
         for name, value in arguments.items()
     )
+
+
+def prune(app: Holdfast) -> int:
+    """Delete all finished jobs whose retention is over, and return how many. Hooks are called and the
+    archive is written. A job whose `on_prune` raised stays: `job.prune_error` says why."""
+    total = Work(more=True)
+    with pruner_of(app) as pruner:
+        wanted = pruner.wanted(everywhere=True)
+        while total.more:
+            total += pruner.look(wanted)
+    return total.gone
 
 
 @contextmanager

@@ -27,19 +27,6 @@ _host: contextvars.ContextVar[asyncio.AbstractEventLoop | None] = contextvars.Co
     "the loop that waits for an asynchronous enqueue", default=None
 )
 
-_SAME = (
-    *(
-        "id",
-        "queue",
-        "priority",
-        "key",
-        "idempotency_key",
-        "entity_type",
-        "max_attempts",
-        "timeout",
-    ),
-)
-
 
 class Inline:
     """Inside the block an enqueue runs its job, in this process and without a database. Arguments and
@@ -144,9 +131,16 @@ class _UnwrittenContext(Context):
 def _job_of(new: NewJob, pattern: Job) -> Job:
     return replace(
         pattern,
-        **{name: getattr(new, name) for name in _SAME},
+        id=new.id,
+        queue=new.queue,
+        priority=new.priority,
         rank=-new.priority,
+        key=new.key,
+        idempotency_key=new.idempotency_key,
+        entity_type=new.entity_type,
         entity_id=None if new.entity_id is None else json.loads(new.entity_id),
+        max_attempts=new.max_attempts,
+        timeout=new.timeout,
         claim_no=1,
         body=Body(new.payload),
         created=True,
