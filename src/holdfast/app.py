@@ -30,7 +30,7 @@ from holdfast.monitoring.snapshot import Snapshot
 from holdfast.monitoring.stats import Stats, read_stats
 from holdfast.schedules.client import Schedules
 from holdfast.schedules.next_run import Missed
-from holdfast.settings import make_settings, place_of, thresholds
+from holdfast.settings import Settings, place_of, thresholds
 from holdfast.tasks.context import Context, detached
 from holdfast.tasks.middleware import Middleware, wrap_enqueue
 from holdfast.tasks.options import UNSET, Options, Unset
@@ -82,9 +82,9 @@ class Holdfast:
         clock: Clock | None = None,  #: for tests: `FakeClock()`
     ) -> None:
         self.url = url or os.environ.get("HOLDFAST_URL") or DEFAULT_URL
-        self.settings = make_settings(
+        self.settings = Settings(
             max_attempts=max_attempts,
-            timeout=... if timeout is UNSET else timeout,
+            timeout=timeout,
             backoff=backoff,
             retention=retention,
             poll_interval=poll_interval,

@@ -13,7 +13,7 @@ from unittest import mock
 
 from holdfast.app import DEFAULT_URL, Holdfast
 from holdfast.jobs.backoff import Backoff
-from holdfast.settings import HEALTH, RETENTION, Thresholds, make_settings
+from holdfast.settings import HEALTH, RETENTION, Settings, Thresholds
 from holdfast.tasks.options import Options
 from holdfast.web.options import make_options
 from tools.reference.api import parameters, task_options
@@ -47,7 +47,7 @@ def _noting() -> Iterator[list[str]]:
 def variables() -> list[str]:
     """Those that an application reads."""
     with _noting() as asked:
-        make_settings()
+        Settings()
     return sorted({"HOLDFAST_URL", *(name for name in asked if name.startswith(PREFIX))})
 
 
@@ -111,7 +111,7 @@ def default(name: str) -> str:
     if name == "url":
         return DEFAULT_URL
     with _noting():
-        settings = make_settings()
+        settings = Settings()
     known = {"timeout", "max_attempts", "poll_interval", "heartbeat", "aging", "app_version"}
     if name in known | {"archive", "database_timeout"}:
         return str(getattr(settings, name)).lower()
