@@ -34,7 +34,7 @@ from holdfast.settings import Settings, place_of, thresholds
 from holdfast.tasks.context import Context, detached
 from holdfast.tasks.middleware import Middleware, wrap_enqueue
 from holdfast.tasks.options import UNSET, Options, Unset
-from holdfast.tasks.registration import Decorator, Errors, make_task
+from holdfast.tasks.registration import Decorator, Errors, check_options, make_task
 from holdfast.tasks.task import Hook, Task, Then
 from holdfast.tasks.using import Call, Using
 from holdfast.workflows.builder import Workflow
@@ -172,6 +172,7 @@ class Holdfast:
     def _register(
         self, handler: Callable[..., Any], name: str | None, options: Mapping[str, Any]
     ) -> Task[Any, Any]:
+        check_options(options, Holdfast.task)
         task = make_task(handler, name, options, self.settings, self)
         check_shared(task.rule, [other.rule for other in self.tasks.values()])
         if task.name in self.tasks:
@@ -187,7 +188,7 @@ class Holdfast:
         return kept[Status.CANCELLED]
 
     def detached(self, task: Task[Any, Any]) -> Context:
-        return detached(task, self.engine.clock.now)
+        return detached(task, self.clock.now())
 
     # enqueueing
 

@@ -16,7 +16,7 @@ from holdfast import Holdfast
 from holdfast.jobs.job import TRANSITIONS, EventKind, Status
 from holdfast.settings import Settings
 from holdfast.tasks.options import Options
-from holdfast.tasks.registration import OPTIONS
+from holdfast.tasks.registration import option_names
 from holdfast.web import dashboard
 from tests.conftest import Database
 from tests.docs.pages import DOCS
@@ -25,6 +25,7 @@ from tools.reference.source import source_of
 
 MODULES = (holdfast, holdfast.testing, holdfast.web)
 NAMES = [(module, name) for module in MODULES for name in module.__all__]
+OPTIONS = option_names(Holdfast.task)
 
 
 @pytest.fixture(scope="session")

@@ -37,7 +37,7 @@ from tools.reference.source import Field, Method, Source, source_of
 # Methods without an underscore that only our own modules call.
 INNER: Mapping[str, frozenset[str]] = {
     "Holdfast": frozenset({"insert", "ainsert", "detached"}),
-    "Task": frozenset({"new_job", "following"}),
+    "Task": frozenset({"new_job", "follow", "following"}),
     "Using": frozenset({"new_job", "follow", "recurring"}),
     "Call": frozenset({"follow"}),
     "Context": frozenset({"stop", "clean", "next_at", "enqueued", "saw_stop", "completion"}),

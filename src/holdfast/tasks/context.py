@@ -11,7 +11,6 @@ import shutil
 import tempfile
 import threading
 import weakref
-from collections.abc import Callable
 from datetime import datetime
 from pathlib import Path
 from typing import Any, Protocol
@@ -31,7 +30,7 @@ from holdfast.jobs.job import Job, NewJob, Status
 from holdfast.jobs.outcome import Applied, Finish
 from holdfast.schedules.client import next_run
 from holdfast.tasks.task import Task
-from holdfast.tasks.using import Using
+from holdfast.tasks.using import BaseTask
 from holdfast.workflows import scripts as workflow_scripts
 from holdfast.workflows.builder import Running
 
@@ -70,9 +69,8 @@ class Context:
         self._news: News | None = None
         self._workdir: Path | None = None
         self._log: logging.LoggerAdapter[logging.Logger] | None = None
-        self.next_at: datetime | float | None = (
-            None  #: a moment, or seconds from the end of the run
-        )
+        #: a moment, or seconds from the end of the run
+        self.next_at: datetime | float | None = None
         self._results: dict[str, Any] | None = None
         self.enqueued: list[NewJob] = []  #: inserted with the finish, or not at all
         self.saw_stop = False  #: the handler has read that it must stop
@@ -117,13 +115,12 @@ class Context:
         self._news = (min(max(float(percent), 0.0), 100.0), text)
         self._port.progress(*self._news)
 
-    def enqueue(self, task: "Task[Any, Any] | Using[Any]", /, *args: Any, **kwargs: Any) -> str:
+    def enqueue(self, task: BaseTask[Any], /, *args: Any, **kwargs: Any) -> str:
         """Add a job together with the completion of this one, or not at all, and return its id.
         Priority and entity are those of this job, unless they are given."""
-        if not isinstance(task, Task | Using):
+        if not isinstance(task, BaseTask):
             raise InvalidInput(f"ctx.enqueue was given {task!r}: give a task, or task.using(...)")
-        using = task.using() if isinstance(task, Task) else task
-        job = using.follow(args, kwargs, self.job)
+        job = task.follow(args, kwargs, self.job)
         self.enqueued.append(job)
         return job.id
 
@@ -300,9 +297,8 @@ class Detached:
         return path
 
 
-def detached(task: Task[Any, Any], now: Callable[[], Any]) -> Context:
+def detached(task: Task[Any, Any], now: datetime) -> Context:
     """Return a context for a plain call of a task: it belongs to no row."""
-    moment = now()
     job = Job(
         id=new_id(),
         type=task.name,
@@ -310,9 +306,9 @@ def detached(task: Task[Any, Any], now: Callable[[], Any]) -> Context:
         status=Status.RUNNING,
         attempts=1,
         max_attempts=1,
-        created_at=moment,
-        updated_at=moment,
-        run_at=moment,
-        started_at=moment,
+        created_at=now,
+        updated_at=now,
+        run_at=now,
+        started_at=now,
     )
     return Context(job, task, Detached(), None)

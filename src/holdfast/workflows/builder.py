@@ -14,14 +14,13 @@ from holdfast.core.ids import new_id, parse_id
 from holdfast.errors import InvalidInput
 from holdfast.jobs.job import CALLBACK, Edge, Job, NewJob, OnParentFailure
 from holdfast.tasks.options import Options
-from holdfast.tasks.task import Task
-from holdfast.tasks.using import Call, Using
+from holdfast.tasks.using import BaseTask, Call
 from holdfast.workflows import rules as workflow_rules
 
 if TYPE_CHECKING:
     from holdfast.workflows.client import Workflows
 
-AnyTask = Task[Any, Any] | Using[Any]
+AnyTask = BaseTask[Any]  #: a task, or one with options
 
 
 class Node(NamedTuple):
@@ -161,10 +160,9 @@ def make_node(
 ) -> NewJob:
     """Return the job of a workflow that a call would add. Raises InvalidInput for options that jobs of
     a workflow do not take."""
-    if not isinstance(task, Task | Using):
+    if not isinstance(task, BaseTask):
         raise InvalidInput(f"a workflow was given {task!r}: give a task, or task.using(...)")
-    using = task.using() if isinstance(task, Task) else task
-    options = using.options
+    options = task.options
     unique = options.key is not None or options.idempotency_key is not None
     if unique or options.tx is not None:
         raise InvalidInput(
@@ -172,9 +170,9 @@ def make_node(
             "one, and the whole workflow is inserted at once: app.workflow(tx=...)"
         )
     plain = Options()
-    alone = using.using(**{name: getattr(plain, name) for name in _WORKFLOW_OPTIONS})
+    alone = task.using(**{name: getattr(plain, name) for name in _WORKFLOW_OPTIONS})
     job = alone.new_job(args, kwargs, next_task_of=next_task_of)
-    node = validation.name(options.node or using.task.name, "node")
+    node = validation.name(options.node or task.task.name, "node")
     after = tuple(_edge(one, options.on_parent_failure, workflow) for one in options.after or ())
     if len({edge.parent for edge in after}) < len(after):
         raise InvalidInput("after= names a job twice")
