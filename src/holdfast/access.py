@@ -14,12 +14,11 @@ from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import replace
 from typing import Any
-from uuid import UUID
 
 from holdfast.app import Holdfast
 from holdfast.core import validation
 from holdfast.core.duration import Duration, seconds
-from holdfast.core.ids import new_id
+from holdfast.core.ids import new_id, parse_id
 from holdfast.engine import access as access_scripts
 from holdfast.engine.access import Entries, Entry, Kind, NewToken, TokenInfo
 from holdfast.engine.engine import Engine
@@ -36,6 +35,7 @@ _MOST_NAMES = 100
 _LONGEST_FIELD = 500
 _LARGEST_DETAIL = 16_384
 _MOST_ENTRIES = 1000
+_ID = "an id of a token or an entry: give a UUID, as lists have it"
 _TEXTS = ("actor", "role", "action", "target", "address", "request_id")  # of an entry
 
 
@@ -88,7 +88,7 @@ class Access:
 
     def revoke(self, id: str) -> TokenInfo:
         """Revoke a token and end its sessions. Raises UnknownToken."""
-        known = _id(id)
+        known = parse_id(id, _ID)
         revoked = self._engine.write(access_scripts.revoke, known)
         if revoked is None:
             raise UnknownToken(f"no token has the id {known}: 'holdfast tokens list' shows them")
@@ -119,7 +119,7 @@ class Access:
 
     def entries(self, after: str | None = None, limit: int = 100) -> Entries:
         """Return a page of the audit log, the newest entries first."""
-        known = None if after is None else _id(after)
+        known = None if after is None else parse_id(after, _ID)
         size = validation.integer(limit, "limit", 1, _MOST_ENTRIES)
         return self._engine.read(access_scripts.entries, known, size)
 
@@ -168,15 +168,6 @@ def _make(
         created_by=_storable(by),
     )
     return new, secret
-
-
-def _id(value: object) -> str:
-    try:
-        return str(UUID(str(value)))
-    except ValueError:
-        raise InvalidInput(
-            f"{str(value)[:80]!r} is not an id of a token or an entry: give a UUID, as lists have it"
-        ) from None
 
 
 def _kind(kind: Kind) -> Kind:

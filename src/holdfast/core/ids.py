@@ -47,11 +47,10 @@ def floor_id(moment: datetime) -> str:
     return str(UUID(int=milliseconds << 80))
 
 
-def parse_id(value: object) -> str:
-    """Return a job's id as it is stored, from a string or a UUID. Raises InvalidInput."""
+def parse_id(value: object, what: str = "a job id: ids are UUIDs, as Job.id gives them") -> str:
+    """Return an id as it is stored, from a string or a UUID. Raises InvalidInput, which says that the
+    value is not `what`."""
     try:
         return str(value if isinstance(value, UUID) else UUID(str(value)))
     except ValueError:
-        raise InvalidInput(
-            f"{str(value)[:80]!r} is not a job id: ids are UUIDs, as Job.id gives them"
-        ) from None
+        raise InvalidInput(f"{str(value)[:80]!r} is not {what}") from None

@@ -138,19 +138,15 @@ class Context:
         """The results of the jobs that this one waited for, by their names, in the order of `after=`;
         None for those that did not complete. Read at the first use; in `async def` use `aresults`."""
         if self._results is None:
-            self._results = {} if self._is_alone else self._attached().go(_results(self.job.id))
+            alone = self.job.workflow_id is None
+            self._results = {} if alone else self._attached().go(_results(self.job.id))
         return self._results
 
     async def aresults(self) -> dict[str, Any]:
         if self._results is None:
-            runner = self._runner
-            found = {} if self._is_alone or not runner else await runner.ago(_results(self.job.id))
-            self._results = found
+            alone = self.job.workflow_id is None
+            self._results = {} if alone else await self._attached().ago(_results(self.job.id))
         return self._results
-
-    @property
-    def _is_alone(self) -> bool:
-        return self.job.workflow_id is None
 
     def next_run(self, *, at: datetime | None = None, after: Duration | None = None) -> None:
         """Choose when a recurring job runs next, if this run succeeds. The last call counts."""
