@@ -64,8 +64,8 @@ class Access:
         return self._engine.write(access_scripts.add, new), secret
 
     def first_token(self) -> str | None:
-        """Make an administrator's token and return its secret, if there was never a token, else None.
-        Of several servers that start together, one makes it."""
+        """Make an administrator's token and return its secret; return None if there was ever a token.
+        Of several servers that start together, one makes the token."""
         new, secret = _make(FIRST, "admin", (), (), None, "token", None)
         made = self._engine.write(access_scripts.add_first, new)
         return None if made is None else secret
@@ -78,7 +78,7 @@ class Access:
         if found is None or not hmac.compare_digest(found.hash, hash):
             return None
         if found.is_stale:
-            with suppress(DatabaseBusy):  # the time of the last use may be missing
+            with suppress(DatabaseBusy):  # a use may go unrecorded
                 self._engine.write(access_scripts.touch, found.token)
         return found.token
 
@@ -112,7 +112,7 @@ class Access:
     # the audit log
 
     def record(self, entry: Entry) -> None:
-        """Add an entry. Text of a request that cannot be stored is changed, not refused."""
+        """Add an entry. Characters that cannot be stored are replaced."""
         texts: dict[str, Any] = {name: _storable(getattr(entry, name)) for name in _TEXTS}
         made = replace(entry, id=new_id(), **texts)
         self._engine.write(access_scripts.record, made, _detail(entry.detail or {}))

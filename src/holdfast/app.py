@@ -114,15 +114,17 @@ class Holdfast:
         self.listeners = Listeners()
         self.runner = Runner(self.engine)
         keep, aging = self._keep_cancelled, self.settings.aging
-        self.jobs = Jobs(self.runner, keep=keep, aging=aging, tasks=self.tasks)  #: look, change
+        self.jobs = Jobs(
+            self.runner, keep=keep, aging=aging, tasks=self.tasks
+        )  #: read, cancel, retry, delete
         self.queues = Queues(self.runner)  #: pause, limit, purge
-        self.limits = Limits(self.runner)  #: what limits allow, and another number
+        self.limits = Limits(self.runner)  #: read limits, change their numbers
         self.schedules = Schedules(self.runner)  #: recurring jobs
         self.workflows = Workflows(self.runner, self.settings.retention, self.middleware)
 
     @property
     def clock(self) -> Clock:
-        """The clock of this application."""
+        """The clock by which this application tells the time."""
         return self.engine.clock
 
     # tasks
@@ -219,7 +221,7 @@ class Holdfast:
         return options.new_job(type, text, defaults, new_id())
 
     def insert(self, jobs: Sequence[NewJob], options: Options) -> list[Job]:
-        """Insert jobs, for tasks. With `options.tx`, they exist if that transaction commits."""
+        """Insert the jobs of tasks. With `options.tx`, they exist if that transaction commits."""
         if not jobs:
             return []
         return wrap_enqueue(self.middleware, partial(self._insert, options))(jobs)
@@ -336,8 +338,8 @@ class Holdfast:
         timeout: Duration | None = None,
         **filter: Any,
     ) -> Events:
-        """Follow what happens to jobs, in all processes: `with app.events() as events: for ...`. It
-        starts now, or `after` the position of the last event seen, and ends when none comes for
+        """Follow the events of jobs in all processes: `with app.events() as events: for ...`. Reading
+        starts now, or `after` the position of the last event seen, and ends when no event comes for
         `timeout`. The filters are `job`, `type`, `queue` and `entity`. With a `name`, a reader can
         resume for 10 minutes. Raises EventsGone if events after the position are deleted or were never
         written."""
@@ -352,7 +354,7 @@ class Holdfast:
         timeout: Duration | None = None,
         **filter: Any,
     ) -> AsyncEvents:
-        """The same for `async for`; it starts at the first step, or at `async with`."""
+        """The same for `async for`; reading starts at the first step, or at `async with`."""
         opener = feed_opener(self.engine, after, name, kinds, filter)
         return AsyncEvents(opener, patience(timeout))
 

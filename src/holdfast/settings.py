@@ -1,5 +1,5 @@
 """The settings of an application: from `Holdfast(...)`, else the environment, else the defaults. An
-invalid value is refused with its name."""
+invalid value raises InvalidInput, which names the setting."""
 
 import os
 import tempfile
@@ -34,7 +34,7 @@ class Thresholds:
     """The thresholds of `app.health()`."""
 
     max_age: float | None  #: the most seconds that a job may have been due; None: any
-    stall: float | None  #: while jobs wait, one must end within so many seconds; None: any
+    stall: float | None  #: while jobs wait, a job must end within so many seconds; None: any
     failure_rate: float  #: the largest share of finished jobs that may have failed
     window: float  #: seconds over which rates and shares are counted
     expected_workers: int | None  #: how many workers must be alive; None: one, if there is work

@@ -1,7 +1,7 @@
 """Encode arguments, results and errors as JSON text, and decode them.
 
 Type hints decide how (pydantic). A value that does not fit its hint is refused with an error that names
-the field. Errors can always be encoded: whatever was raised, the result is bounded, printable text.
+the field. Any exception can be encoded: the result is printable text of a bounded length.
 """
 
 import inspect
@@ -128,8 +128,8 @@ def _bounded(data: bytes, what: str) -> str:
             "elsewhere and pass its id or path"
         )
     text = data.decode()
-    # NaN and Infinity are not JSON, and PostgreSQL refuses them. The letters may also be part of a
-    # string, which only parsing tells.
+    # NaN and Infinity are not JSON, and PostgreSQL refuses them. Only parsing tells them from the same
+    # letters in a string.
     if "NaN" in text or "Infinity" in text:
         try:
             json.loads(text, parse_constant=_refuse_constant)
@@ -151,8 +151,8 @@ def _not_json(what: str, problem: Exception) -> InvalidArguments:
     )
 
 
-#: Our words for an error about an argument itself, and not about something inside of one.
-_WORDS = {"missing": "is missing", "extra_forbidden": "there is no such argument"}
+#: Instead of pydantic's messages, for errors about an argument itself and not about a part of it.
+_MESSAGES = {"missing": "is missing", "extra_forbidden": "there is no such argument"}
 
 
 def _describe(problem: ValidationError) -> str:
@@ -163,8 +163,8 @@ def _fields(problem: ValidationError) -> list[tuple[str, str]]:
     """Return which fields do not fit, and why."""
     found = []
     for error in problem.errors(include_url=False, include_input=False, include_context=False)[:50]:
-        words = _WORDS if len(error["loc"]) == 1 else {}
-        found.append((".".join(map(str, error["loc"])), words.get(error["type"], error["msg"])))
+        ours = _MESSAGES if len(error["loc"]) == 1 else {}
+        found.append((".".join(map(str, error["loc"])), ours.get(error["type"], error["msg"])))
     return found
 
 

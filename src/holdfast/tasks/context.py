@@ -46,15 +46,16 @@ class Port(Protocol):
     def progress(self, percent: float, message: str | None) -> None: ...
 
     def log(self, level: str, text: str) -> None:
-        """Keep a line with the job."""
+        """Store a line with the job."""
 
     def wrote(self, finish: Finish) -> None:
-        """The handler has written the completion on its own transaction, which may not be committed."""
+        """Take note that the handler has written the completion on its own transaction, which may not
+        be committed."""
 
     def workdir(self) -> Path: ...
 
     def now(self) -> datetime | None:
-        """The time of the database's clock."""
+        """Return the time of the database's clock, as far as it is known."""
 
 
 class Context:
@@ -108,7 +109,7 @@ class Context:
         return self.cancelled
 
     def progress(self, percent: float, message: str | None = None) -> None:
-        """Report how much is done, from 0 to 100. Written to the job at most a few times a second."""
+        """Report the progress, from 0 to 100. It is written to the job at most a few times a second."""
         if type(percent) not in (int, float) or math.isnan(percent):
             raise InvalidInput(f"progress={percent!r}: give a number from 0 to 100")
         text = None if message is None else clean(str(message), MAX_MESSAGE)
@@ -172,8 +173,8 @@ class Context:
 
     @property
     def log(self) -> "logging.LoggerAdapter[logging.Logger]":
-        """A logger whose records carry `job_id`, `task` and `attempt`. Lines from INFO on are also kept
-        with the job, however logging is configured."""
+        """A logger whose records have `job_id`, `task` and `attempt`. Lines from INFO on are also
+        stored with the job, whatever the configuration of `logging` is."""
         if self._log is None:
             extra = {"job_id": self.job.id, "task": self.job.type, "attempt": self.attempt}
             self._log = RunLog(logger, extra, self._port.log)
@@ -212,7 +213,7 @@ class Context:
 
 
 def _write(runner: Runner, finish: Finish, news: News | None) -> Script[None]:
-    if news is not None:  # its last progress: after its end it would be refused
+    if news is not None:  # its last progress, which would be refused after the finish
         last = Report(finish.id, finish.claim_no, *news)
         yield from rescue.report(runner.engine.dialect, [last])
     applied = yield from finish_scripts.finish(runner.engine.dialect, [finish], tx=True)
@@ -237,7 +238,7 @@ def _results(id: str) -> Steps[dict[str, Any]]:
 
 
 class RunEnd:
-    """The parameter of a hook: how a run ended, and what is about to be written."""
+    """The parameter of a hook: how a run ended, and what will be written about it."""
 
     def __init__(
         self,
@@ -252,7 +253,7 @@ class RunEnd:
         self.error = finish.error  #: "Type: message"; None if the run succeeded
         self.trace = finish.trace  #: the traceback
         over = (outcome.Outcome.COMPLETED, outcome.Outcome.FAILED)
-        self.final = finish.outcome in over  #: no other run follows
+        self.final = finish.outcome in over  #: no run follows
         self.next_run = None if finish.recur is None else finish.recur.run_at  #: of a recurring job
         self.retry_in = None if self.final or finish.recur else finish.delay  #: seconds, else
         failures = 0 if finish.error is None else job.consecutive_failures + 1
@@ -273,13 +274,13 @@ class RunEnd:
 
 
 class Detached:
-    """The port of a task that is called as a plain function."""
+    """The port of a context for a task that is called as a plain function."""
 
     def progress(self, percent: float, message: str | None) -> None:
         logger.debug("progress %.0f %s", percent, message or "")
 
     def log(self, level: str, text: str) -> None:
-        """Do nothing: there is no job to keep the line with."""
+        """Do nothing: there is no job with which the line could be stored."""
 
     def wrote(self, finish: Finish) -> None:
         """Not called: a detached context refuses to write."""
@@ -294,7 +295,7 @@ class Detached:
 
 
 def detached(task: Task[Any, Any], now: datetime) -> Context:
-    """Return a context for a plain call of a task: it belongs to no row."""
+    """Return a context for a plain call of a task: its job is in no database."""
     job = Job(
         id=new_id(),
         type=task.name,

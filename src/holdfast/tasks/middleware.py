@@ -12,7 +12,7 @@
 
     app = Holdfast(middleware=[Timing()])
 
-The first in the list is the outermost. An exception of a middleware counts as the handler's.
+The first middleware of the list is the outermost. Its exceptions count as those of the handler.
 """
 
 from collections.abc import Awaitable, Callable, Sequence
@@ -28,7 +28,7 @@ Insert = Callable[[Sequence[NewJob]], list[Job]]
 
 
 class Middleware:
-    """The base class: passes everything on."""
+    """The base class, whose methods only call `proceed`."""
 
     def enqueue(self, jobs: Sequence[NewJob], proceed: Insert) -> list[Job]:
         """Wrap the insert of jobs, except in a caller's asynchronous transaction."""

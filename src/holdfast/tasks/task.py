@@ -1,7 +1,7 @@
 """Tasks: registered functions, and how a call of one becomes a job.
 
-A task knows its arguments and its defaults. It does not know the database: its host inserts. See also
-`using.py`: a task with options.
+A task knows its arguments and its defaults. It does not know the database: its host, the application,
+inserts jobs. See also `using.py`: a task with options.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -35,18 +35,21 @@ class Conduct:
     kind: Kind
     takes_context: bool = False
     timeout: float | None = 300.0  #: of one attempt, in seconds; None: no limit
-    strict: bool = True  #: stop it when the database cannot be reached, before others may take it
+    strict: bool = (
+        True  #: stop a run before its worker, cut off from the database, is declared dead
+    )
     on_success: Hook | None = None
     on_failure: Hook | None = None
     then: Any = None  #: a task, one with options, or a function of the job and its result
-    on_prune: Hook | None = None  #: called with the job before its row goes
+    on_prune: Hook | None = None  #: called with the job before its row is deleted
 
 
 Then = Callable[[Job, Any], Any]  #: a job and its result: a Call, several, or None
 
 
 class Task(BaseTask[P], Generic[P, R]):
-    """A registered function. Calling it runs it, here and now; `enqueue` makes a job of the call."""
+    """A registered function. A call runs it in the calling thread; `enqueue` makes a job of the
+    call."""
 
     def __init__(
         self,
@@ -67,10 +70,10 @@ class Task(BaseTask[P], Generic[P, R]):
         self.arguments = Arguments(name, handler, skip=int(conduct.takes_context))
         self.result = Result(name, handler)
         self.defaults = defaults
-        defaults.new_job(name, "{}", defaults, new_id())  # defaults that break a rule fail here
+        defaults.new_job(name, "{}", defaults, new_id())  # raises for defaults that break a rule
         known = list(self.arguments.signature.parameters)
         self.rule: Rule | None = make_rule(name, limits, known, self.arguments.decode)
-        self.schedule = schedule  #: as written at the task
+        self.schedule = schedule  #: the schedule of `@app.task(every=...)` or `cron=`
         self.__doc__ = handler.__doc__
         self.__name__ = getattr(handler, "__name__", name)
         self.__wrapped__ = handler

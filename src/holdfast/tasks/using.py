@@ -78,7 +78,7 @@ class BaseTask(Generic[P]):
 
     def call(self, *args: P.args, **kwargs: P.kwargs) -> "Call":
         """Return this call, to be made later: for `then=`, `app.chain` and `app.batch`."""
-        self.task.arguments.encode(args, kwargs)  # what does not fit is refused here
+        self.task.arguments.encode(args, kwargs)  # raises for arguments that do not fit
         return Call(self, args, kwargs)
 
     def new_job(
@@ -87,7 +87,7 @@ class BaseTask(Generic[P]):
         """Return the job that this call would add. `next_task_of`: priority and entity are those of
         that job, unless they are given."""
         payload = self.task.arguments.encode(args, kwargs)
-        if self._pattern is None:  # the options are the same for all its jobs: checked once
+        if self._pattern is None:  # all its jobs have the same options, which are checked once
             self._pattern = self._checked()
         job = self._pattern.copy(id=new_id(), payload=payload)
         if next_task_of is None:
@@ -100,7 +100,7 @@ class BaseTask(Generic[P]):
         return job
 
     def follow(self, args: tuple[Any, ...], kwargs: Mapping[str, Any], job: Job) -> NewJob:
-        """Return the job that this call would add together with the completion of `job`."""
+        """Return the job that a call would add together with the completion of `job`."""
         if self.options.tx is not None:
             raise InvalidInput(
                 f"task {self.task.name!r}: tx= is not for what is added with a job's completion; use "
@@ -163,15 +163,14 @@ class Using(BaseTask[P]):
         return await self.host.schedules.aput(self.recurring(args, kwargs), tx=self.options.tx)
 
     def enable(self) -> Job:
-        """Let the recurring job run again; if its next run is overdue, it runs now."""
+        """Enable the recurring job; if its next run is overdue, it runs now."""
         return self.host.schedules.enable(*self._row("enable"), tx=self.options.tx)
 
     async def aenable(self) -> Job:
         return await self.host.schedules.aenable(*self._row("enable"), tx=self.options.tx)
 
     def disable(self) -> Job:
-        """Keep the recurring job from running; its next run is remembered. A run that has begun goes
-        on to its end."""
+        """Disable the recurring job; the time of its next run is kept. A run that has begun goes on."""
         return self.host.schedules.disable(*self._row("disable"), tx=self.options.tx)
 
     async def adisable(self) -> Job:
@@ -214,10 +213,10 @@ class Using(BaseTask[P]):
         row, tx = self._row("async_"), self.options.tx
         return await self.host.schedules.async_(*row, enabled=enabled, tx=tx)
 
-    def _row(self, verb: str) -> tuple[str, str]:
-        """The task and the key that name the recurring job."""
+    def _row(self, method: str) -> tuple[str, str]:
+        """Return the task and the key that name the recurring job."""
         if self.options.key is None:
-            raise InvalidInput(f"{verb}() needs a key=: it names the recurring job of this task")
+            raise InvalidInput(f"{method}() needs a key=: it names the recurring job of this task")
         return self.task.name, self.options.key
 
     def recurring(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> NewJob:
@@ -249,7 +248,7 @@ class Using(BaseTask[P]):
 
 
 class Call(NamedTuple):
-    """A task, or one with options, and arguments that fit."""
+    """A task, or a task with options, and arguments that fit it."""
 
     task: BaseTask[Any]
     args: tuple[Any, ...]
@@ -260,7 +259,7 @@ class Call(NamedTuple):
 
 
 def _identified(jobs: list[NewJob], keys: Iterable[str]) -> list[NewJob]:
-    """Each job with its own idempotency key."""
+    """Return the jobs, each with its idempotency key."""
     given = [] if isinstance(keys, str) else list(keys)
     if len(given) != len(jobs):
         raise InvalidInput(
