@@ -1,4 +1,4 @@
-"""Settings: given in code, else in the environment, else as the defaults say."""
+"""Settings: as given in code, else from the environment, else the defaults."""
 
 import os
 import tempfile
@@ -21,7 +21,7 @@ def bare_environment(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def found(settings: Settings, name: str) -> Any:
-    """A setting by its name in the environment."""
+    """Return a setting by its name in the environment."""
     if name.startswith("RETENTION_"):
         return settings.retention[Status(name.removeprefix("RETENTION_").lower())]
     if name.startswith("BACKOFF_"):

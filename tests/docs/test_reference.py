@@ -1,4 +1,5 @@
-"""The reference names everything there is, with words, and says of the database what is true of it."""
+"""The reference has every public name, option, command and route, with a description, and the schema of
+the database."""
 
 import inspect
 import re
@@ -34,7 +35,7 @@ def text(staged: Path) -> str:
 
 
 def rows(page: Path, first: str) -> list[list[str]]:
-    """The rows of its tables whose first cell is this name."""
+    """Return the rows of the tables of a page whose first cell is this name."""
     lines = [line for line in page.read_text().splitlines() if line.startswith(f"| `{first}`")]
     return [re.sub(r"`[^`]*`", _without_bars, line).strip("| \n").split("|") for line in lines]
 
@@ -61,7 +62,7 @@ def test_every_public_name_is_in_the_reference(module: Any, name: str, staged: P
     ids=lambda thing: thing.__name__,
 )
 def test_every_public_name_has_a_docstring(thing: Any) -> None:
-    """Its own, not those that it inherits."""
+    """The docstring is its own, not an inherited one."""
     words = source_of(inspect.unwrap(thing)).words
     assert len(words.split()) >= 3, f"{thing.__name__} has no docstring that says what it is"
 
@@ -141,7 +142,7 @@ def test_every_event_status_and_transition_is_in_the_reference(staged: Path) -> 
 
 
 def test_every_setting_is_in_the_reference(staged: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A variable that is shown is one that counts."""
+    """Every variable on the page changes a setting."""
     page = (staged / "docs/reference/configuration.md").read_text()
     for name in configuration.variables():
         assert f"`{name}`" in page
