@@ -142,7 +142,7 @@ class Handler(BaseHTTPRequestHandler):
             """The client was killed meanwhile."""
 
     def log_message(self, format: str, *args: object) -> None:
-        """Quiet."""
+        """Log nothing."""
 
 
 @contextmanager

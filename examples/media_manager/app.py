@@ -107,7 +107,7 @@ def scan_library(
 
 
 def _media_in(folder: Path) -> Iterator[dict[str, Any]]:
-    """A file is a film, a folder a series."""
+    """Yield the media of a folder: a file is a film, a folder a series."""
     for path in sorted(folder.iterdir()):
         told = TITLE.fullmatch(path.stem if path.is_file() else path.name)
         if told and (path.is_dir() or path.suffix in FILMS):

@@ -77,7 +77,7 @@ class FakeProvider:
             daemon_threads = True
 
             def handle_error(self, request: Any, client_address: Any) -> None:
-                """The client was killed or gave up, as intended."""
+                """Ignore errors: clients are killed and give up, as intended."""
 
         self._server = Server(("127.0.0.1", 0), Handler)
         self._thread = threading.Thread(target=self._server.serve_forever, args=(0.05,))

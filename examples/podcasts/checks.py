@@ -287,7 +287,7 @@ def is_well(name: str) -> bool:
 
 
 def is_whole(name: str, shown: Row) -> bool:
-    """Return whether it has everything that its publisher serves."""
+    """Return whether the podcast has everything that its publisher serves."""
     return (shown["title"], shown["episodes"], shown["minutes"], shown["job"]["status"]) == (
         publisher.title(name),
         publisher.length(name),

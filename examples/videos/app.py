@@ -25,7 +25,7 @@ def prepare() -> None:
 
 
 def tell_media(end: RunEnd) -> None:
-    """Write the media row and the job's end in one transaction: they never disagree."""
+    """Hook: write the media row and the job's end in one transaction, so that they never disagree."""
     if not end.final:
         return  # it is retried; until then the media does not change
     job = end.job

@@ -135,7 +135,7 @@ def fail(testbed: VideoTestbed) -> Failures:
 
 
 def _lose_source(testbed: VideoTestbed) -> MediaInfo:
-    """Its blob is deleted before its job begins."""
+    """Delete the blob of a film before its job begins."""
     testbed.jobs.queues.pause("default")
     media = testbed.upload(testbed.clip)
     (testbed.blobs / media["original_path"]).unlink()

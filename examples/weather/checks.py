@@ -62,7 +62,7 @@ class Facts:
 
 
 class WeatherTestbed:
-    """The centre, the application's folder and somebody who looks into the database."""
+    """The forecast centre, the folder of the application, and a view of its database."""
 
     def __init__(
         self, harness: Harness, forecasts: ForecastServer, remote: RemoteServer, app: Holdfast
@@ -82,7 +82,7 @@ class WeatherTestbed:
         }
 
     def scan(self, *models: str) -> list[str]:
-        """The ids of the workflows."""
+        """Start scans; returns the ids of their workflows."""
         return self.harness.run("examples.weather.scan", *models, **self.environment).split()
 
     @contextmanager
@@ -93,7 +93,7 @@ class WeatherTestbed:
         assert self.harness.stop(process) == 0
 
     def table(self, *options: str) -> str:
-        """The workers, as the command prints them."""
+        """Return the workers, as the command prints them."""
         return self.harness.run("holdfast", "workers", *options, "--url", self.app.url)
 
     def rows(self, *options: str) -> list[Worker]:
@@ -129,7 +129,7 @@ def open_testbed(harness: Harness) -> Iterator[WeatherTestbed]:
 
 
 def the_newest_run_comes_first(testbed: WeatherTestbed) -> None:
-    """One slot, so that there is an order."""
+    """One slot shows the order of the runs."""
     harness, facts = testbed.harness, testbed.facts
     [flow] = testbed.scan("hrrr")
     with testbed.workers(slots=1):
@@ -209,7 +209,7 @@ def one_is_killed(testbed: WeatherTestbed) -> None:
 
 
 def beaten_since(facts: Facts) -> list[str]:
-    """The workers whose last heartbeat is newer than what the table showed first."""
+    """Return the workers whose last heartbeat is newer than the one that the table showed first."""
     now = {row["id"]: row["beat_at"] for row in facts.at_the_end if row["state"] == "live"}
     return [row["id"] for row in facts.while_held if now.get(row["id"], "") > row["beat_at"]]
 
