@@ -60,15 +60,13 @@ def _moment(record: logging.LogRecord) -> str:
 class Text(logging.Formatter):
     """2030-01-01T12:00:00.000Z INFO holdfast.job: fetched [job_id=... task=fetch attempt=1]"""
 
-    def format(self, record: logging.LogRecord) -> str:
+    def formatMessage(self, record: logging.LogRecord) -> str:
         head = f"{_moment(record)} {record.levelname} {record.name}: {record.getMessage()}"
         extras = " ".join(f"{name}={value}" for name, value in _extras(record).items())
-        lines = [f"{head} [{extras}]" if extras else head]
-        if record.exc_info:
-            lines.append(self.formatException(record.exc_info))
-        if record.stack_info:
-            lines.append(self.formatStack(record.stack_info))
-        return escaped("\n".join(lines))
+        return f"{head} [{extras}]" if extras else head
+
+    def format(self, record: logging.LogRecord) -> str:
+        return escaped(super().format(record))
 
 
 class JsonLines(logging.Formatter):

@@ -79,14 +79,8 @@ class Options:
         return any(getattr(self, name) != getattr(_PLAIN, name) for name in RECURRING)
 
     def schedule(self) -> Schedule:
-        return make_schedule(
-            every=self.every,
-            cron=self.cron,
-            timezone=self.timezone,
-            missed=self.missed,
-            jitter=self.jitter,
-            backoff=self.backoff,
-        )
+        names = set(RECURRING) - {"start"}
+        return make_schedule(**{name: getattr(self, name) for name in names})
 
     def new_job(self, type: str, payload: str, defaults: "Options", id: str) -> NewJob:
         """Return the job that these options and a task's defaults describe. Raises InvalidInput."""

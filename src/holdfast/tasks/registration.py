@@ -170,11 +170,9 @@ def _errors(
 def takes_context(handler: Callable[..., Any]) -> bool:
     """Return whether the first parameter of a handler is annotated `Context`."""
     first = next(iter(inspect.signature(handler).parameters.values()), None)
-    if first is None or first.annotation is first.empty:
-        return False
-    if isinstance(first.annotation, str):
-        try:
-            return typing.get_type_hints(handler).get(first.name) is Context
-        except NameError:
-            return False  # the codec refuses it, and says why
-    return first.annotation is Context
+    if first is None or not isinstance(first.annotation, str):
+        return first is not None and first.annotation is Context
+    try:
+        return typing.get_type_hints(handler).get(first.name) is Context
+    except NameError:
+        return False  # the codec refuses it, and says why

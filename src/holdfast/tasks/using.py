@@ -164,60 +164,56 @@ class Using(BaseTask[P]):
 
     def enable(self) -> Job:
         """Enable the recurring job; if its next run is overdue, it runs now."""
-        return self.host.schedules.enable(*self._row("enable"), tx=self.options.tx)
+        return self.host.schedules.enable(**self._row("enable"))
 
     async def aenable(self) -> Job:
-        return await self.host.schedules.aenable(*self._row("enable"), tx=self.options.tx)
+        return await self.host.schedules.aenable(**self._row("enable"))
 
     def disable(self) -> Job:
         """Disable the recurring job; the time of its next run is kept. A run that has begun goes on."""
-        return self.host.schedules.disable(*self._row("disable"), tx=self.options.tx)
+        return self.host.schedules.disable(**self._row("disable"))
 
     async def adisable(self) -> Job:
-        return await self.host.schedules.adisable(*self._row("disable"), tx=self.options.tx)
+        return await self.host.schedules.adisable(**self._row("disable"))
 
     def run_now(self) -> Job:
         """Run the recurring job now, also if it is disabled; if it is running, once more after that."""
-        return self.host.schedules.run_now(*self._row("run_now"), tx=self.options.tx)
+        return self.host.schedules.run_now(**self._row("run_now"))
 
     async def arun_now(self) -> Job:
-        return await self.host.schedules.arun_now(*self._row("run_now"), tx=self.options.tx)
+        return await self.host.schedules.arun_now(**self._row("run_now"))
 
     def reschedule(self, *, at: datetime | None = None, after: Duration | None = None) -> Job:
         """Choose the next run: a moment, or a time from now."""
-        return self.host.schedules.reschedule(
-            *self._row("reschedule"), at=at, after=after, tx=self.options.tx
-        )
+        return self.host.schedules.reschedule(**self._row("reschedule"), at=at, after=after)
 
     async def areschedule(
         self, *, at: datetime | None = None, after: Duration | None = None
     ) -> Job:
-        row, tx = self._row("reschedule"), self.options.tx
-        return await self.host.schedules.areschedule(*row, at=at, after=after, tx=tx)
+        row = self._row("reschedule")
+        return await self.host.schedules.areschedule(**row, at=at, after=after)
 
     def delete(self) -> Job:
         """Delete the recurring job, and return it as it was. Nothing else ends it."""
-        return self.host.schedules.delete(*self._row("delete"), tx=self.options.tx)
+        return self.host.schedules.delete(**self._row("delete"))
 
     async def adelete(self) -> Job:
-        return await self.host.schedules.adelete(*self._row("delete"), tx=self.options.tx)
+        return await self.host.schedules.adelete(**self._row("delete"))
 
     def sync(self, *, enabled: Condition) -> Job:
         """Enable the recurring job if `enabled` holds, else disable it. `enabled` is a function, or a
         pair of SQL and its parameters; it is evaluated after the row is locked."""
-        row, tx = self._row("sync"), self.options.tx
-        return self.host.schedules.sync(*row, enabled=enabled, tx=tx)
+        return self.host.schedules.sync(**self._row("sync"), enabled=enabled)
 
     async def async_(self, *, enabled: Condition) -> Job:
         """The same as `sync`; with a `tx`, the function may be asynchronous."""
-        row, tx = self._row("async_"), self.options.tx
-        return await self.host.schedules.async_(*row, enabled=enabled, tx=tx)
+        return await self.host.schedules.async_(**self._row("async_"), enabled=enabled)
 
-    def _row(self, method: str) -> tuple[str, str]:
-        """Return the task and the key that name the recurring job."""
+    def _row(self, method: str) -> dict[str, Any]:
+        """Return the task and the key that name the recurring job, and the transaction."""
         if self.options.key is None:
             raise InvalidInput(f"{method}() needs a key=: it names the recurring job of this task")
-        return self.task.name, self.options.key
+        return {"type": self.task.name, "key": self.options.key, "tx": self.options.tx}
 
     def recurring(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> NewJob:
         """Return the recurring job that `schedule` would make."""
