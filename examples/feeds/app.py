@@ -105,8 +105,8 @@ def renew_websub() -> int:
     return len(ending)
 
 
-def expiring(tx: Connection, moment: datetime) -> list[sql.Row[tuple[str, str, str]]]:
+def expiring(tx: Connection, end: datetime) -> list[sql.Row[tuple[str, str, str]]]:
     """Return the leases that end by then, and those that no hub has confirmed yet."""
-    soon = sql.or_(websub.c.expires_at <= moment, websub.c.expires_at.is_(None))
+    soon = sql.or_(websub.c.expires_at <= end, websub.c.expires_at.is_(None))
     found = sql.select(websub.c.feed_id, websub.c.hub, feeds.c.url).join(feeds).where(soon)
     return list(tx.execute(found.order_by(feeds.c.url)))

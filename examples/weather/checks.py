@@ -158,11 +158,11 @@ def three_workers_share_a_file(testbed: WeatherTestbed) -> list[str]:
     all_slots = PROCESSES * SLOTS
     harness.until("every slot downloads", lambda: testbed.remote.in_flight == all_slots)
 
-    def told() -> list[Worker]:
+    def busy_workers() -> list[Worker]:
         rows = testbed.rows()
         return rows if sum(len(row["jobs"]) for row in rows) == all_slots else []
 
-    facts.while_held = harness.until("every worker has reported its jobs", told)
+    facts.while_held = harness.until("every worker has reported its jobs", busy_workers)
     facts.running = list(testbed.app.jobs.search(status="running"))
     facts.shown = testbed.table()
     print(facts.shown, end="")
@@ -273,7 +273,7 @@ def everything_is_there(testbed: WeatherTestbed) -> None:
     facts.jobs = [app.jobs.get(job.id) for job in app.jobs.search()]
     for flow in app.workflows.list():
         facts.edges |= {edge.child: edge.parent for edge in app.workflows.edges(flow.id)}
-    facts.downloads = dict(testbed.remote.asked)
+    facts.downloads = dict(testbed.remote.request_counts)
     folder = harness.folder / "data"
     facts.litter = [str(path) for path in folder.rglob(".*")]
     facts.tiles = {
