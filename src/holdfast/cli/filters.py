@@ -25,17 +25,17 @@ class Filters:
 
     status: Annotated[
         list[str] | None,
-        typer.Option("--status", help="One, or several with commas or by repeating it."),
+        typer.Option(help="One, or several with commas or by repeating it."),
     ] = None
     type: TypeOption = None
-    queue: Annotated[str | None, typer.Option("--queue", help="In this queue.")] = None
+    queue: Annotated[str | None, typer.Option(help="In this queue.")] = None
     entity: EntityOption = None
-    key: Annotated[str | None, typer.Option("--key", help="With this key.")] = None
+    key: Annotated[str | None, typer.Option(help="With this key.")] = None
     since: Annotated[
         str | None,
-        typer.Option("--since", help="Made at or after: a moment (UTC), or an age such as '2h'."),
+        typer.Option(help="Made at or after: a moment (UTC), or an age such as '2h'."),
     ] = None
-    until: Annotated[str | None, typer.Option("--until", help="Made before; as --since.")] = None
+    until: Annotated[str | None, typer.Option(help="Made before; as --since.")] = None
 
     def asked(self) -> dict[str, Any]:
         """Return what a query adds to the other options."""
@@ -70,7 +70,6 @@ class QueryFilters(Filters):
     query: Annotated[
         str | None,
         typer.Option(
-            "--query",
             help="All at once: 'type:mail error:\"rate limit\" payload.user.id:7 before:1h words'.",
         ),
     ] = None

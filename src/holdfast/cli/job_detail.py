@@ -10,19 +10,10 @@ from rich.text import Text
 from holdfast.app import Holdfast
 from holdfast.cli.commands.logs import print_lines
 from holdfast.cli.commands.schedules import schedule_details
-from holdfast.cli.output import (
-    attempt_fields,
-    both,
-    clean,
-    console,
-    iso,
-    job_fields,
-    print_json,
-    status_text,
-    to_json,
-)
+from holdfast.cli.output import both, clean, console, print_json, progress, status_text, to_json
 from holdfast.cli.target import Common
 from holdfast.jobs.job import Attempt, Job
+from holdfast.jobs.job_json import iso, job_fields
 from holdfast.monitoring.health import why_it_waits
 
 LOG_LINES = 20  # the last ones; `jobs logs` prints all
@@ -39,10 +30,10 @@ def show_job(holdfast: Holdfast, id: str, common: Common) -> None:
     runs = holdfast.jobs.attempts(id)
     waits = why_it_waits(holdfast.engine, job)
     if common.as_json:
-        failures = [attempt_fields(run) for run in runs if run.error is not None]
+        failures = [run for run in runs if run.error is not None]
         told = {**job_fields(job), "waits": waits, "failures": failures}
         if job.schedule is not None:  # of which every run is kept
-            told["runs"] = [attempt_fields(run) for run in runs]
+            told["runs"] = runs
         print_json(told)
         return
     lines = holdfast.jobs.logs(id, limit=LOG_LINES, newest=True)
@@ -61,7 +52,6 @@ def _fields(job: Job, now: datetime) -> Iterator[tuple[str, Text]]:
     if job.cancel_requested and job.completed_at is None:
         status.append(" (asked to stop)")
     moments = {name: getattr(job, name) for name in _MOMENTS}
-    percent = "" if job.progress is None else f"{job.progress:.0f}% "
     errors = {
         "error": job.error,
         "prune_error": job.prune_error,
@@ -83,7 +73,7 @@ def _fields(job: Job, now: datetime) -> Iterator[tuple[str, Text]]:
         **schedule_details(job),
         "workflow": job.workflow_id and f"{job.workflow_id} ({job.node})",
         **{name: moment and both(moment, now) for name, moment in moments.items()},
-        "progress": f"{percent}{job.message or ''}" or None,
+        "progress": progress(job) or None,
         "payload": to_json(job.payload, indent=None),
         "result": None if job.result is None else to_json(job.result, indent=None),
         **{

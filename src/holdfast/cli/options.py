@@ -5,6 +5,7 @@ import functools
 import inspect
 import sys
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from typing import Annotated, Any, TypeVar
 
 import typer
@@ -20,7 +21,6 @@ ListLimitOption = Annotated[int, _LIMIT]
 OpenOption = Annotated[
     bool | None, typer.Option("--open/--no-open", help="Open a browser; on a terminal it does.")
 ]
-YesOption = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
 
 
 class Commands(typer.Typer):
@@ -77,16 +77,22 @@ def _value(name: str, kind: Any, given: dict[str, Any]) -> Any:
     return kind(**values)  # type: ignore[operator]
 
 
-def confirm(yes: bool, question: str, refusal: str, *, needless: bool = False) -> None:
-    """Return if --yes was given or the user agrees; exit with code 1 if the user does not.
+@dataclass(frozen=True, kw_only=True)
+class Confirmation:
+    """The option of commands that ask before they change something."""
 
-    Raises InvalidInput with `refusal` if stdin is no terminal. `needless`: there is nothing to change,
-    and no question.
-    """
-    if yes:
-        return
-    if not sys.stdin.isatty():
-        raise InvalidInput(f"{refusal} (stdin is no terminal): add --yes")
-    if not needless and not typer.confirm(question, err=True):
-        typer.echo("nothing was changed", err=True)
-        raise typer.Exit(1)
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False
+
+    def ask(self, question: str, refusal: str, *, needless: bool = False) -> None:
+        """Return if --yes was given or the user agrees; exit with code 1 if the user does not.
+
+        Raises InvalidInput with `refusal` if stdin is no terminal. `needless`: there is nothing to
+        change, and no question.
+        """
+        if self.yes:
+            return
+        if not sys.stdin.isatty():
+            raise InvalidInput(f"{refusal} (stdin is no terminal): add --yes")
+        if not needless and not typer.confirm(question, err=True):
+            typer.echo("nothing was changed", err=True)
+            raise typer.Exit(1)

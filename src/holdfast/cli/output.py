@@ -3,25 +3,21 @@
 import json
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, is_dataclass, replace
 from datetime import datetime
 from itertools import islice
-from typing import Any, Generic, Literal, TypeVar
+from typing import Any, Generic, TypeVar
 
 import typer
 from rich import box
-from rich.cells import cell_len
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
 from holdfast.app import Holdfast
 from holdfast.core.log_format import escaped, escaped_json
-from holdfast.jobs.job import Job, Status
-from holdfast.jobs.job_json import attempt_fields as attempt_fields
-from holdfast.jobs.job_json import iso as iso
-from holdfast.jobs.job_json import job_fields as job_fields
-from holdfast.jobs.job_json import plain as plain
+from holdfast.jobs.job import Attempt, Job, Status
+from holdfast.jobs.job_json import attempt_fields, iso, job_fields
 
 T = TypeVar("T")
 STYLES: Mapping[str, str] = {
@@ -35,16 +31,32 @@ STYLES: Mapping[str, str] = {
     Status.CANCELLED: "dim",
 }
 PAGE = 100  # jobs whose payloads are read in one statement
-_NARROWEST = 4  # columns, below which nothing can be told
 
 
 # JSON
 
 
 def to_json(value: Any, *, indent: int | None = 2) -> str:
+    """Return a value as JSON: a record is an object of its fields, a moment is ISO 8601."""
     # Letters beyond ASCII are escaped where the terminal or pipe could not take them.
     escape = "utf" not in (getattr(sys.stdout, "encoding", None) or "").lower()
-    return escaped_json(json.dumps(value, indent=indent, ensure_ascii=escape, default=str))
+    return escaped_json(json.dumps(value, indent=indent, ensure_ascii=escape, default=_encoded))
+
+
+def _encoded(value: Any) -> Any:
+    match value:
+        case datetime():
+            return iso(value)
+        case Job():
+            return job_fields(value)
+        case Attempt():
+            return attempt_fields(value)
+    return select(value, value.__dataclass_fields__) if is_dataclass(value) else str(value)
+
+
+def select(record: object, names: Iterable[str]) -> dict[str, Any]:
+    """Return these attributes of a record."""
+    return {name: getattr(record, name) for name in names}
 
 
 def print_json(value: Any) -> None:
@@ -75,7 +87,7 @@ def print_jobs(
     """Print at most `limit` jobs, and return how many there were, or `limit` + 1. JSON has payloads and
     results, which lists leave out."""
     if as_json:
-        print_json_array(job_fields(job) for job in _whole(holdfast, islice(jobs, limit)))
+        print_json_array(_whole(holdfast, islice(jobs, limit)))
         return 0
     found = list(islice(jobs, limit + 1))
     print_table(columns, found[:limit], holdfast.engine.now())
@@ -133,6 +145,15 @@ def count(number: int, cap: int) -> str:
     return f"{number}+" if number >= cap else str(number)
 
 
+def percent(job: Job) -> str:
+    return "" if job.progress is None else f"{job.progress:.0f}%"
+
+
+def progress(job: Job) -> str:
+    """How far a job has come: 40% half way."""
+    return f"{percent(job)} {job.message or ''}".strip()
+
+
 def status_text(status: str) -> Text:
     return Text(status, style=STYLES.get(status, ""))
 
@@ -164,31 +185,20 @@ def print_table(
     if not out.is_terminal:
         _print_plain(columns, [[column.cell(one, None) for column in columns] for one in records])
         return
-    columns = [column for column in columns if out.width >= column.from_width]
-    rows = [[column.cell(one, now) for column in columns] for one in records]
-    texts = ([column.name, *(row[index] for row in rows)] for index, column in enumerate(columns))
-    needs = [max(cell_len(str(text)) for text in column) for column in texts]
-    widths = fit(needs, [column.may_be_cut for column in columns], out.width)
     table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, 1, 0, 0))
-    for column, width in zip(columns, widths, strict=True):
-        side: Literal["left", "right"] = "right" if column.right else "left"
-        table.add_column(column.name, justify=side, no_wrap=True, overflow="ellipsis", width=width)
-    for row in rows:
-        table.add_row(*row)
+    columns = [column for column in columns if out.width >= column.from_width]
+    for column in columns:
+        # Rich makes columns narrower that may wrap; their texts are cut instead.
+        table.add_column(
+            Text(column.name, no_wrap=True),
+            justify="right" if column.right else "left",
+            no_wrap=not column.may_be_cut,
+            overflow="ellipsis",
+        )
+    for one in records:
+        cells = (column.cell(one, now) for column in columns)
+        table.add_row(*(Text.assemble(cell, no_wrap=True) for cell in cells))
     out.print(table)
-
-
-def fit(needs: Sequence[int], may_be_cut: Sequence[bool], room: int) -> list[int]:
-    """Widths of columns: those that may be cut share what the others leave, the small ones whole."""
-    widths = list(needs)
-    free = room - 2 * (len(needs) - 1)
-    free -= sum(need for need, cut in zip(needs, may_be_cut, strict=True) if not cut)
-    cuttable = sorted((index for index, cut in enumerate(may_be_cut) if cut), key=needs.__getitem__)
-    for place, index in enumerate(cuttable):
-        share = max(_NARROWEST, free // (len(cuttable) - place))
-        widths[index] = min(needs[index], share)
-        free -= widths[index]
-    return widths
 
 
 def _print_plain(columns: Sequence[Column[T]], rows: Sequence[Sequence[str | Text]]) -> None:

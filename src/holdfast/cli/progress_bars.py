@@ -3,6 +3,7 @@
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from datetime import datetime
 
 from rich.console import RenderableType
 from rich.progress import (
@@ -53,6 +54,11 @@ def counts_line(counts: Mapping[Status, int], cap: int) -> Text:
         line.append(f"{status}\N{NO-BREAK SPACE}", style="dim")
         line.append(count(number, cap), style=STYLES[status] if number else "dim")
     return line
+
+
+def began(job: Job) -> tuple[datetime, str]:
+    """Order running jobs: the longest running first."""
+    return job.started_at or job.created_at, job.id
 
 
 def bar(job: Job) -> RenderableType:

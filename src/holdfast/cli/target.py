@@ -5,7 +5,7 @@ given means the file that an application makes by default, if it is in the curre
 """
 
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime
@@ -15,7 +15,7 @@ from typing import Annotated, Any, TypeVar
 import typer
 
 from holdfast.app import DEFAULT_URL, Holdfast
-from holdfast.cli.output import Column, hint, print_json, print_table
+from holdfast.cli.output import Column, hint, print_json, print_table, select
 from holdfast.errors import DatabaseUnavailable, InvalidInput
 from holdfast.locate import load
 
@@ -38,11 +38,11 @@ class Target:
     app: AppOption = None
     url: Annotated[
         str | None,
-        typer.Option("--url", envvar="HOLDFAST_URL", help="A database instead of an application."),
+        typer.Option(envvar="HOLDFAST_URL", help="A database instead of an application."),
     ] = None
     schema: Annotated[
         str,
-        typer.Option("--schema", envvar="HOLDFAST_SCHEMA", help="Its schema, on PostgreSQL."),
+        typer.Option(envvar="HOLDFAST_SCHEMA", help="Its schema, on PostgreSQL."),
     ] = "holdfast"
 
     @contextmanager
@@ -101,14 +101,15 @@ class Common(Target):
         self,
         found: Sequence[T],
         columns: Sequence[Column[T]],
-        fields: Callable[[T], dict[str, Any]],
         *,
+        fields: Sequence[str] = (),
         now: datetime | None = None,
         if_empty: str | None = None,
     ) -> None:
-        """Print a table or, with --json, an array of each record's fields. `if_empty` is a hint."""
+        """Print a table or, with --json, an array of the records: all of them, or these fields.
+        `if_empty` is a hint."""
         if self.as_json:
-            print_json([fields(one) for one in found])
+            print_json([select(one, fields) for one in found] if fields else found)
             return
         print_table(columns, found, now)
         if if_empty is not None and not found:

@@ -9,10 +9,11 @@ import typer
 from holdfast.app import Holdfast
 from holdfast.cli.filters import EntityOption, duration
 from holdfast.cli.filters import entity as parse_entity
-from holdfast.cli.output import clean, job_fields, print_json
+from holdfast.cli.output import clean, print_json
 from holdfast.cli.target import Common
 from holdfast.errors import InvalidInput
 from holdfast.jobs.job import Job
+from holdfast.jobs.job_json import job_fields
 
 _WORDS = "[MODULE:APP] TASK [key=value | key:=JSON ...]"
 
@@ -53,9 +54,7 @@ def enqueue(
             help="The application, the task's name, and its arguments (KEY:=JSON for JSON).",
         ),
     ],
-    payload: Annotated[
-        str | None, typer.Option("--payload", help="All arguments, as a JSON object.")
-    ] = None,
+    payload: Annotated[str | None, typer.Option(help="All arguments, as a JSON object.")] = None,
     *,
     options: JobOptions,
     common: Common,

@@ -1,13 +1,13 @@
 """`holdfast errors`: the newest failures, grouped by exception, message and place."""
 
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
-from holdfast.cli.output import Column, hint, iso, plain, print_json, print_table
+from holdfast.cli.output import Column, hint, print_json, print_table
 from holdfast.cli.target import Common
 from holdfast.errors import InvalidInput
-from holdfast.jobs.error_groups import BROKEN, ErrorGroup, ErrorGroups
+from holdfast.jobs.error_groups import BROKEN, ErrorGroup
 
 _COLUMNS: list[Column[ErrorGroup]] = [
     Column("COUNT", lambda group: group.count, right=True),
@@ -24,9 +24,9 @@ _COLUMNS: list[Column[ErrorGroup]] = [
 
 
 def errors(
-    type: Annotated[str | None, typer.Option("--type", help="Of this task only.")] = None,
+    type: Annotated[str | None, typer.Option(help="Of this task only.")] = None,
     status: Annotated[
-        list[str] | None, typer.Option("--status", help="failed or retrying; without: both.")
+        list[str] | None, typer.Option(help="failed or retrying; without: both.")
     ] = None,
     *,
     common: Common,
@@ -41,18 +41,8 @@ def errors(
         found = holdfast.jobs.errors(status=status or BROKEN, type=type)
         now = holdfast.engine.now()
     if common.as_json:
-        print_json(_fields(found))
+        print_json(found)
         return
     print_table(_COLUMNS, found.groups, now)
     if not found.complete:
         hint(f"of the newest {found.looked_at} failures; there are more")
-
-
-def _fields(found: ErrorGroups) -> dict[str, Any]:
-    names = ErrorGroup.__dataclass_fields__
-    return {
-        "groups": [{name: plain(getattr(one, name)) for name in names} for one in found.groups],
-        "looked_at": found.looked_at,
-        "complete": found.complete,
-        "since": iso(found.since),
-    }

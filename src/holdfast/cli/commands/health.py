@@ -76,7 +76,7 @@ def health(
         except DatabaseUnavailable as problem:
             found = unreachable(str(problem))
     if common.as_json:
-        print_json(asdict(found))
+        print_json(found)
     else:
         _print(found)
     raise typer.Exit(0 if found.ok else 1)

@@ -1,6 +1,5 @@
 """`holdfast limits`: list the limits of tasks and queues, and change them while workers run."""
 
-from dataclasses import asdict
 from typing import Annotated
 
 import typer
@@ -62,7 +61,7 @@ def show(common: Common) -> None:
     with common.opened() as holdfast:
         found = holdfast.limits.list()
     if_empty = "a worker makes the limits of its tasks known when it starts"
-    common.print_list(found, _COLUMNS, asdict, if_empty=if_empty)
+    common.print_list(found, _COLUMNS, if_empty=if_empty)
 
 
 @commands.command("set")
@@ -100,8 +99,7 @@ def find(holdfast: Holdfast, name: str) -> LimitInfo | None:
 
 def report(limit: LimitInfo | None, name: str, common: Common) -> None:
     """Print a limit that was changed; None: it was removed."""
-    value = None if limit is None else asdict(limit)
-    common.report(value, f"{name}: {'no limit' if limit is None else _bounds(limit)}")
+    common.report(limit, f"{name}: {'no limit' if limit is None else _bounds(limit)}")
 
 
 def _bounds(limit: LimitInfo) -> str:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from holdfast.cli.filters import duration
-from holdfast.cli.options import YesOption, confirm
+from holdfast.cli.options import Confirmation
 from holdfast.cli.progress_bars import counter
 from holdfast.cli.target import AppArgument, Common
 from holdfast.engine.records import Retention
@@ -23,11 +23,11 @@ def prune(
     application: AppArgument = None,
     older_than: Annotated[
         str | None,
-        typer.Option("--older-than", help="All that finished so long ago: '3d'. Asks first."),
+        typer.Option(help="All that finished so long ago: '3d'. Asks first."),
     ] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only tell what would go.")] = False,
-    yes: YesOption = False,
     *,
+    confirmation: Confirmation,
     common: Common,
 ) -> None:
     """Delete finished jobs whose time is over, in batches. Workers do so by themselves.
@@ -46,8 +46,8 @@ def prune(
         if dry_run:
             _count(pruner, wanted, common)
             return
-        if older_than is not None and not yes:
-            _ask(pruner, wanted, older_than)
+        if older_than is not None and not confirmation.yes:
+            _ask(confirmation, pruner, wanted, older_than)
         with counter("pruned", hidden=common.as_json) as told:
             total = _run(pruner, wanted, told)
         _, unknown = pruner.count(wanted)
@@ -88,12 +88,11 @@ def _kept(unknown: int) -> list[str]:
     return [f"{unknown} stay: {reason}; give the application"]
 
 
-def _ask(pruner: "Pruner", wanted: Retention, age: str) -> None:
+def _ask(confirmation: Confirmation, pruner: "Pruner", wanted: Retention, age: str) -> None:
     with counter("looking", hidden=False) as told:
         number = sum(pruner.count(wanted, told)[0].values())
     matches = f"{number} jobs finished over {age} ago"
-    confirm(
-        False,
+    confirmation.ask(
         f"{matches}: delete them?",
         f"{matches}, and nobody can be asked whether to delete them",
         needless=not number,

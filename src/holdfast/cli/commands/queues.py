@@ -10,12 +10,13 @@ from rich.text import Text
 from holdfast.app import Holdfast
 from holdfast.cli.commands.limits import Concurrency, RateOption, find, report
 from holdfast.cli.filters import delay_or_instant
-from holdfast.cli.options import Commands, YesOption, confirm
-from holdfast.cli.output import Column, both, count, iso
+from holdfast.cli.options import Commands, Confirmation
+from holdfast.cli.output import Column, both, count
 from holdfast.cli.target import Common
 from holdfast.engine.records import QueueInfo
 from holdfast.errors import InvalidInput
 from holdfast.jobs.job import WAITING
+from holdfast.jobs.job_json import iso
 from holdfast.jobs.queues import CAP
 from holdfast.limits.limit import QUEUE
 
@@ -39,20 +40,11 @@ QUEUE_COLUMNS: list[Column[QueueInfo]] = [
 ]
 
 
-def queue_fields(queue: QueueInfo) -> dict[str, object]:
-    return {
-        "name": queue.name,
-        "depth": queue.depth,
-        "paused_at": iso(queue.paused_at),
-        "resume_at": iso(queue.resume_at),
-    }
-
-
 @commands.command("list")
 def show(common: Common) -> None:
     """The queues that hold pending jobs or were ever paused."""
     with common.opened() as holdfast:
-        common.print_list(holdfast.queues.list(), QUEUE_COLUMNS, queue_fields)
+        common.print_list(holdfast.queues.list(), QUEUE_COLUMNS)
 
 
 @commands.command()
@@ -62,7 +54,7 @@ def pause(
         str | None, typer.Option("--for", help="Go on by itself after so long: '10m'.")
     ] = None,
     until: Annotated[
-        str | None, typer.Option("--until", help="Or at this moment: 2030-01-31T12:00, UTC.")
+        str | None, typer.Option(help="Or at this moment: 2030-01-31T12:00, UTC.")
     ] = None,
     *,
     common: Common,
@@ -96,7 +88,7 @@ def _report(holdfast: Holdfast, done: str, names: list[str], common: Common) -> 
         resumes = f", resumes {both(queue.resume_at, now)}" if queue.resume_at else ""
         return f"{done} {queue.name}{resumes}"
 
-    common.report([queue_fields(queue) for queue in queues], *map(line, queues))
+    common.report(queues, *map(line, queues))
 
 
 @commands.command()
@@ -113,13 +105,14 @@ def limit(
 
 
 @commands.command()
-def purge(name: Name, yes: YesOption = False, *, common: Common) -> None:
+def purge(name: Name, confirmation: Confirmation, common: Common) -> None:
     """Delete every job of a queue that waits. What runs goes on, and what recurs stays."""
     with common.opened() as holdfast:
-        number = _waiting(holdfast, name)
+        # What a purge would delete, counted up to a cap.
+        waiting = holdfast.jobs.search(status=sorted(WAITING), queue=name)
+        number = sum(1 for _ in islice((job for job in waiting if job.schedule is None), CAP))
         told = f"{count(number, CAP)} jobs wait in queue {name!r}"
-        confirm(
-            yes,
+        confirmation.ask(
             f"{told}: delete them?",
             f"{told}, and nobody can be asked whether to delete them",
             needless=not number,
@@ -127,9 +120,3 @@ def purge(name: Name, yes: YesOption = False, *, common: Common) -> None:
         deleted = holdfast.queues.purge(name)
     done = f"deleted {deleted} of {count(number, CAP)} jobs"
     common.report({"matched": number, "deleted": deleted}, done)
-
-
-def _waiting(holdfast: Holdfast, name: str) -> int:
-    """Return how many jobs a purge would delete, counted up to a cap."""
-    waiting = holdfast.jobs.search(status=sorted(WAITING), queue=name)
-    return sum(1 for _ in islice((job for job in waiting if job.schedule is None), CAP))

@@ -11,11 +11,12 @@ from rich.text import Text
 
 from holdfast.app import Holdfast
 from holdfast.cli.filters import TypeOption, delay_or_instant
-from holdfast.cli.options import LIST_LIMIT, Commands, ListLimitOption, YesOption, confirm
-from holdfast.cli.output import Column, clean, hint, iso, job_fields, print_jobs, when
+from holdfast.cli.options import LIST_LIMIT, Commands, Confirmation, ListLimitOption
+from holdfast.cli.output import Column, clean, hint, print_jobs, when
 from holdfast.cli.target import Common
 from holdfast.errors import InvalidInput, JobNotFound
 from holdfast.jobs.job import Job, Status
+from holdfast.jobs.job_json import iso
 from holdfast.schedules.client import Schedules
 from holdfast.schedules.next_run import CODE, from_json, in_words
 
@@ -157,27 +158,27 @@ def show(task: Task, key: Key = CODE, *, common: Common) -> None:
 @commands.command()
 def enable(task: Task, key: Key = CODE, *, common: Common) -> None:
     """Let it run again; an overdue one does so at once."""
-    _change(lambda schedules: schedules.enable, task, key, "enabled", common)
+    _change(Schedules.enable, task, key, "enabled", common)
 
 
 @commands.command()
 def disable(task: Task, key: Key = CODE, *, common: Common) -> None:
     """Keep it from running; its next run is remembered. A run that has begun ends as it would."""
-    _change(lambda schedules: schedules.disable, task, key, "disabled", common)
+    _change(Schedules.disable, task, key, "disabled", common)
 
 
 @commands.command("run-now")
 def run_now(task: Task, key: Key = CODE, *, common: Common) -> None:
     """Run it once, now, also if it is disabled; if it runs already, again after that."""
-    _change(lambda schedules: schedules.run_now, task, key, "asked for a run of", common)
+    _change(Schedules.run_now, task, key, "asked for a run of", common)
 
 
 @commands.command()
 def reschedule(
     task: Task,
     key: Key = CODE,
-    at: Annotated[str | None, typer.Option("--at", help="A moment: 2030-01-31T12:00, UTC.")] = None,
-    after: Annotated[str | None, typer.Option("--after", help="A time from now: '10m'.")] = None,
+    at: Annotated[str | None, typer.Option(help="A moment: 2030-01-31T12:00, UTC.")] = None,
+    after: Annotated[str | None, typer.Option(help="A time from now: '10m'.")] = None,
     *,
     common: Common,
 ) -> None:
@@ -186,36 +187,30 @@ def reschedule(
         raise InvalidInput("when? Give --at with a moment or --after with a time, one of them")
     delay, moment = delay_or_instant(after, "--after", at, "--at")
 
-    _change(
-        lambda schedules: partial(schedules.reschedule, at=moment, after=delay),
-        *(task, key, "moved", common),
-    )
+    _change(partial(Schedules.reschedule, at=moment, after=delay), task, key, "moved", common)
 
 
 @commands.command()
-def delete(task: Task, key: Key = CODE, yes: YesOption = False, *, common: Common) -> None:
+def delete(task: Task, key: Key = CODE, *, confirmation: Confirmation, common: Common) -> None:
     """Remove it for good. What is written at a task is made again by the next worker that starts."""
     with common.opened() as holdfast:
         job = holdfast.jobs.get(_find(holdfast, task, key).id)
         name = f"the recurring job {_name(job)}, {_schedule(job)}"
-        confirm(yes, f"delete {name}?", f"{name}: nobody can be asked whether to delete it")
+        refusal = f"{name}: nobody can be asked whether to delete it"
+        confirmation.ask(f"delete {name}?", refusal)
         holdfast.schedules.delete(job.type, str(job.key))
-    common.report(job_fields(job), f"deleted {_name(job)}")
+    common.report(job, f"deleted {_name(job)}")
 
 
 def _change(
-    action: Callable[[Schedules], Callable[[str, str], Job]],
-    task: str,
-    key: str,
-    done: str,
-    common: Common,
+    action: Callable[[Schedules, str, str], Job], task: str, key: str, done: str, common: Common
 ) -> None:
     """Do something to a schedule, and report when it runs next."""
     with common.opened() as holdfast:
         _find(holdfast, task, key)
-        job = action(holdfast.schedules)(task, _stored(key))
+        job = action(holdfast.schedules, task, _stored(key))
         told = _next_run_in_words(job, holdfast.engine.now())
-        common.report(job_fields(job), f"{done} {_name(job)} ({told})")
+        common.report(job, f"{done} {_name(job)} ({told})")
 
 
 def _find(holdfast: Holdfast, task: str, key: str) -> Job:

@@ -1,14 +1,13 @@
 """`holdfast stats`: jobs by status, queues, and what the workers did lately."""
 
 from collections.abc import Mapping
-from dataclasses import asdict
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
-from holdfast.cli.commands.queues import QUEUE_COLUMNS, queue_fields
+from holdfast.cli.commands.queues import QUEUE_COLUMNS
 from holdfast.cli.filters import duration
-from holdfast.cli.output import Column, age, count, plain, print_json, print_table, status_text
+from holdfast.cli.output import Column, age, count, print_json, print_table, status_text
 from holdfast.cli.target import AppArgument, Common
 from holdfast.monitoring.metrics import Figures
 from holdfast.monitoring.stats import Stats
@@ -32,28 +31,9 @@ def stats(
     with common.opened(application) as holdfast:
         found = holdfast.stats(window=length)
     if common.as_json:
-        print_json(_fields(found))
+        print_json(found)
     else:
         _print(found)
-
-
-def _fields(found: Stats) -> dict[str, Any]:
-    """By the names of `app.stats()`."""
-    return {
-        "jobs": {status.value: number for status, number in found.jobs.items()},
-        "queues": [queue_fields(queue) for queue in found.queues],
-        "workers": found.workers,
-        "cap": found.cap,
-        "oldest_pending": found.oldest_pending,
-        "waiting": found.waiting,
-        "window": found.window,
-        "figures": asdict(found.figures),
-        "by_task": {name: asdict(figures) for name, figures in found.by_task.items()},
-        "by_queue": {name: asdict(figures) for name, figures in found.by_queue.items()},
-        "series": [
-            {name: plain(value) for name, value in asdict(point).items()} for point in found.series
-        ],
-    }
 
 
 def _print(found: Stats) -> None:

@@ -15,12 +15,13 @@ from rich.text import Text
 
 from holdfast.app import Holdfast
 from holdfast.cli.commands.jobs import Ids
-from holdfast.cli.output import age, clean, console, iso, job_fields, print_json_line, status_text
-from holdfast.cli.progress_bars import bar, counts_line
+from holdfast.cli.output import age, clean, console, percent, print_json_line, status_text
+from holdfast.cli.progress_bars import bar, began, counts_line
 from holdfast.cli.target import Common
 from holdfast.core.ids import parse_id
 from holdfast.events.feed import Feed
 from holdfast.jobs.job import FINISHED, Job, Status
+from holdfast.jobs.job_json import iso
 
 RUNNING_SHOWN = 200  # at the most, where no ids were given
 WIDE = 100  # columns, from which on there is room for ids
@@ -70,86 +71,60 @@ def _resting(watched: "Watched", interval: float) -> Iterator[Rest]:
 
 
 class Watched:
-    """What is looked at, and how it was when it was last looked at."""
+    """The jobs that are watched, and how they were at the last look."""
 
     def __init__(self, holdfast: Holdfast, ids: Sequence[str]) -> None:
         self.holdfast = holdfast
-        self.ids = ids
-        self.gone: set[str] = set()  #: deleted while they were watched
+        self.ids = ids  #: empty: whatever runs
+        self.jobs: list[Job] = []  #: in the order given; without one, the longest running first
         self._last: dict[str, tuple[Any, ...]] = {}
-        self._jobs: dict[str, Job] = {}
         for id in ids:
             holdfast.jobs.get(id)  # raises if there is none
 
     def look(self) -> list[Job]:
-        """The jobs that have changed since the last look."""
-        jobs = self._given() if self.ids else self._running()
-        changed = []
-        for job in jobs:
-            signature = (job.status, job.claim_no, job.progress, job.message, job.cancel_requested)
-            if self._last.get(job.id) != signature:
-                self._last[job.id] = signature
-                changed.append(job)
-        return changed
-
-    def _given(self) -> list[Job]:
-        jobs = self.holdfast.engine.get(self.ids)
-        self.gone = set(self.ids) - {job.id for job in jobs}
-        self._jobs = {job.id: job for job in jobs}
-        return jobs
-
-    def _running(self) -> list[Job]:
-        """What runs, and how those that ran at the last look have ended."""
-        running = {
-            job.id: job for job in self.holdfast.jobs.search(status="running", limit=RUNNING_SHOWN)
-        }
-        ended = [id for id in self._jobs if id not in running]
-        self._jobs = running
-        for id in [id for id in self._last if id not in running and id not in ended]:
-            del self._last[id]
-        return [*self.holdfast.engine.get(ended), *running.values()]
+        """Return the jobs that have changed since the last look."""
+        if self.ids:
+            found = self.jobs = self.holdfast.engine.get(self.ids)
+        else:
+            running = list(self.holdfast.jobs.search(status="running", limit=RUNNING_SHOWN))
+            ended = {job.id for job in self.jobs} - {job.id for job in running}
+            found = [*self.holdfast.engine.get(sorted(ended)), *running]
+            self.jobs = sorted(running, key=began)
+        before, self._last = self._last, {job.id: _signature(job) for job in found}
+        return [job for job in found if before.get(job.id) != self._last[job.id]]
 
     @property
-    def jobs(self) -> list[Job]:
-        """In the order given; without one, the longest running first."""
-        return (
-            list(self._jobs.values())
-            if self.ids
-            else sorted(
-                self._jobs.values(), key=lambda job: (job.started_at or job.created_at, job.id)
-            )
-        )
+    def gone(self) -> set[str]:
+        """Ids of jobs that were deleted while they were watched."""
+        return set(self.ids) - {job.id for job in self.jobs}
 
     @property
     def all_have_ended(self) -> bool:
-        return bool(self.ids) and all(job.status in FINISHED for job in self._jobs.values())
+        return bool(self.ids) and all(job.status in FINISHED for job in self.jobs)
 
     @property
     def any_did_not_complete(self) -> bool:
-        return bool(self.ids) and bool(
-            self.gone or any(job.status is not Status.COMPLETED for job in self._jobs.values())
-        )
+        failed = any(job.status is not Status.COMPLETED for job in self.jobs)
+        return bool(self.ids) and (failed or bool(self.gone))
+
+
+def _signature(job: Job) -> tuple[Any, ...]:
+    return (job.status, job.claim_no, job.progress, job.message, job.cancel_requested)
 
 
 def _print_lines(watched: Watched, rest: Rest, as_json: bool) -> None:
     while True:
         for job in watched.look():
             if as_json:
-                body = job if job.body is not None else _whole(watched.holdfast, job)
-                print_json_line(job_fields(body))
+                whole = job.body is None and watched.holdfast.engine.get([job.id])  # not in lists
+                print_json_line(whole[0] if whole else job)
             else:
-                percent = "" if job.progress is None else f" {job.progress:.0f}%"
                 note = clean(job.error or job.message or "")
-                told = f"{iso(job.updated_at)} {job.id} {clean(job.type)} {job.status}{percent}"
-                typer.echo(f"{told} {note}".rstrip())
+                told = f"{iso(job.updated_at)} {job.id} {clean(job.type)} {job.status}"
+                typer.echo(" ".join(filter(None, (told, percent(job), note))))
         if watched.all_have_ended:
             return
         rest()
-
-
-def _whole(holdfast: Holdfast, job: Job) -> Job:
-    found = holdfast.engine.get([job.id])
-    return found[0] if found else job
 
 
 def _draw(watched: Watched, rest: Rest, out: Console) -> None:
@@ -197,7 +172,6 @@ def _bars(jobs: Sequence[Job], now: datetime, width: int, rows: int) -> Iterator
 
 def _cells(job: Job, now: datetime) -> list[RenderableType]:
     done = job.status is Status.COMPLETED  # then the last message of its progress is of no interest
-    percent = "" if done or job.progress is None else f"{job.progress:.0f}%"
     note = "" if done else job.error or job.message or ""
     took = ""
     if job.started_at is not None:
@@ -207,7 +181,7 @@ def _cells(job: Job, now: datetime) -> list[RenderableType]:
         Text(clean(job.type)),
         status_text(job.status),
         bar(job),
-        percent,
+        "" if done else percent(job),
         Text(clean(note), style="dim"),
         Text(took, style="dim"),
     ]

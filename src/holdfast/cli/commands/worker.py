@@ -49,7 +49,6 @@ def worker(
     web: Annotated[
         str | None,
         typer.Option(
-            "--web",
             metavar="[HOST:]PORT",
             help="Serve the dashboard, too, in a process beside; HOLDFAST_WEB_... has its options.",
         ),

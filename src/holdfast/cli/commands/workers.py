@@ -1,12 +1,11 @@
 """`holdfast workers`: the worker processes, their state, and the jobs that they run."""
 
-from dataclasses import asdict
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 from rich.text import Text
 
-from holdfast.cli.output import Column, age, clean, plain
+from holdfast.cli.output import Column, age, clean
 from holdfast.cli.target import AppArgument, Common
 from holdfast.monitoring.snapshot import Snapshot
 from holdfast.monitoring.worker_status import WorkerView
@@ -33,15 +32,11 @@ def workers(
             for worker in Snapshot(holdfast.engine).workers
             if everyone or worker.state not in ("left", "dead")
         ]
-    common.print_list(found, _COLUMNS, _fields)
+    common.print_list(found, _COLUMNS)
     for worker in () if common.as_json else found:
         for job in worker.jobs:
             if job.stuck:
                 typer.echo(f"stuck in {worker.id}: job {job.id} ({clean(job.type)})")
-
-
-def _fields(worker: WorkerView) -> dict[str, Any]:
-    return {name: plain(value) for name, value in asdict(worker).items()}
 
 
 def _running(worker: WorkerView) -> str:

@@ -1,23 +1,14 @@
 """`holdfast workflows`: list, show, cancel and retry workflows, whose jobs wait for each other."""
 
 from collections.abc import Mapping, Sequence
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 from rich.text import Text
 
 from holdfast.app import Holdfast
-from holdfast.cli.options import LIST_LIMIT, Commands, ListLimitOption, YesOption, confirm
-from holdfast.cli.output import (
-    Column,
-    both,
-    clean,
-    job_fields,
-    plain,
-    print_json,
-    print_table,
-    status_text,
-)
+from holdfast.cli.options import LIST_LIMIT, Commands, Confirmation, ListLimitOption
+from holdfast.cli.output import Column, both, clean, print_json, print_table, select, status_text
 from holdfast.cli.target import Common
 from holdfast.engine.records import WorkflowInfo
 from holdfast.jobs.job import Job, Status
@@ -50,10 +41,6 @@ _COLUMNS: list[Column[WorkflowInfo]] = [
 ]
 
 
-def _fields(info: WorkflowInfo) -> dict[str, Any]:
-    return {name: plain(getattr(info, name)) for name in _FIELDS}
-
-
 @commands.command("list")
 def show_all(limit: ListLimitOption = LIST_LIMIT, *, common: Common) -> None:
     """Workflows, the newest first."""
@@ -61,7 +48,7 @@ def show_all(limit: ListLimitOption = LIST_LIMIT, *, common: Common) -> None:
         found = holdfast.workflows.list(limit=limit)
         now = holdfast.engine.now()
     if_empty = "no workflows: 'with app.workflow() as flow: ...' makes one"
-    common.print_list(found, _COLUMNS, _fields, now=now, if_empty=if_empty)
+    common.print_list(found, _COLUMNS, fields=_FIELDS, now=now, if_empty=if_empty)
 
 
 @commands.command()
@@ -74,11 +61,10 @@ def show(id: Id, common: Common) -> None:
     parents = {job.id: [edge for edge in edges if edge.child == job.id] for job in jobs}
     if common.as_json:
         told = [
-            {name: plain(getattr(job, name)) for name in _JOB_FIELDS}
-            | {"after": [edge.parent for edge in parents[job.id]]}
+            select(job, _JOB_FIELDS) | {"after": [edge.parent for edge in parents[job.id]]}
             for job in jobs
         ]
-        print_json({**_fields(info), "jobs": told})
+        print_json({**select(info, _FIELDS), "jobs": told})
         return
     typer.echo(f"{clean(info.name)} {info.id}: {info.status}, {info.progress:.0f}% of {info.total}")
     typer.echo(f"made {both(info.created_at, now)}")
@@ -121,11 +107,12 @@ def _held(job: Job, parents: Sequence[Settled], by_id: Mapping[str, Job]) -> str
 
 
 @commands.command()
-def cancel(id: Id, yes: YesOption = False, *, common: Common) -> None:
+def cancel(id: Id, confirmation: Confirmation, common: Common) -> None:
     """Cancel all of its jobs that are not finished; those that run are asked to stop."""
     with common.opened() as holdfast:
         name = clean(holdfast.workflows.get(id).name)
-        confirm(yes, f"cancel {name}?", f"{name}: nobody can be asked whether to cancel it")
+        refusal = f"{name}: nobody can be asked whether to cancel it"
+        confirmation.ask(f"cancel {name}?", refusal)
         number = holdfast.workflows.cancel(id)
         _report(holdfast, id, f"{number} jobs cancelled, or asked to stop", common)
 
@@ -144,8 +131,8 @@ def release(job: JobId, common: Common) -> None:
     with common.opened() as holdfast:
         holdfast.workflows.release(job)
         found = holdfast.jobs.get(job)
-    common.report(job_fields(found), f"{found.id}: {found.status}")
+    common.report(found, f"{found.id}: {found.status}")
 
 
 def _report(holdfast: Holdfast, id: str, text: str, common: Common) -> None:
-    common.report(_fields(holdfast.workflows.get(id)) if common.as_json else None, text)
+    common.report(select(holdfast.workflows.get(id), _FIELDS), text)
