@@ -3,7 +3,6 @@
 import logging
 import re
 import signal
-import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -68,10 +67,7 @@ def patiently(
 
 @contextmanager
 def _ending_cleanly() -> Iterator[None]:
-    """Signals end the process as they do while it serves."""
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
+    """Let signals end the process as they do while it serves."""
 
     def leave(number: int, frame: FrameType | None) -> None:
         raise SystemExit(0)

@@ -7,7 +7,7 @@ import signal
 import tempfile
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from pathlib import Path
 from typing import Annotated
 
@@ -16,10 +16,11 @@ from rich.live import Live
 from rich.text import Text
 
 from holdfast.app import Holdfast
+from holdfast.cli.commands.web import check_installed
 from holdfast.cli.demo_view import Board, Record
 from holdfast.cli.options import OpenOption
 from holdfast.cli.output import Column, console, print_table
-from holdfast.cli.web_server import dashboard
+from holdfast.cli.progress_bars import began
 from holdfast.errors import HoldfastError, JobNotFound
 from holdfast.jobs.job import UNFINISHED, EventKind
 from holdfast.monitoring.stats import Stats
@@ -63,12 +64,25 @@ def demo(
         wanted = console().is_terminal if open_browser is None else open_browser
         with app:
             app.migrate()
-            with dashboard(app, port, open_browser=wanted) as told:
+            with _dashboard(app, port, open_browser=wanted) as told:
                 show = Show(app, chosen, seconds, told)
                 show.run()
         _print_summary(show.record, chosen, kept=keep or url is not None)
-    if show.problem is not None:
-        raise show.problem
+    if show.feeder.problem is not None:
+        raise show.feeder.problem
+
+
+def _dashboard(
+    app: Holdfast, port: int | None, *, open_browser: bool
+) -> AbstractContextManager[list[str]]:
+    """Serve the dashboard, if the packages that it needs are there; yield what to tell about it."""
+    try:
+        check_installed()
+    except HoldfastError as problem:
+        return nullcontext([f"no dashboard: {problem}"])
+    from holdfast.cli.web_server import demo_dashboard
+
+    return demo_dashboard(app, port, open_browser=open_browser)
 
 
 @contextmanager
@@ -90,25 +104,21 @@ class Show:
     def __init__(self, app: Holdfast, url: str, seconds: float | None, told: Sequence[str]) -> None:
         from holdfast.demo.feeder import Feeder
 
-        self.problem: HoldfastError | None = None
+        self.feeder = Feeder()
         self.record = Record()
         self._app = app
         self._seconds = seconds
         self._out = console()
         self._board = Board(self._out, url, self.record, told)
         self._told = told
-        self._feeder = Feeder(self._failed)
         self._worker = app.worker(queues=QUEUES, grace=GRACE)
         # Failures are part of the show: the board tells of them, and a log would tear the picture.
         logging.getLogger("holdfast").addHandler(logging.NullHandler())
         app.on("started", "completed", "retrying", "failed")(self.record.hear)
 
-    def _failed(self, problem: HoldfastError) -> None:
-        self.problem = problem
-
     def run(self) -> None:
         self._worker.start()
-        self._feeder.start()
+        self.feeder.start()
         try:
             if self._out.is_terminal:
                 self._draw()
@@ -118,7 +128,7 @@ class Show:
             pass
         finally:
             with suppress(KeyboardInterrupt):  # impatience changes nothing: it ends within 2 s
-                self._feeder.stop()
+                self.feeder.stop()
                 self._worker.stop()
                 self._forget_recurring()
 
@@ -130,10 +140,7 @@ class Show:
     def _draw(self) -> None:
         with Live(console=self._out, auto_refresh=False, screen=True) as live:
             for stats in self._looks(FRAME):
-                running = sorted(
-                    self._app.jobs.search(status="running", limit=100),
-                    key=lambda job: (job.started_at or job.created_at, job.id),
-                )
+                running = sorted(self._app.jobs.search(status="running", limit=100), key=began)
                 picture = self._board.picture(stats, running, self._app.engine.now())
                 live.update(picture, refresh=True)
 
@@ -145,11 +152,11 @@ class Show:
 
     def _looks(self, pause: float) -> Iterator[Stats]:
         """Yield the figures again and again, until it is time to end."""
-        while self.problem is None:
+        while self.feeder.problem is None:
             stats = self._app.stats()
             yield stats
             if self._seconds is not None and self.record.elapsed >= self._seconds:
-                self._feeder.stop()
+                self.feeder.stop()
                 self._forget_recurring()
                 nothing_left = not any(stats.jobs[status] for status in UNFINISHED)
                 if nothing_left or self.record.elapsed >= self._seconds + DRAIN:
