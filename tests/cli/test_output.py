@@ -9,7 +9,7 @@ import pytest
 from rich.console import Console
 
 from holdfast.cli import output
-from holdfast.cli.filters import duration, entity, moment
+from holdfast.cli.filters import parse_duration, parse_entity, parse_time_or_age
 from holdfast.cli.output import Column, age, clean, count, print_table, when
 from holdfast.errors import InvalidInput
 from holdfast.jobs.job_json import iso
@@ -29,15 +29,15 @@ def test_times():
 
 
 def test_moments():
-    assert moment("2030-01-01", "--since") == NOW
-    assert moment("2030-01-01T02:00+02:00", "--since") == NOW
-    assert abs(datetime.now(UTC) - moment("1h", "--since") - timedelta(hours=1)) < timedelta(
-        hours=1
-    )
-    assert (duration("90", "--x"), duration("1.5m", "--x")) == (90.0, 90.0)
+    assert parse_time_or_age("2030-01-01", "--since") == NOW
+    assert parse_time_or_age("2030-01-01T02:00+02:00", "--since") == NOW
+    assert abs(
+        datetime.now(UTC) - parse_time_or_age("1h", "--since") - timedelta(hours=1)
+    ) < timedelta(hours=1)
+    assert (parse_duration("90", "--x"), parse_duration("1.5m", "--x")) == (90.0, 90.0)
     for wrong in ("", "soon", "-1", "nan"):
         with pytest.raises(InvalidInput, match="--x"):
-            duration(wrong, "--x")
+            parse_duration(wrong, "--x")
 
 
 @pytest.mark.parametrize(
@@ -48,7 +48,7 @@ def test_moments():
     ],
 )
 def test_entities(text: str, id: object):
-    assert entity(text) == ("movie", id)
+    assert parse_entity(text) == ("movie", id)
 
 
 def test_nothing_stored_steers_a_terminal():

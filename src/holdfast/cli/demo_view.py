@@ -43,7 +43,7 @@ class Record:
     _started: dict[str, float] = field(default_factory=dict)
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
-    def hear(self, event: Event) -> None:
+    def add(self, event: Event) -> None:
         """Record an event."""
         now, job = time.monotonic(), event.job
         with self._lock:
@@ -92,12 +92,12 @@ def _note(event: Event) -> str:
 
 
 class Board:
-    """The picture, and the line that stands for it where there is no terminal."""
+    """Draws the picture; without a terminal, a line stands for it."""
 
-    def __init__(self, out: Console, url: str, record: Record, told: Sequence[str] = ()) -> None:
+    def __init__(self, out: Console, url: str, record: Record, notes: Sequence[str] = ()) -> None:
         self._out = out
         self._url = url
-        self._told = told  #: lines about the dashboard
+        self._notes = notes  #: lines about the dashboard
         self._record = record
         self._unicode = "utf" in out.encoding.lower()
 
@@ -116,7 +116,7 @@ class Board:
         return Group(head, counts, body, Text("  Ctrl-C ends it", style="dim"))
 
     def line(self, stats: Stats) -> str:
-        """Return the same in a line, for where there is no terminal."""
+        """Return the counts and the throughput as a line."""
         counts = "  ".join(f"{status} {number}" for status, number in stats.jobs.items() if number)
         return f"{self._record.clock}  {self._record.rate:.1f} jobs/s  {counts}"
 
@@ -125,7 +125,7 @@ class Board:
             (self._url, "bold"),
             ("\n$ ", "dim"),
             f"holdfast jobs list --url {self._url}",
-            *(f"\n{line}" for line in self._told),
+            *(f"\n{line}" for line in self._notes),
             overflow="fold",
         )
         title = Text("Holdfast demo", style="bold")

@@ -24,19 +24,19 @@ OpenOption = Annotated[
 
 
 class Commands(typer.Typer):
-    """Commands, each of which may take groups of options."""
+    """A group of commands, whose parameters may be groups of options."""
 
     def command(self, *args: Any, **settings: Any) -> Callable[[F], F]:
         register = super().command(*args, **settings)
 
         def decorate(function: F) -> F:
-            register(flat(function))
+            register(flatten_options(function))
             return function
 
         return decorate
 
 
-def flat(function: Callable[..., Any]) -> Callable[..., Any]:
+def flatten_options(function: Callable[..., Any]) -> Callable[..., Any]:
     """Return the function with the fields of its groups as parameters, as Typer needs it."""
     signature = inspect.signature(function, eval_str=True)
     taken = {name: parameter.annotation for name, parameter in signature.parameters.items()}
@@ -83,16 +83,16 @@ class Confirmation:
 
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False
 
-    def ask(self, question: str, refusal: str, *, needless: bool = False) -> None:
+    def ask(self, question: str, refusal: str, *, skip: bool = False) -> None:
         """Return if --yes was given or the user agrees; exit with code 1 if the user does not.
 
-        Raises InvalidInput with `refusal` if stdin is no terminal. `needless`: there is nothing to
+        Raises InvalidInput with `refusal` if stdin is no terminal. `skip`: there is nothing to
         change, and no question.
         """
         if self.yes:
             return
         if not sys.stdin.isatty():
             raise InvalidInput(f"{refusal} (stdin is no terminal): add --yes")
-        if not needless and not typer.confirm(question, err=True):
+        if not skip and not typer.confirm(question, err=True):
             typer.echo("nothing was changed", err=True)
             raise typer.Exit(1)

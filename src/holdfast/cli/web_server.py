@@ -1,5 +1,5 @@
-"""The dashboard of an application on a socket, and what people are told about it. Needs the packages
-of the web, an extra: import it after `check_installed`."""
+"""The dashboard of an application on a socket, and the lines that announce it. Needs the packages of
+the web, an extra: import it after `check_installed`."""
 
 import socket
 import webbrowser
@@ -11,7 +11,7 @@ import typer
 
 from holdfast.access import Access
 from holdfast.app import Holdfast
-from holdfast.cli.database_wait import patiently
+from holdfast.cli.database_wait import wait_for_database
 from holdfast.cli.target import Target, refuse_absent
 from holdfast.cli.web_process import Lifeline
 from holdfast.locate import find
@@ -59,10 +59,10 @@ def serve(
                 closed = given.authorize is not None
                 serving.refuse_open(given.host, names, authorize=closed, tokens=tokens, now=now)
 
-        patiently(app, check, release)
+        wait_for_database(app, check, release)
         with serving.listen(given.host, given.port) as listener:
             site = Site(app, options, how, listener, given.host, names)
-            patiently(app, lambda: site.announce(application or target.app), release)
+            wait_for_database(app, lambda: site.announce(application or target.app), release)
             if given.open_browser:
                 site.open()
             serving.Server(site.web, how, ready=release).run([listener])
@@ -96,8 +96,8 @@ class Site:
         if first is not None:
             typer.echo(f"first token, an administrator's, not shown again: {first}")
         elif not self._closed:
-            told = f" --app {location}" if location else ""
-            typer.echo(f"to log in: holdfast tokens create{told} --name YOU --role admin")
+            option = f" --app {location}" if location else ""
+            typer.echo(f"to log in: holdfast tokens create{option} --name YOU --role admin")
         if self._is_public and self._is_plain:
             typer.echo(
                 "warning: other machines can reach it, without TLS: whoever listens in reads tokens. "
@@ -113,7 +113,7 @@ class Site:
 
 @contextmanager
 def demo_dashboard(app: Holdfast, port: int | None, *, open_browser: bool) -> Iterator[list[str]]:
-    """Serve the dashboard of the demonstration in a thread; yield what to tell about it."""
+    """Serve the dashboard of the demonstration in a thread; yield lines about it."""
     with _listen(port) as listener:
         options = {"hosts": serving.hosts_of(_LOOPBACK, ()), "title": "Holdfast demo"}
         site = Site(app, options, serving.Serving(), listener, _LOOPBACK)

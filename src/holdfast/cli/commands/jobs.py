@@ -8,10 +8,10 @@ from typing import Annotated, Any
 import typer
 
 from holdfast.app import Holdfast
-from holdfast.cli.filters import Filters, QueryFilters, delay_or_instant
+from holdfast.cli.filters import Filters, QueryFilters, delay_or_time
 from holdfast.cli.job_detail import show_job
 from holdfast.cli.options import LIST_LIMIT, Commands, Confirmation, LimitOption, ListLimitOption
-from holdfast.cli.output import Column, both, clean, count, hint, print_jobs, progress, status_text
+from holdfast.cli.output import Column, clean, count, full_time, hint, progress, status_text
 from holdfast.cli.progress_bars import counter
 from holdfast.cli.target import Common
 from holdfast.errors import HoldfastError, InvalidInput
@@ -29,7 +29,7 @@ Ids = Annotated[list[str] | None, typer.Argument(metavar="ID...", help="Jobs by 
 
 
 def _note(job: Job) -> str:
-    """How far it has come, or what went wrong."""
+    """Return the error of a job, or its progress."""
     return job.error if job.error is not None else progress(job)
 
 
@@ -51,7 +51,7 @@ def show_all(filters: QueryFilters, limit: ListLimitOption = LIST_LIMIT, *, comm
     """The jobs that match, newest first."""
     with common.opened() as holdfast:
         found = holdfast.jobs.search(limit=limit + 1, **filters.wanted())
-        if print_jobs(holdfast, found, _COLUMNS, limit, common.as_json) > limit:
+        if common.print_jobs(holdfast, found, _COLUMNS, limit) > limit:
             hint(f"the newest {limit}; --limit shows more")
 
 
@@ -133,13 +133,13 @@ def edit(
     common: Common,
 ) -> None:
     """Give a job that waits another priority, time or queue."""
-    delay, moment = delay_or_instant(after, "--in", at, "--at")
+    delay, time = delay_or_time(after, "--in", at, "--at")
     if all(given is None for given in (priority, after, at, queue)):
         raise InvalidInput("nothing to edit: give --priority, --in, --at or --queue")
     with common.opened() as holdfast:
-        job = holdfast.jobs.edit(id, priority=priority, delay=delay, run_at=moment, queue=queue)
+        job = holdfast.jobs.edit(id, priority=priority, delay=delay, run_at=time, queue=queue)
         now = holdfast.engine.now()
-    due = f"priority {job.priority}, due {both(job.run_at, now)}"
+    due = f"priority {job.priority}, due {full_time(job.run_at, now)}"
     common.report(job, f"edited {job.id}: {job.status}, queue {job.queue}, {due}")
 
 
@@ -160,7 +160,7 @@ def _change(action: Action, selection: Selection, common: Common) -> None:
 
 
 def _change_some(holdfast: Holdfast, action: Action, ids: list[str], common: Common) -> None:
-    """Change each by itself: one that is refused keeps none of the others from it."""
+    """Change each job by itself, so that one refusal does not stop the others."""
     changed: list[Job] = []
     first: HoldfastError | None = None
     for id in ids:
@@ -192,13 +192,13 @@ def _change_many(
     selection.confirmation.ask(
         f"{action.name} {shown} jobs?",
         f"{shown} jobs match, and nobody can be asked whether to {action.name} them",
-        needless=not number,
+        skip=not number,
     )
-    with counter(action.name, number, hidden=common.as_json) as told:
+    with counter(action.name, number, hidden=common.as_json) as show_done:
         changed = action.many(
             holdfast.jobs,
             everything=True,
-            progress=lambda done: told(done.matched),
+            progress=lambda done: show_done(done.matched),
             limit=limit,
             **wanted,
         )

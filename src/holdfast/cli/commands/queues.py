@@ -8,10 +8,10 @@ import typer
 from rich.text import Text
 
 from holdfast.app import Holdfast
-from holdfast.cli.commands.limits import Concurrency, RateOption, find, report
-from holdfast.cli.filters import delay_or_instant
+from holdfast.cli.commands.limits import Concurrency, RateOption, report_limit
+from holdfast.cli.filters import delay_or_time
 from holdfast.cli.options import Commands, Confirmation
-from holdfast.cli.output import Column, both, count
+from holdfast.cli.output import Column, count, full_time
 from holdfast.cli.target import Common
 from holdfast.engine.records import QueueInfo
 from holdfast.errors import InvalidInput
@@ -28,15 +28,15 @@ Names = Annotated[list[str], typer.Argument(metavar="NAME...", help="Queues.")]
 Name = Annotated[str, typer.Argument(metavar="NAME", help="A queue.")]
 
 
-def _moment(moment: datetime | None) -> Text:
-    return Text(iso(moment) or "-", style="dim" if moment is None else "yellow")
+def _time(time: datetime | None) -> Text:
+    return Text(iso(time) or "-", style="dim" if time is None else "yellow")
 
 
 QUEUE_COLUMNS: list[Column[QueueInfo]] = [
     Column("QUEUE", lambda queue: queue.name),
     Column("PENDING", lambda queue: count(queue.depth, CAP), right=True),
-    Column("PAUSED SINCE", lambda queue: _moment(queue.paused_at)),
-    Column("RESUMES", lambda queue: _moment(queue.resume_at)),
+    Column("PAUSED SINCE", lambda queue: _time(queue.paused_at)),
+    Column("RESUMES", lambda queue: _time(queue.resume_at)),
 ]
 
 
@@ -60,12 +60,12 @@ def pause(
     common: Common,
 ) -> None:
     """Let nothing of these queues be claimed until they are resumed. What runs goes on."""
-    seconds, moment = delay_or_instant(during, "--for", until, "--until")
+    seconds, time = delay_or_time(during, "--for", until, "--until")
     with common.opened() as holdfast:
-        if moment is not None and moment <= holdfast.engine.now():
+        if time is not None and time <= holdfast.engine.now():
             raise InvalidInput(f"--until {until}: this is past; give a moment to come (UTC)")
         for name in names:
-            holdfast.queues.pause(name, resume_at=moment, resume_in=seconds)
+            holdfast.queues.pause(name, resume_at=time, resume_in=seconds)
         _report(holdfast, "paused", names, common)
 
 
@@ -85,7 +85,7 @@ def _report(holdfast: Holdfast, done: str, names: list[str], common: Common) -> 
     now = holdfast.engine.now()
 
     def line(queue: QueueInfo) -> str:
-        resumes = f", resumes {both(queue.resume_at, now)}" if queue.resume_at else ""
+        resumes = f", resumes {full_time(queue.resume_at, now)}" if queue.resume_at else ""
         return f"{done} {queue.name}{resumes}"
 
     common.report(queues, *map(line, queues))
@@ -101,7 +101,7 @@ def limit(
     """
     with common.opened() as holdfast:
         holdfast.queues.limit(name, concurrency, rate=rate)
-        report(find(holdfast, QUEUE + name), QUEUE + name, common)
+        report_limit(holdfast, QUEUE + name, common)
 
 
 @commands.command()
@@ -111,11 +111,11 @@ def purge(name: Name, confirmation: Confirmation, common: Common) -> None:
         # What a purge would delete, counted up to a cap.
         waiting = holdfast.jobs.search(status=sorted(WAITING), queue=name)
         number = sum(1 for _ in islice((job for job in waiting if job.schedule is None), CAP))
-        told = f"{count(number, CAP)} jobs wait in queue {name!r}"
+        waits = f"{count(number, CAP)} jobs wait in queue {name!r}"
         confirmation.ask(
-            f"{told}: delete them?",
-            f"{told}, and nobody can be asked whether to delete them",
-            needless=not number,
+            f"{waits}: delete them?",
+            f"{waits}, and nobody can be asked whether to delete them",
+            skip=not number,
         )
         deleted = holdfast.queues.purge(name)
     done = f"deleted {deleted} of {count(number, CAP)} jobs"

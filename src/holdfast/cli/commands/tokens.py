@@ -8,7 +8,7 @@ from rich.text import Text
 
 from holdfast.access import ROLES, Access, TokenInfo
 from holdfast.cli.options import Commands
-from holdfast.cli.output import Column, both, clean, hint, print_json, select, when
+from holdfast.cli.output import Column, clean, full_time, hint, select, when
 from holdfast.cli.target import Common
 
 commands = Commands(name="tokens", help="Tokens of the web interface: make, list and revoke them.")
@@ -32,7 +32,7 @@ def _columns(now: datetime) -> list[Column[TokenInfo]]:
 
 
 def _only(token: TokenInfo) -> str:
-    """The tasks and queues that an enqueue token is restricted to."""
+    """Return the tasks and queues that an enqueue token is restricted to."""
     return ", ".join([*token.tasks, *(f"queue:{name}" for name in token.queues)])
 
 
@@ -51,8 +51,7 @@ def create(
     name: Annotated[str, typer.Option(help="Whose it is: 'ann', 'deploy script'.")],
     role: Annotated[str, typer.Option(help=f"One of {', '.join(ROLES)}.")] = "viewer",
     task: Annotated[
-        list[str] | None,
-        typer.Option(help="Of an enqueue token: only this task; may be repeated."),
+        list[str] | None, typer.Option(help="Of an enqueue token: only this task; may be repeated.")
     ] = None,
     queue: Annotated[
         list[str] | None,
@@ -70,12 +69,11 @@ def create(
             name, role, tasks=task or (), queues=queue or (), expires=expires, by="the command"
         )
         now = holdfast.engine.now()
-    if common.as_json:
-        print_json({**select(made, _FIELDS), "token": secret})
+    if common.printed_json({**select(made, _FIELDS), "token": secret}):
         return
     typer.echo(secret)
     end = made.expires_at
-    until = "until it is revoked" if end is None else f"until {both(end, now)}"
+    until = "until it is revoked" if end is None else f"until {full_time(end, now)}"
     hint(f"{made.role} token {clean(made.name)!r}, {until}; it is not shown again")
 
 

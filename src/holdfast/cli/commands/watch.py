@@ -1,10 +1,10 @@
 """`holdfast jobs watch`: jobs as they go, until they have ended."""
 
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Generator, Iterator, Sequence
+from contextlib import ExitStack, closing
 from datetime import datetime
-from functools import partial
+from itertools import chain
 from typing import Annotated, Any
 
 import typer
@@ -23,9 +23,8 @@ from holdfast.events.feed import Feed
 from holdfast.jobs.job import FINISHED, Job, Status
 from holdfast.jobs.job_json import iso
 
-RUNNING_SHOWN = 200  # at the most, where no ids were given
+RUNNING_SHOWN = 200  # jobs, at most, if no ids were given
 WIDE = 100  # columns, from which on there is room for ids
-Rest = Callable[[], object]
 
 
 def watch(
@@ -45,33 +44,21 @@ def watch(
         watched = Watched(holdfast, [parse_id(id) for id in ids or []])
         out = console()
         try:
-            with _resting(watched, interval) as rest:
+            with closing(watched.changes(interval)) as changes:
                 if common.as_json or not out.is_terminal:
-                    _print_lines(watched, rest, common.as_json)
+                    for job in chain.from_iterable(changes):
+                        _print_line(holdfast, job, common.as_json)
                 else:
-                    _draw(watched, rest, out)
+                    with Live(console=out, auto_refresh=False) as live:
+                        for _ in changes:
+                            live.update(_picture(watched, out), refresh=True)
         except KeyboardInterrupt:
             raise typer.Exit(130) from None
     raise typer.Exit(1 if watched.any_did_not_complete else 0)
 
 
-@contextmanager
-def _resting(watched: "Watched", interval: float) -> Iterator[Rest]:
-    """What to do between two looks: of given jobs, wait until something happens to one of them."""
-    if not watched.ids:
-        yield partial(time.sleep, interval)
-        return
-    ids = frozenset(watched.ids)
-    engine = watched.holdfast.engine
-    feed = Feed(engine, None, None, lambda event: event.job_id in ids, topics=ids)
-    try:
-        yield partial(feed.take, interval)
-    finally:
-        feed.close()
-
-
 class Watched:
-    """The jobs that are watched, and how they were at the last look."""
+    """The jobs that are watched, and how they were at the last poll."""
 
     def __init__(self, holdfast: Holdfast, ids: Sequence[str]) -> None:
         self.holdfast = holdfast
@@ -81,8 +68,8 @@ class Watched:
         for id in ids:
             holdfast.jobs.get(id)  # raises if there is none
 
-    def look(self) -> list[Job]:
-        """Return the jobs that have changed since the last look."""
+    def poll(self) -> list[Job]:
+        """Return the jobs that have changed since the last poll."""
         if self.ids:
             found = self.jobs = self.holdfast.engine.get(self.ids)
         else:
@@ -93,14 +80,27 @@ class Watched:
         before, self._last = self._last, {job.id: _signature(job) for job in found}
         return [job for job in found if before.get(job.id) != self._last[job.id]]
 
+    def changes(self, interval: float) -> Generator[list[Job]]:
+        """Yield the jobs that have changed, at the first poll and after each wait, until all have
+        ended. Given jobs are waited for by their events, others for `interval` seconds."""
+        ids = frozenset(self.ids)
+        with ExitStack() as stack:
+            wait: Callable[[float], object] = time.sleep
+            if ids:
+                feed = Feed(
+                    self.holdfast.engine, None, None, lambda event: event.job_id in ids, topics=ids
+                )
+                stack.callback(feed.close)
+                wait = feed.take
+            yield self.poll()
+            while not (ids and all(job.status in FINISHED for job in self.jobs)):
+                wait(interval)
+                yield self.poll()
+
     @property
     def gone(self) -> set[str]:
         """Ids of jobs that were deleted while they were watched."""
         return set(self.ids) - {job.id for job in self.jobs}
-
-    @property
-    def all_have_ended(self) -> bool:
-        return bool(self.ids) and all(job.status in FINISHED for job in self.jobs)
 
     @property
     def any_did_not_complete(self) -> bool:
@@ -112,29 +112,14 @@ def _signature(job: Job) -> tuple[Any, ...]:
     return (job.status, job.claim_no, job.progress, job.message, job.cancel_requested)
 
 
-def _print_lines(watched: Watched, rest: Rest, as_json: bool) -> None:
-    while True:
-        for job in watched.look():
-            if as_json:
-                whole = job.body is None and watched.holdfast.engine.get([job.id])  # not in lists
-                print_json_line(whole[0] if whole else job)
-            else:
-                note = clean(job.error or job.message or "")
-                told = f"{iso(job.updated_at)} {job.id} {clean(job.type)} {job.status}"
-                typer.echo(" ".join(filter(None, (told, percent(job), note))))
-        if watched.all_have_ended:
-            return
-        rest()
-
-
-def _draw(watched: Watched, rest: Rest, out: Console) -> None:
-    with Live(console=out, auto_refresh=False, transient=False) as live:
-        while True:
-            watched.look()
-            live.update(_picture(watched, out), refresh=True)
-            if watched.all_have_ended:
-                return
-            rest()
+def _print_line(holdfast: Holdfast, job: Job, as_json: bool) -> None:
+    if as_json:
+        whole = job.body is None and holdfast.engine.get([job.id])  # lists leave bodies out
+        print_json_line(whole[0] if whole else job)
+        return
+    line = f"{iso(job.updated_at)} {job.id} {clean(job.type)} {job.status}"
+    note = clean(job.error or job.message or "")
+    typer.echo(" ".join(filter(None, (line, percent(job), note))))
 
 
 def _picture(watched: Watched, out: Console) -> RenderableType:
@@ -151,7 +136,7 @@ def _picture(watched: Watched, out: Console) -> RenderableType:
 
 
 def _bars(jobs: Sequence[Job], now: datetime, width: int, rows: int) -> Iterator[RenderableType]:
-    """One line for each job, as many as there is room for."""
+    """Yield a table with a line for each job, as many as fit."""
     columns = [
         Column(no_wrap=True, style="dim"),
         Column(no_wrap=True, overflow="ellipsis", ratio=3),

@@ -26,8 +26,7 @@ class WebOptions:
         bool, typer.Option("--read-only", help="Disable every change (read-only dashboard).")
     ] = False
     allow_host: Annotated[
-        list[str] | None,
-        typer.Option(help="A name by which it may be called; may be repeated."),
+        list[str] | None, typer.Option(help="A name by which it may be called; may be repeated.")
     ] = None
     origin: Annotated[
         list[str] | None,

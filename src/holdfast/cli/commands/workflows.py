@@ -4,11 +4,10 @@ from collections.abc import Mapping, Sequence
 from typing import Annotated
 
 import typer
-from rich.text import Text
 
 from holdfast.app import Holdfast
 from holdfast.cli.options import LIST_LIMIT, Commands, Confirmation, ListLimitOption
-from holdfast.cli.output import Column, both, clean, print_json, print_table, select, status_text
+from holdfast.cli.output import Column, clean, failures, full_time, print_table, select, status_text
 from holdfast.cli.target import Common
 from holdfast.engine.records import WorkflowInfo
 from holdfast.jobs.job import Job, Status
@@ -25,18 +24,13 @@ _JOB_FIELDS = (
 )
 
 
-def _failed(info: WorkflowInfo) -> Text:
-    number = info.counts[Status.FAILED]
-    return Text(str(number), style="red" if number else "dim")
-
-
 _COLUMNS: list[Column[WorkflowInfo]] = [
     Column("ID", lambda info: info.id),
     Column("NAME", lambda info: info.name, may_be_cut=True),
     Column("STATUS", lambda info: status_text(info.status)),
     Column("DONE", lambda info: f"{info.progress:.0f}%", right=True),
     Column("JOBS", lambda info: info.total, right=True),
-    Column("FAILED", _failed, right=True),
+    Column("FAILED", lambda info: failures(info.counts[Status.FAILED]), right=True),
     Column("MADE", lambda info: info.created_at, right=True, from_width=100),
 ]
 
@@ -59,17 +53,16 @@ def show(id: Id, common: Common) -> None:
         edges = holdfast.workflows.edges(id)
         now = holdfast.engine.now()
     parents = {job.id: [edge for edge in edges if edge.child == job.id] for job in jobs}
-    if common.as_json:
-        told = [
-            select(job, _JOB_FIELDS) | {"after": [edge.parent for edge in parents[job.id]]}
-            for job in jobs
-        ]
-        print_json({**select(info, _FIELDS), "jobs": told})
+    members = [
+        {**select(job, _JOB_FIELDS), "after": [edge.parent for edge in parents[job.id]]}
+        for job in jobs
+    ]
+    if common.printed_json({**select(info, _FIELDS), "jobs": members}):
         return
     typer.echo(f"{clean(info.name)} {info.id}: {info.status}, {info.progress:.0f}% of {info.total}")
-    typer.echo(f"made {both(info.created_at, now)}")
+    typer.echo(f"made {full_time(info.created_at, now)}")
     if info.finished_at is not None:
-        typer.echo(f"finished {both(info.finished_at, now)}")
+        typer.echo(f"finished {full_time(info.finished_at, now)}")
     typer.echo()
     print_table(_job_columns({job.id: job for job in jobs}, parents), jobs)
 
