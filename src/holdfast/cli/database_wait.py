@@ -7,12 +7,10 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import FrameType
-from typing import TypeVar
 
 from holdfast.app import Holdfast
 from holdfast.errors import DatabaseBusy, DatabaseUnavailable, HoldfastError, StorageError
 
-T = TypeVar("T")
 logger = logging.getLogger("holdfast.web")
 
 PAUSE = 2.0  #: seconds between two attempts
@@ -38,31 +36,28 @@ def is_temporary(problem: HoldfastError, url: str) -> bool:
 
 
 def wait_for_database(
-    app: Holdfast, attempt: Callable[[], T], after_failure: Callable[[], None] = lambda: None
-) -> T:
-    """Return what `attempt` returns, as soon as the database answers. Meanwhile, SIGTERM and Ctrl-C end
-    the process with code 0. Raises an error that is not temporary. `after_failure` is called after each
-    attempt that failed."""
+    app: Holdfast, attempt: Callable[[], object], after_failure: Callable[[], object]
+) -> None:
+    """Repeat `attempt` until the database answers. Meanwhile, SIGTERM and Ctrl-C end the process with
+    code 0. Raises an error that is not temporary. `after_failure` is called after each attempt that
+    failed."""
     logged, at = "", 0.0
     with _ending_cleanly():
         while True:
             try:
-                result = attempt()
+                attempt()
+                break
             except HoldfastError as problem:
                 if not is_temporary(problem, app.url):
                     raise
                 text = str(problem)
-                if text != logged or time.monotonic() - at >= _AGAIN:
-                    logger.warning(
-                        "waiting for the database: %s; trying again every %g s", text, PAUSE
-                    )
-                    logged, at = text, time.monotonic()
-                after_failure()
-                time.sleep(PAUSE)
-            else:
-                if logged:
-                    logger.info("the database answers")
-                return result
+            if text != logged or time.monotonic() - at >= _AGAIN:
+                logger.warning("waiting for the database: %s; trying again every %g s", text, PAUSE)
+                logged, at = text, time.monotonic()
+            after_failure()
+            time.sleep(PAUSE)
+    if logged:
+        logger.info("the database answers")
 
 
 @contextmanager

@@ -36,8 +36,8 @@ class Record:
     """The events of the demo's jobs. They come from the worker's threads."""
 
     began: float = field(default_factory=time.monotonic)
+    #: How the last runs ended, the newest first, with the seconds that each took.
     ends: deque[tuple[Event, float]] = field(default_factory=lambda: deque(maxlen=KEPT))
-    """How the last runs ended, the newest first, with the seconds that each took."""
     totals: Counter[tuple[str, EventKind]] = field(default_factory=Counter)
     _finished: Counter[int] = field(default_factory=Counter)  # jobs, by the second
     _started: dict[str, float] = field(default_factory=dict)
@@ -88,7 +88,9 @@ def _note(event: Event) -> str:
     if event.error is not None:
         return event.error
     result = json.loads(event.result or "null")
-    return result or "" if result is None or isinstance(result, str) else json.dumps(result)
+    if result is None:
+        return ""
+    return result if isinstance(result, str) else json.dumps(result)
 
 
 class Board:

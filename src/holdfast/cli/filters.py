@@ -92,27 +92,19 @@ def _iso(text: str) -> datetime | None:
     return found if found.tzinfo is not None else found.replace(tzinfo=UTC)
 
 
-def parse_time(text: str, option: str, other: str) -> datetime:
-    """Read a time, in the future or not; `other` is the option that takes a delay instead."""
-    found = _iso(text)
-    if found is None:
-        raise InvalidInput(
-            f"{option} {text!r}: give a moment such as 2030-01-31T12:00 (UTC, or with an offset); "
-            f"{other} takes a time from now, such as '10m'"
-        )
-    return found
-
-
 def delay_or_time(
     after: str | None, after_option: str, at: str | None, at_option: str
 ) -> tuple[float | None, datetime | None]:
-    """Return seconds from now, or a time, or neither; raise InvalidInput if both were given."""
+    """Read a delay in seconds, or a time, or neither. Raises InvalidInput if both were given."""
     if after is not None and at is not None:
         raise InvalidInput(f"{after_option} and {at_option} were both given: give one of them")
-    return (
-        None if after is None else parse_duration(after, after_option),
-        None if at is None else parse_time(at, at_option, after_option),
-    )
+    time = None if at is None else _iso(at)
+    if at is not None and time is None:
+        raise InvalidInput(
+            f"{at_option} {at!r}: give a moment such as 2030-01-31T12:00 (UTC, or with an offset); "
+            f"{after_option} takes a time from now, such as '10m'"
+        )
+    return None if after is None else parse_duration(after, after_option), time
 
 
 def parse_time_or_age(text: str, option: str) -> datetime:

@@ -19,7 +19,7 @@ from holdfast.cli.target import AppArgument, AppOption, required
 from holdfast.cli.web_process import end
 from holdfast.errors import InvalidInput
 
-LOOK = 0.3  # seconds between two looks at the files
+POLL = 0.3  # seconds between two polls of the files
 _LEAVE = 10.0  # seconds for what runs to end, before it is killed
 _SKIPPED = frozenset({"__pycache__", "node_modules", "site-packages"})
 
@@ -106,7 +106,7 @@ def _wait(
 ) -> None:
     """Return when a file has changed or it is time to leave. A worker that is broken waits for both."""
     has_ended = False
-    while not leave.wait(LOOK):
+    while not leave.wait(POLL):
         now = times_of(folder)
         if changed := sorted(path for path in {*times, *now} if times.get(path) != now.get(path)):
             names = ", ".join(str(path.relative_to(folder)) for path in changed[:3])
