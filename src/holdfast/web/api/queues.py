@@ -80,7 +80,7 @@ def list_queues(web: Web) -> Json:
     snapshot = Snapshot(engine)
     now, stats = snapshot.now, read_stats(snapshot, "1h")
     start = metrics.since(now, 3600)
-    workers = [worker for worker in snapshot.workers if worker.alive]
+    workers = snapshot.alive
     limits = {limit.name: limit for limit in engine.limits(cap=CAP)}
     page = engine.search(Filter(status=frozenset({Status.RUNNING})), limit=1000)
     running = Counter(job.queue for job in page.jobs)

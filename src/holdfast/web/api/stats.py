@@ -6,8 +6,7 @@ from typing import Annotated
 from fastapi import Query
 from pydantic import BaseModel
 
-from holdfast.monitoring.metrics import since, whole_series
-from holdfast.monitoring.stats import length_of
+from holdfast.monitoring.metrics import length_of, since, whole_series
 from holdfast.web.api.parameters import Web, Window
 from holdfast.web.models import Figures, Name, Point
 from holdfast.web.replies import Json

@@ -6,7 +6,8 @@ from typing import Annotated, Literal
 from fastapi import Path
 from pydantic import BaseModel
 
-from holdfast.monitoring.worker_status import UnreadableTask, WorkerJob, read_workers
+from holdfast.monitoring.snapshot import Snapshot
+from holdfast.monitoring.worker_status import UnreadableTask, WorkerJob
 from holdfast.web.api.parameters import Web
 from holdfast.web.models import Done
 from holdfast.web.problems import Refusal
@@ -51,7 +52,7 @@ class Stacks(BaseModel):
 @routes.get("/workers", may=Permission.JOBS_READ, answer={"workers": list[Worker]})
 def list_workers(web: Web) -> Json:
     """Every worker that has a row, dead ones too."""
-    return Json({"workers": read_workers(web.app.engine)})
+    return Json({"workers": Snapshot(web.app.engine).workers})
 
 
 @routes.post("/workers/{id}/stacks", may=Permission.WORKERS_OPERATE, answer=Done, status=202)

@@ -31,7 +31,7 @@ class Sampler:
             return
         shown = []
         for frame in frames:
-            if self._pace.room(frame.event.kind):
+            if self._pace.left(frame.event.kind):
                 shown.append(frame)
             self._pace.count(frame.event.kind)
         for subscriber in subscribers:
