@@ -1,4 +1,4 @@
-"""Bad input: a typed error that names the thing, the rule and the remedy; and nothing is written."""
+"""Invalid input raises an error that names the thing, the rule and the remedy; nothing is written."""
 
 import multiprocessing
 import os
@@ -38,7 +38,7 @@ def send(app: Holdfast) -> Task:
 
 
 class Opaque:
-    """Nothing that JSON can say."""
+    """A type that has no JSON form."""
 
 
 CALLS: dict[str, tuple[Callable[[Task], object], type[Exception], str]] = {

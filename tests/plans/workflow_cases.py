@@ -25,7 +25,8 @@ def _start_workflow(engine: Engine, dataset: Dataset) -> None:
 
 
 @case(
-    "look_again changed_workflows lock_workflows unseen settle free see state callbacks",
+    "follow_up_again changed_workflows lock_workflows changed_jobs record_outcomes free "
+    "mark_followed_up workflow_states callbacks",
     rows=60 * LIMIT,
     needs="unseen workflow",
 )
@@ -39,7 +40,7 @@ def _advance(engine: Engine, dataset: Dataset) -> None:
     assert engine.maintenance.advance_workflows(LIMIT) == 5 * (FLOW - 1)
 
 
-@case("lock_workflows reopen unsettle mark_workflow", rows=20 * LIMIT, needs="workflow")
+@case("lock_workflows reopen clear_outcomes mark_workflow", rows=20 * LIMIT, needs="workflow")
 def _retry_workflow(engine: Engine, dataset: Dataset) -> None:
     [id] = dataset.flows("failed", 1)
     assert engine.run(lambda: workflow_scripts.retry(engine.dialect, id), write=True) == FLOW
@@ -78,4 +79,4 @@ def _find_orphans(engine: Engine, dataset: Dataset) -> None:
 
 
 def _look_again(ids: list[str]) -> Script[None]:
-    yield Run("look_again", {"ids": json.dumps(ids)})
+    yield Run("follow_up_again", {"ids": json.dumps(ids)})

@@ -49,12 +49,12 @@ def entity(value: Any) -> tuple[str, str]:
     )
 
 
-def entity_of(text: str, told: str) -> tuple[str, int | str]:
-    """Return the entity in a text: the id of movie:7 is a number, of movie:"7" a string. `told`: the
-    beginning of the error."""
+def entity_of(text: str, error: str) -> tuple[str, int | str]:
+    """Return the entity in a text: the id of movie:7 is a number, of movie:"7" a string. `error`:
+    the beginning of the message of InvalidInput."""
     kind, _, id = text.partition(":")
     if not kind or not id:
-        raise InvalidInput(f"{told}: write TYPE:ID, such as movie:7")
+        raise InvalidInput(f"{error}: write TYPE:ID, such as movie:7")
     try:
         read = json.loads(id)
     except (ValueError, RecursionError):
