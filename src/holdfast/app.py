@@ -207,6 +207,7 @@ class Holdfast:
         return (await self.ainsert([self._named(type, payload, settings)], settings))[0]
 
     def _named(self, type: str, payload: Mapping[str, Any] | None, options: Options) -> NewJob:
+        options.check_enqueue()
         payload = {} if payload is None else payload
         if not isinstance(payload, Mapping):
             raise InvalidArguments(

@@ -82,7 +82,8 @@ class Waiters:
                         wake(event)
             finally:
                 with self._lock:
-                    self._feed = None
+                    if self._feed is feed:  # a thread that began meanwhile has one of its own
+                        self._feed = None
                 feed.close()
         except Exception as problem:  # callers that wait read their rows anyway
             logger.debug("events cannot be followed: %s", problem)

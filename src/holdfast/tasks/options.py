@@ -78,6 +78,19 @@ class Options:
         """Whether an option is given that only recurring jobs have."""
         return any(getattr(self, name) != getattr(_PLAIN, name) for name in RECURRING)
 
+    def check_enqueue(self) -> None:
+        """Raise InvalidInput for an option that enqueue() does not take."""
+        if self.recurs:
+            raise InvalidInput(
+                f"{', '.join(RECURRING)} are for schedule(), which makes a recurring job; enqueue() "
+                "takes delay= or run_at="
+            )
+        if self.after is not None or self.node is not None:
+            raise InvalidInput(
+                "after= and node= are for jobs of a workflow: 'with app.workflow() as flow: "
+                "flow.add(task.using(after=[...]), ...)'"
+            )
+
     def schedule(self) -> Schedule:
         names = set(RECURRING) - {"start"}
         return make_schedule(**{name: getattr(self, name) for name in names})

@@ -14,7 +14,7 @@ from holdfast.jobs.job import Job, NewJob
 from holdfast.schedules.client import Schedules
 from holdfast.schedules.next_run import first_run, spread, to_json
 from holdfast.schedules.scripts import Condition
-from holdfast.tasks.options import RECURRING, Options
+from holdfast.tasks.options import Options
 
 if TYPE_CHECKING:
     from holdfast.tasks.task import Task
@@ -114,16 +114,7 @@ class BaseTask(Generic[P]):
         return self.new_job(args, kwargs, job)
 
     def _checked(self) -> NewJob:
-        if self.options.recurs:
-            raise InvalidInput(
-                f"{', '.join(RECURRING)} are for schedule(), which makes a recurring job; enqueue() "
-                "takes delay= or run_at="
-            )
-        if self.options.after is not None or self.options.node is not None:
-            raise InvalidInput(
-                "after= and node= are for jobs of a workflow: 'with app.workflow() as flow: "
-                "flow.add(task.using(after=[...]), ...)'"
-            )
+        self.options.check_enqueue()
         return self.options.new_job(self.task.name, "", self.task.defaults, "")
 
     def _jobs(
