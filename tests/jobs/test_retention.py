@@ -1,5 +1,5 @@
-"""How finished jobs go: ages by status and task, hooks that come first, leases, the archive. By a fake
-clock, on both engines."""
+"""Pruning of finished jobs: ages by status and task, hooks that come first, leases, the archive. By a
+fake clock, on both engines."""
 
 import asyncio
 import gzip
@@ -398,7 +398,8 @@ def test_an_archive_that_is_a_file_is_refused(make: Make, tmp_path: Path) -> Non
 def test_many_jobs_are_pruned_in_batches_and_kept_ones_are_skipped(
     make: Make, clock: FakeClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Of every three one is kept long, one goes at once and one after its hook: none hides another."""
+    """Of every three jobs one is kept long, one deleted immediately and one after its hook: none hides
+    another."""
     monkeypatch.setattr(pruning, "BATCH", 5)
     monkeypatch.setattr(pruning, "LEASES", 3)
     app = make(retention={"completed": 0})

@@ -198,8 +198,8 @@ def test_a_hanging_claim_does_not_delay_claims_of_other_tasks(pairs: Iterator[Pa
 
 
 def test_a_claim_during_a_finish_sees_the_capacity_later(pairs: Iterator[Pair]) -> None:
-    """What the claim parks, because it found no room, is taken out again by the end that made it; or
-    it found the room."""
+    """Either the claim finds the capacity, or it parks a job and the finish puts that job back in
+    line."""
     left: dict[int, int] = {}
     for at, pair in enumerate(pairs):
         [job] = pair.fetch(pair.other)

@@ -158,7 +158,9 @@ class Claimer:
     def release(self, freed: Mapping[str, int]) -> None:
         """Let others run under these keys. No lock is taken, unless a job waits."""
         engine = self._engine
-        waited_for = engine.run(lambda: limit_scripts.awaited(freed), write=False) if freed else {}
+        waited_for = (
+            engine.run(lambda: limit_scripts.keys_with_parked(freed), write=False) if freed else {}
+        )
         if waited_for:
             engine.write(limit_scripts.release, waited_for)
 

@@ -93,7 +93,10 @@ class Engine(ABC):
         self._closed = False
         self._opened_by: int | None = None  # the process whose connections these are...
         self._opening_call = ""  # ... and the call that opened them
-        self._totals, self._points = HourlyCache[Total](), HourlyCache[Point]()
+        self._totals = HourlyCache(lambda start, end: self.read(rollups.totals, start, end))
+        self._points = HourlyCache(
+            lambda start, end: self.read(rollups.series, start, end, None, None)
+        )
 
     # What each engine does in its own way.
 
@@ -337,18 +340,14 @@ class Engine(ABC):
         self, since: datetime, *, type: str | None = None, queue: str | None = None
     ) -> list[Point]:
         """What ended in each minute from this one on; minutes in which nothing did are left out."""
-
-        def points(start: datetime, end: datetime) -> list[Point]:
-            return self.read(rollups.series, start, end, type, queue)
-
         now = self.now()
         if type is not None or queue is not None:  # there may be many of these to remember
-            return points(since, now + HOUR)
-        return self._points.all(since, now, points)
+            return self.read(rollups.series, since, now + HOUR, type, queue)
+        return self._points.all(since, now)
 
     def totals(self, since: datetime) -> list[Total]:
         """The same by task and queue, with how long they waited and ran."""
-        return self._totals.all(since, self.now(), lambda *hour: self.read(rollups.totals, *hour))
+        return self._totals.all(since, self.now())
 
     def is_followed(
         self,

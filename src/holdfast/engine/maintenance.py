@@ -101,8 +101,7 @@ class Maintenance:
         changed = self._engine.run(lambda: workflows.changed_workflows(limit), write=False)
         if not changed:
             return 0
-        done = self._engine.write(workflows.advance, changed)
-        return done.freed + done.dropped
+        return self._engine.write(workflows.advance, changed)
 
     def find_orphans(self, limit: int) -> None:
         """Look again at jobs that wait for one whose row is gone, and at workflows whose last job is,

@@ -59,7 +59,7 @@ SELECT {columns}
    AND type = :type                                             --? type
    AND type >= :prefix AND type < :prefix_end                   --? prefix
    AND key = :key                                               --? key
-   AND worker_id = :worker_id                                   --? worker
+   AND worker_id = :worker_id                                   --? worker_id
    AND priority >= :lowest                                      --? lowest
    AND priority <= :highest                                     --? highest
    AND NOT EXISTS (SELECT 1 FROM json_each(:error) AS word      --? error

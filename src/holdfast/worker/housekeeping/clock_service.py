@@ -30,16 +30,15 @@ class ClockWatch:
         """A look, and one batch of a walk that goes on; the seconds until the next tick."""
         self._look()
         if "jobs" in self._walks:
-            self._pull_in()
+            self._bring_forward()
         elif "keys" in self._walks:
-            self._wake_early()
+            self._wake_keys_early()
         return _PAUSE if self._walks else EVERY
 
     def _look(self) -> None:
         monotonic = self._engine.clock.monotonic
         before = monotonic()
-        dialect = self._engine.dialect
-        now = self._engine.run(lambda: clock_steps.read_clock(dialect), write=False)
+        now = self._engine.read(clock_steps.read_clock)
         after = monotonic()
         if after - before > TOLERANCE.total_seconds() / 2:
             return  # nobody knows when in this time the database looked at its clock
@@ -58,18 +57,15 @@ class ClockWatch:
             self._walks, self._jobs, self._keys = {"jobs", "keys"}, None, ""
         self._stepped()
 
-    def _pull_in(self) -> None:
-        dialect = self._engine.dialect
-        found = self._engine.run(lambda: clock_steps.pull_in(dialect, self._jobs), write=True)
+    def _bring_forward(self) -> None:
+        found = self._engine.write(clock_steps.bring_forward, self._jobs)
         self._jobs = found.after
         if found.moved:
             logger.info("%d next runs are counted from now: the clock went back", found.moved)
         if found.after is None:
             self._walks.discard("jobs")
 
-    def _wake_early(self) -> None:
-        dialect = self._engine.dialect
-        found = self._engine.run(lambda: clock_steps.wake_early(dialect, self._keys), write=True)
-        self._keys = found.after
-        if not found.after:
+    def _wake_keys_early(self) -> None:
+        self._keys = self._engine.write(clock_steps.wake_keys_early, self._keys)
+        if not self._keys:
             self._walks.discard("keys")
