@@ -39,7 +39,7 @@ class Bar:
 
 
 def measured(databases: WorkerDatabases, title: str, pace: Pace) -> list[Bar]:
-    """The fastest first. A peer that is not installed would leave a hole, so it is an error."""
+    """Return the rates, the fastest first. Raises if a peer is not installed."""
     mine, others = holdfast_worker(databases, SLOTS), peers(databases)
     rates = drained(databases, [mine, *others], pace)
     if missing := [peer.name for peer in others if peer not in rates]:
@@ -52,7 +52,7 @@ def measured(databases: WorkerDatabases, title: str, pace: Pace) -> list[Bar]:
 
 
 def named(contender: str) -> str:
-    """With the version, if it is a peer."""
+    """Return the name of a contender; of a peer, with its version."""
     wanted = REQUIREMENTS.get(contender, [""])[0].rpartition("==")[2]
     return f"{contender} {wanted}".strip()
 

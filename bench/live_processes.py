@@ -4,7 +4,7 @@ server URL FILE            serve the dashboard, and write the port into a file
 clients PORT COUNT FILE    follow all events with COUNT clients; create FILE when all are connected
 pages PORT COUNT FILE      the same as the dashboard's pages do
 owners PORT FOLDER         follow the jobs in FOLDER/ids-N with one client each; create there-N when
-                           all are connected, and told-N when each has received its job's end
+                           all are connected, and ended-N when each has received its job's end
 """
 
 import asyncio
@@ -100,7 +100,7 @@ async def job_followers(port: str, folder: Path) -> None:
             await there.get()
         (folder / f"there-{number}").touch()
         await asyncio.gather(*tasks)
-        (folder / f"told-{number}").touch()
+        (folder / f"ended-{number}").touch()
 
 
 async def own(port: str, id: str, there: "asyncio.Queue[None]") -> None:

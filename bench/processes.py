@@ -27,7 +27,7 @@ class Process:
             raise RuntimeError(f"a worker has ended\n{tail(self.log)}")
 
     def family(self) -> list[int]:
-        """Its process id and those of its children."""
+        """Return the ids of the process and of its children."""
         return [self.pid, *children(self.pid)]
 
 

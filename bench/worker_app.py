@@ -34,7 +34,7 @@ def setup() -> None:
 
 
 def fill(count: int) -> None:
-    """Enqueue into a paused queue, and resume it when told."""
+    """Enqueue into a paused queue, and resume it when a line is read from stdin."""
     app.queues.pause("default")
     for begin in range(0, count, MANY):
         jobs = noop.enqueue_many([{}] * min(MANY, count - begin))

@@ -32,7 +32,7 @@ class RemoteServer:
     def __init__(self, site: Site, *, pace: float = 0.0, port: int = 0) -> None:
         """`delay`: seconds that every answer takes."""
         self.pace = pace
-        self.asked: Counter[str] = Counter()  #: number of requests, by path
+        self.request_counts: Counter[str] = Counter()  #: number of requests, by path
         self.in_flight = 0
         self.peak = 0  #: the highest number of requests in flight
         self._site = site
@@ -81,8 +81,8 @@ class RemoteServer:
     def fetch(self, path: str, client: socket.socket) -> Answer | None:
         """Return the answer after the delay, or None if the client has disconnected."""
         with self._lock:
-            self.asked[path] += 1
-            times = self.asked[path]
+            self.request_counts[path] += 1
+            times = self.request_counts[path]
             self.in_flight += 1
             self.peak = max(self.peak, self.in_flight)
         try:

@@ -136,8 +136,8 @@ def nothing_left_behind() -> Iterator[None]:
     opened, audit.opened[:] = list(audit.opened), []
     assert opened == [], f"SQLite files were opened outside SQLite: {opened[:3]}"
     names = (thread.name for thread in threading.enumerate())
-    # An open engine has a keeper thread, and some modules share an engine between their tests.
-    left = [name for name in names if name.startswith("holdfast") and name != "holdfast-keeper"]
+    # An open engine has a thread for deadlines, and some modules share an engine between their tests.
+    left = [name for name in names if name.startswith("holdfast") and name != "holdfast-deadlines"]
     assert left == [], f"threads left running: {left}"
 
 

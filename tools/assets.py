@@ -1,8 +1,8 @@
 """Fetch the dashboard's third-party JavaScript, which is not kept in git.
 
-    python tools/assets.py           fetches what is missing or of another version than the lock says
-    python tools/assets.py --tests   ... also what the browser's tests need
-    python tools/assets.py --check   only says whether all is there
+    python tools/assets.py           fetches what is missing or not of the version in the lock file
+    python tools/assets.py --tests   ... also the packages of the browser tests
+    python tools/assets.py --check   only reports whether every file exists
 
 Packages come from the npm registry by name (`npm pack`), are compared with the integrity in the lock
 file, and the few files that we need go into the package's folder `static/vendor`, with their licences.
@@ -27,14 +27,14 @@ LOCK = ROOT / "src" / "holdfast" / "web" / "assets.lock.json"
 VENDOR = ROOT / "src" / "holdfast" / "web" / "static" / "vendor"
 TEST_LOCK = ROOT / "tests" / "browser" / "assets.lock.json"
 TEST_VENDOR = ROOT / "tests" / "browser" / "vendor"
-STAMP = "lock.sha256"  # what the folder was made from
+STAMP = "lock.sha256"  # the hash of the lock file from which the folder was made
 
 IMPORT = re.compile(r"""(\bfrom\s*|\bimport\s*)(["'])(@?[a-z][\w./-]*)\2""")
 SOURCE_MAP = re.compile(r"//# sourceMappingURL=\S*")
 
 
 class Refused(Exception):
-    """What is wrong, and what to do about it."""
+    """The assets cannot be fetched: the problem and the remedy."""
 
 
 def main(arguments: list[str]) -> int:
@@ -72,12 +72,12 @@ def is_complete(lock: Path, vendor: Path) -> bool:
 
 
 def targets(lock: Path) -> list[str]:
-    """Every file that the folder has to hold."""
+    """Return the files that the folder must have."""
     return [name for package in packages(lock) for name in package["files"].values()]
 
 
 def fetch(lock: Path, vendor: Path) -> None:
-    """All packages into a new folder, which then takes the old one's place."""
+    """Fetch all packages into a new folder, and replace the old folder by it."""
     with tempfile.TemporaryDirectory(prefix="holdfast-assets-") as folder:
         scratch = Path(folder)
         made = scratch / "vendor"
@@ -96,7 +96,7 @@ def fetch(lock: Path, vendor: Path) -> None:
 
 
 def find_npm(scratch: Path) -> list[str]:
-    """The machine's npm, or one from PyPI for the moment."""
+    """Return the command of npm: the installed one, else one from PyPI in a temporary folder."""
     found = shutil.which("npm")
     if found:
         return [found]
@@ -110,7 +110,7 @@ def find_npm(scratch: Path) -> list[str]:
 
 
 def pack(npm: list[str], package: dict[str, Any], scratch: Path) -> Path:
-    """The package's tarball, after its integrity was compared."""
+    """Return the tarball of a package, after checking its integrity."""
     what = f"{package['name']}@{package['version']}"
     folder: Path = scratch / package["name"].replace("/", "-")
     folder.mkdir()
@@ -141,7 +141,7 @@ def take(package: dict[str, Any], tarball: Path, folder: Path, modules: dict[str
 
 
 def relative(text: str, where: str, modules: dict[str, str]) -> str:
-    """The same module with its bare imports turned into paths of this folder."""
+    """Return a module with its bare imports replaced by paths in this folder."""
 
     def path_of(match: re.Match[str]) -> str:
         keyword, quote, name = match.groups()

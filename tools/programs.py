@@ -20,7 +20,7 @@ _PLACES = os.pathsep.join((os.environ.get("PATH", os.defpath), "/usr/sbin", "/us
 
 
 def find(package: str) -> str | None:
-    """The path of the program on this machine; CHROMIUM or FFMPEG in the environment names another."""
+    """Return the path of a program; CHROMIUM or FFMPEG in the environment names another one."""
     given = os.environ.get(package.upper())
     if given:
         return given
@@ -30,7 +30,7 @@ def find(package: str) -> str | None:
 
 
 def need(package: str) -> str:
-    """The program's path. Without it a test fails: it is not skipped."""
+    """Return the path of a program. Raises if it is missing: a test fails then, it is not skipped."""
     found = find(package)
     if found is None:
         raise FileNotFoundError(remedy(package))

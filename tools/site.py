@@ -1,8 +1,8 @@
-"""Build the documentation's site: pages of docs/ beside those that are made from the code.
+"""Build the site of the documentation: the pages of docs/ and those made from the code.
 
 python -m tools.site [FOLDER]    into FOLDER, or site/
 
-The pages are staged in a folder of their own, so that nothing that is made lies among what is written.
+The pages are staged in a temporary folder, so that no made page is among the written ones.
 """
 
 import os
@@ -25,7 +25,7 @@ _APART = {("text", "table"), ("text", "list"), ("list", "table"), ("more", "tabl
 
 
 def stage(folder: Path) -> None:
-    """All pages of the site, and its configuration."""
+    """Put all pages of the site and its configuration into a folder."""
     docs = folder / "docs"
     shutil.copytree(ROOT / "docs", docs, ignore=shutil.ignore_patterns("more"))
     reference.write(docs / "reference")
@@ -41,7 +41,7 @@ def kind_of(line: str) -> str:
 
 
 def spaced(text: str) -> str:
-    """As the builder wants it, where a code host is content with less or wants more: blank lines around
+    """Return a page in the Markdown of the builder, which code hosts do not need: blank lines around
     tables and before lists, and no backslash before a bar in the code of a table."""
     lines: list[str] = []
     before, fenced = "blank", False
@@ -62,7 +62,7 @@ def _bare(code: re.Match[str]) -> str:
 
 
 def navigation(text: str, docs: Path) -> str:
-    """The configuration, with the pages that its patterns stand for."""
+    """Return the configuration, with its patterns replaced by the pages that match them."""
     named = set(re.findall(r'"([\w/-]+\.md)"', text))
 
     def pages(match: re.Match[str]) -> str:
@@ -71,12 +71,13 @@ def navigation(text: str, docs: Path) -> str:
         return ", ".join(f'"{page}"' for page in found if page not in named)
 
     text = re.sub(r'"([a-z]+/?\*)"', pages, text)
-    # What stood for nothing: a line of a section, or a whole one.
+    # Patterns that match no page leave an empty entry, or an empty section.
     return re.sub(r'^ *(\{ "[^"]+" = \[\] \})?,\n', "", text, flags=re.MULTILINE)
 
 
 def build(folder: Path, out: Path) -> str:
-    """Build what is staged; what the builder had to say. It may write only inside of the folder."""
+    """Build the staged site into `out`; return the output of the builder, which writes only into
+    `folder`."""
     done = subprocess.run(
         [sys.executable, "-m", "zensical", "build", "--clean", "--strict"],
         cwd=folder,

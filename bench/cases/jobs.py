@@ -162,6 +162,6 @@ class BatchWork:
         return self._batch
 
     def check(self) -> None:
-        """A rate counts only if the jobs did end up completed."""
+        """Raise if jobs are not completed: the rate would be wrong."""
         if self._store.completed() != self._done:
             raise RuntimeError(f"{self._store.completed()} of {self._done} jobs are completed")

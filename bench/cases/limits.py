@@ -22,7 +22,7 @@ def cases() -> list[Case[Databases]]:
 
 
 def handler(tenant: int = 0) -> None:
-    """Never run."""
+    """Do nothing; no job of it runs."""
 
 
 class LimitedQueue:

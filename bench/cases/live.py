@@ -38,11 +38,11 @@ def own(databases: Databases, pace: Pace) -> list[Row]:
     with (
         drain_with_job_followers(databases, pace.backlog, None) as unfollowed,
         drain_with_job_followers(databases, pace.backlog, waiting) as still,
-        drain_with_job_followers(databases, pace.backlog, ending) as told,
+        drain_with_job_followers(databases, pace.backlog, ending) as ended,
     ):
         return [
             compare(f"{title}, which waits, against none", unfollowed, still, pace, at_least(0.95)),
-            compare(f"{title}, which ends meanwhile, against none", unfollowed, told, pace),
+            compare(f"{title}, which ends meanwhile, against none", unfollowed, ended, pace),
         ]
 
 
@@ -129,13 +129,13 @@ def drain_with_job_followers(
         def run(_: float) -> float:
             app.queues.pause("default")
             with app.worker() as worker:
-                told = connect(task.enqueue_many([{}] * backlog))
+                wait = connect(task.enqueue_many([{}] * backlog))
                 time.sleep(FOLLOWERS_KNOWN)
                 begin = time.perf_counter()
                 app.queues.resume("default")
                 worker.join()
                 rate = backlog / (time.perf_counter() - begin)
-            told()
+            wait()
             return rate
 
         yield run
@@ -159,7 +159,7 @@ def ending(app: Holdfast, folder: Path) -> Connect:
     def connect(jobs: list[Job]) -> Callable[[], None]:
         now = next(number)
         connect_clients(folder, now, [job.id for job in random.sample(jobs, MANY)])
-        return lambda: _wait(folder / f"told-{now}")
+        return lambda: _wait(folder / f"ended-{now}")
 
     return connect
 

@@ -32,8 +32,8 @@ def work() -> None:
 
 
 def fill(count: int) -> None:
-    """Into another queue of the same file, from which one statement moves them. (Not synced: this
-    part is not measured.)"""
+    """Add jobs to another queue of the same file, from which one statement moves them. (Not synced:
+    this part is not measured.)"""
     queue = open_queue(ASIDE, fsync=False)
     task = queue.task(name="noop")(noop)
     for _ in range(count):

@@ -24,7 +24,7 @@ async def note(job: Any) -> None:
 
 
 def connected(act: Callable[..., Awaitable[None]]) -> script.Command:
-    """A verb on a connection of its own."""
+    """Run a command on a connection of its own."""
 
     async def run(*numbers: int) -> None:
         connection = await asyncpg.connect(script.url())

@@ -22,7 +22,7 @@ async def note(sent: int) -> None:
 
 
 def opened(act: Callable[..., Awaitable[None]]) -> script.Command:
-    """A verb on an open application."""
+    """Run a command with an open application."""
 
     async def run(*numbers: int) -> None:
         connector = PsycopgConnector(conninfo=script.url(), min_size=2, max_size=CONNECTIONS)

@@ -27,7 +27,7 @@ def create() -> None:
 
 
 def transaction() -> AbstractContextManager[Connection]:
-    """A transaction over our own tables and the jobs, which are in one database."""
+    """Open a transaction over our own tables and the jobs, which are in one database."""
     return store.transaction(app.url)
 
 
@@ -36,7 +36,7 @@ def key(feed_id: str) -> str:
 
 
 def job_of(tx: Connection, feed_id: str) -> Job:
-    """The job of a feed, as this transaction leaves it."""
+    """Return the job of a feed, as this transaction leaves it."""
     return app.schedules.get("fetch_feed", key(feed_id), tx=tx)
 
 
@@ -44,7 +44,7 @@ def job_of(tx: Connection, feed_id: str) -> Job:
 
 
 def failed(end: RunEnd) -> None:
-    """After every failed run: let the feed show when it is fetched again."""
+    """Hook of every failed run: show at the feed when it is fetched again."""
     with transaction() as tx:
         end.finish(tx=tx)
         store.mirror(tx, job_of(tx, end.job.payload["feed_id"]))
@@ -105,8 +105,8 @@ def renew_websub() -> int:
     return len(ending)
 
 
-def expiring(tx: Connection, moment: datetime) -> list[sql.Row[tuple[str, str, str]]]:
+def expiring(tx: Connection, end: datetime) -> list[sql.Row[tuple[str, str, str]]]:
     """Return the leases that end by then, and those that no hub has confirmed yet."""
-    soon = sql.or_(websub.c.expires_at <= moment, websub.c.expires_at.is_(None))
+    soon = sql.or_(websub.c.expires_at <= end, websub.c.expires_at.is_(None))
     found = sql.select(websub.c.feed_id, websub.c.hub, feeds.c.url).join(feeds).where(soon)
     return list(tx.execute(found.order_by(feeds.c.url)))

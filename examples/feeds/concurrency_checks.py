@@ -118,9 +118,9 @@ def hub_leases(testbed: FeedsTestbed) -> None:
     )
     ends = {"hub-soon": testbed.now + 23 * HOUR, "hub-later": testbed.now + 25 * HOUR}
     with transaction() as tx:
-        for name, moment in ends.items():
+        for name, end in ends.items():
             mine = websub.update().where(websub.c.feed_id == ids[name])
-            tx.execute(mine.values(expires_at=moment))
+            tx.execute(mine.values(expires_at=end))
     testbed.web.hub_status = 503
     app.schedules.run_now("renew_websub")
     job = testbed.harness.until("it has failed", lambda: failing(renewed()))
@@ -128,12 +128,13 @@ def hub_leases(testbed: FeedsTestbed) -> None:
         "a hub that is down fails the job, with its error and a next attempt",
         testbed.web.hub in (job.last_error or "") and job.run_at - testbed.now < MINUTE,
     )
-    testbed.web.hub_status, testbed.web.asked = 202, []
+    testbed.web.hub_status, testbed.web.hub_forms = 202, []
     app.schedules.run_now("renew_websub")
     testbed.harness.until("it has run", lambda: not failing(renewed()))
     testbed.check(
         "leases that end within 24 hours are renewed, and no others",
-        {form["hub.topic"] for form in testbed.web.asked} == {urls["hub-soon"], urls["hub-new"]},
+        {form["hub.topic"] for form in testbed.web.hub_forms}
+        == {urls["hub-soon"], urls["hub-new"]},
     )
 
     def remaining() -> dict[str, timedelta]:
@@ -159,7 +160,7 @@ def failing(job: Job | None) -> Job | None:
 
 
 def two_processes(testbed: FeedsTestbed) -> None:
-    """Two processes subscribe to the same twenty new feeds, at the same moment."""
+    """Two processes subscribe to the same twenty new feeds, at the same time."""
     names, folder = ("xan", "yan"), testbed.harness.folder
     urls = [testbed.web.feed(f"shared-{n}") for n in range(20)]
     testbed.harness.until(

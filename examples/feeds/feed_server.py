@@ -56,7 +56,7 @@ class FeedServer:
         self.arrived: Counter[str] = Counter()  #: requests received, answered or not
         self.in_flight: Counter[str] = Counter()  #: requests that are being answered
         self.peak: Counter[str] = Counter()  #: most requests in flight, by feed; "": of all feeds
-        self.asked: list[Mapping[str, str]] = []  #: forms posted to the hub
+        self.hub_forms: list[Mapping[str, str]] = []  #: forms posted to the hub
         self.hub_status = 202
         self.term = 10 * 86400  #: seconds that the hub grants
         self._gates: dict[str, threading.Event] = defaultdict(_open_gate)
@@ -118,7 +118,7 @@ class Handler(BaseHTTPRequestHandler):
         """The hub: records the request and confirms it at the callback."""
         text = self.rfile.read(int(self.headers["Content-Length"])).decode()
         form = dict(parse_qsl(text))
-        self.feed_server.asked.append(form)
+        self.feed_server.hub_forms.append(form)
         self._answer(self.feed_server.hub_status, b"", {})
         if self.feed_server.hub_status == 202:
             said = {
@@ -142,7 +142,7 @@ class Handler(BaseHTTPRequestHandler):
             """The client was killed meanwhile."""
 
     def log_message(self, format: str, *args: object) -> None:
-        """Quiet."""
+        """Log nothing."""
 
 
 @contextmanager

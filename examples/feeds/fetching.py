@@ -69,12 +69,12 @@ def read(body: bytes, link: str = "") -> FeedContents:
         raise ValueError("this is XML, but no RSS: it has no <channel>")
     ttl = channel.findtext("ttl", "").strip()
     hubs = [at.get("href") for at in channel.iter(f"{ATOM}link") if at.get("rel") == "hub"]
-    told = re.search(r"<([^>]+)>\s*;[^,]*rel=\"?hub\b", link)
+    match = re.search(r"<([^>]+)>\s*;[^,]*rel=\"?hub\b", link)
     return FeedContents(
         title=channel.findtext("title", ""),
         entries=[entry(item) for item in channel.iter("item")],
         ttl=int(ttl) if ttl.isdigit() else None,
-        hub=told[1] if told else next(iter(hubs), None),
+        hub=match[1] if match else next(iter(hubs), None),
     )
 
 

@@ -36,10 +36,10 @@ def freshness(headers: Message, now: datetime) -> timedelta | None:
 def until(date: str | None, now: datetime) -> timedelta | None:
     """Return the time from now until an HTTP date."""
     try:
-        moment = parsedate_to_datetime(date or "")
+        parsed = parsedate_to_datetime(date or "")
     except ValueError:  # "0" and the like: no date
         return None
-    return moment.replace(tzinfo=moment.tzinfo or UTC) - now
+    return parsed.replace(tzinfo=parsed.tzinfo or UTC) - now
 
 
 def retry_after(headers: Message, now: datetime) -> timedelta | None:

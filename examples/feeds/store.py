@@ -22,7 +22,7 @@ TIMEOUT = 30.0  # seconds that a SQLite transaction waits for the write lock
 
 
 class UtcDateTime(TypeDecorator[datetime]):
-    """A time in UTC; SQLite keeps no zone with it."""
+    """A time in UTC, also on SQLite, which stores no time zone."""
 
     impl = sql.DateTime(timezone=True)
     cache_ok = True
@@ -104,7 +104,7 @@ def database(url: str) -> sql.Engine:
 
 
 def transaction(url: str) -> AbstractContextManager[Connection]:
-    """Committed at its end, rolled back by an exception."""
+    """Open a transaction: committed at the end of the block, or rolled back by an exception."""
     return database(url).begin()
 
 

@@ -70,7 +70,7 @@ def open_testbed(
 
 @contextmanager
 def open_testbed_with_workers(harness: Harness, url: str) -> Iterator[FeedsTestbed]:
-    """With two worker processes, and two subscriber processes that wait for a signal file."""
+    """Open a testbed with two worker processes and two subscriber processes, which wait for a file."""
     with open_testbed(harness, url) as testbed:
         for _ in range(2):
             testbed.start("holdfast", "worker", "examples.feeds.app:app", "--grace", "5s")

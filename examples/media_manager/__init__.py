@@ -1,1 +1,1 @@
-"""A media manager: finds films, and puts what is known about them beside them. See README.md."""
+"""A media manager: finds films, and stores their metadata and pictures beside them. See README.md."""

@@ -107,13 +107,13 @@ def scan_library(
 
 
 def _media_in(folder: Path) -> Iterator[dict[str, Any]]:
-    """A file is a film, a folder a series."""
+    """Yield the media of a folder: a file is a film, a folder a series."""
     for path in sorted(folder.iterdir()):
-        told = TITLE.fullmatch(path.stem if path.is_file() else path.name)
-        if told and (path.is_dir() or path.suffix in FILMS):
-            year = told["year"] and int(told["year"])
+        match = TITLE.fullmatch(path.stem if path.is_file() else path.name)
+        if match and (path.is_dir() or path.suffix in FILMS):
+            year = match["year"] and int(match["year"])
             kind = "series" if path.is_dir() else "movie"
-            yield {"kind": kind, "path": str(path), "title": told["title"], "year": year}
+            yield {"kind": kind, "path": str(path), "title": match["title"], "year": year}
 
 
 # --- enrich -------------------------------------------------------------------------

@@ -45,10 +45,10 @@ def priorities(testbed: MediaTestbed) -> None:
         testbed.harness.check("queue depth is shown", depth == len(order))
     for id in made:
         testbed.until(id, "completed")
-    asked = [call.path.partition("?")[2] for call in testbed.provider.calls if "?" in call.path]
+    queries = [call.path.partition("?")[2] for call in testbed.provider.calls if "?" in call.path]
     expected = ["Manual", "Select", "Hook", "Auto", "Later", "Verify"]
     testbed.harness.check(
-        "1 runs before 2, 3, 5 and 7; equals in the order made", asked == expected
+        "1 runs before 2, 3, 5 and 7; equals in the order made", queries == expected
     )
 
 
@@ -154,16 +154,16 @@ def events(testbed: MediaTestbed) -> None:
     check = testbed.harness.check
     gate = testbed.provider.hold("Watched")
     job = testbed.create("enrich-metadata", testbed.about("Watched"), 1)
-    told = testbed.messages(job["follow"], gate)
+    messages = testbed.messages(job["follow"], gate)
     halfway = {"status": "running", "progress": 50, "message": "Downloading selected assets"}
-    complete = told[-1]["data"]
+    complete = messages[-1]["data"]
     identity = {"job_id": job["id"], "type": "enrich-metadata"}
     expected = {"event": "job:progress", "data": identity | halfway}
-    right = any(expected.items() <= one.items() for one in told)
+    right = any(expected.items() <= one.items() for one in messages)
     check("job:progress has a percentage and a message", right)
     result = {"assetsDownloaded": 5, "metadataUpdated": True}
     check("job:complete has the result", complete == identity | {"result": result})
-    check("... and is the last", told[-1]["event"] == "job:complete")
+    check("... and is the last", messages[-1]["event"] == "job:complete")
     testbed.provider.script("Unsaid", 404)
     failed = testbed.create("enrich-metadata", testbed.about("Unsaid"))
     [last] = [one for one in testbed.messages(failed["follow"]) if one["event"] == "job:failed"]
@@ -197,9 +197,9 @@ def requests(testbed: MediaTestbed) -> None:
     ):
         answer = testbed.client.post("/api/v1/jobs", json=wrong)
         check(f"refused: {answer.json()['detail']!s:.60}", answer.status_code == 422)
-    nobody = {"X-Api-Key": "wrong"}
+    wrong_key = {"X-Api-Key": "wrong"}
     for method, path in (("POST", "/api/v1/jobs"), ("GET", "/api/v1/jobs"), ("GET", "/metrics")):
-        answer = testbed.client.request(method, path, headers=nobody, json=body)
+        answer = testbed.client.request(method, path, headers=wrong_key, json=body)
         check(f"{method} {path} needs the key", answer.status_code == 401)
 
 

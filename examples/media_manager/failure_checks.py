@@ -17,7 +17,7 @@ def run_with_answers(
     testbed.provider.script(title, *answers)
     job = testbed.until(testbed.enrich(title))
     errors = [attempt.error or "" for attempt in reversed(testbed.observer.jobs.attempts(job.id))]
-    times = [call.at for call in testbed.provider.asked(title)]
+    times = [call.at for call in testbed.provider.requests_for(title)]
     return job, errors, [late - early for early, late in itertools.pairwise(times)]
 
 
@@ -97,7 +97,7 @@ def not_found(testbed: MediaTestbed) -> None:
     testbed.provider.script("Absent", 404)
     check_failed_once(testbed, testbed.enrich("Absent"), "NotFound: TMDB has no movie 'Absent'")
     testbed.harness.check(
-        "the provider got one request", len(testbed.provider.asked("Absent")) == 1
+        "the provider got one request", len(testbed.provider.requests_for("Absent")) == 1
     )
 
 
@@ -154,10 +154,10 @@ def worker_settings(testbed: MediaTestbed) -> None:
     changed = {"timeout": 600, "maxRetries": 1, "pollInterval": 250}
     testbed.set(worker=QUICK | changed)
     testbed.start()
-    told = testbed.get("/api/v1/system")
+    system = testbed.get("/api/v1/system")
     obeyed = {"timeout": 0.6, "max_attempts": 1, "poll_interval": 0.25}
-    check("the worker settings apply", obeyed.items() <= told["settings"].items())
-    days = {status: age / 86400 for status, age in told["retention"].items()}
+    check("the worker settings apply", obeyed.items() <= system["settings"].items())
+    days = {status: age / 86400 for status, age in system["retention"].items()}
     check(
         "completed jobs stay 30 days, failed ones 90",
         (days["completed"], days["failed"]) == (30, 90),
@@ -179,10 +179,10 @@ def statistics(testbed: MediaTestbed) -> None:
     """Check the depth, average time and failure rate of each task, and the health checks. A stopped
     worker has written all its figures."""
     check = testbed.harness.check
-    told = testbed.get("/api/v1/stats")
-    depth = {queue["name"]: queue["depth"] for queue in told["queues"]}
-    check("the depth of each queue is shown", depth["default"] == told["jobs"]["pending"])
-    tasks = told["by_task"]
+    stats = testbed.get("/api/v1/stats")
+    depth = {queue["name"]: queue["depth"] for queue in stats["queues"]}
+    check("the depth of each queue is shown", depth["default"] == stats["jobs"]["pending"])
+    tasks = stats["by_task"]
     for type in ("scan-library", "enrich-metadata", "publish-assets", "sync-player"):
         check(f"{type}: average time", 0 < tasks[type]["run"]["average"] < 5)
     enrich, sync = tasks["enrich-metadata"], tasks["sync-player"]

@@ -77,7 +77,7 @@ class FakeProvider:
             daemon_threads = True
 
             def handle_error(self, request: Any, client_address: Any) -> None:
-                """The client was killed or gave up, as intended."""
+                """Ignore errors: clients are killed and give up, as intended."""
 
         self._server = Server(("127.0.0.1", 0), Handler)
         self._thread = threading.Thread(target=self._server.serve_forever, args=(0.05,))
@@ -109,7 +109,7 @@ class FakeProvider:
     def hold(self, title: str) -> Gate:
         return self._gates.setdefault(title, Gate())
 
-    def asked(self, title: str) -> list[Call]:
+    def requests_for(self, title: str) -> list[Call]:
         """Return every request for the details of a title."""
         return [call for call in self.calls if call.path.endswith(f"?{title}")]
 
@@ -129,10 +129,10 @@ class FakeProvider:
     def _details(self, request: BaseHTTPRequestHandler, title: str) -> None:
         with self._lock:
             self.calls.append(Call(f"{urlsplit(request.path).path}?{title}", time.monotonic()))
-            told = self._scripts[title].pop(0) if self._scripts[title] else 200
+            scripted = self._scripts[title].pop(0) if self._scripts[title] else 200
             if title not in self._titles:
                 self._titles.append(title)
-        match told:
+        match scripted:
             case NoAnswer():
                 self.over.wait(TIMEOUT)
                 request.close_connection = True

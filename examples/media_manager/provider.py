@@ -36,8 +36,8 @@ class Provider:
         self._client = httpx.Client(base_url=url, timeout=timeout)
 
     def details(self, kind: str, title: str, year: int | None) -> dict[str, Any]:
-        asked = {"title": title, "year": year or ""}
-        return dict(self._json(f"/{kind}", asked, f"{kind} {title!r}"))
+        query = {"title": title, "year": year or ""}
+        return dict(self._json(f"/{kind}", query, f"{kind} {title!r}"))
 
     def images(self, kind: str, id: int) -> list[dict[str, str]]:
         return list(self._json(f"/{kind}/{id}/images", {}, f"pictures of {kind} {id}"))
@@ -68,9 +68,9 @@ class Provider:
     def _check(self, answer: httpx.Response, what: str) -> None:
         status = answer.status_code
         if status == 429:
-            told = answer.headers.get("Retry-After", "")
-            if told.isdigit():
-                raise Retry(f"{self._name} API rate limit exceeded", after=int(told))
+            seconds = answer.headers.get("Retry-After", "")
+            if seconds.isdigit():
+                raise Retry(f"{self._name} API rate limit exceeded", after=int(seconds))
             raise Unavailable(f"{self._name} API rate limit exceeded")
         if status == 404:
             raise NotFound(f"{self._name} has no {what}: content not found")

@@ -121,13 +121,15 @@ class MediaTestbed:
     def messages(self, follow: str, gate: Gate | None = None) -> list[dict[str, Any]]:
         """Return all messages of a link's WebSocket until it is closed. Opens the gate when the job is
         halfway."""
-        told = []
-        with connect(str(self.client.base_url).replace("http", "ws").rstrip("/") + follow) as heard:
-            for text in heard:
-                told.append(json.loads(text))
-                if gate is not None and told[-1]["data"].get("progress") == 50:
+        received = []
+        with connect(
+            str(self.client.base_url).replace("http", "ws").rstrip("/") + follow
+        ) as socket:
+            for text in socket:
+                received.append(json.loads(text))
+                if gate is not None and received[-1]["data"].get("progress") == 50:
                     gate.open()
-        return told
+        return received
 
     def jobs(self, *types: str, after: Job | None = None, **filter: Any) -> list[Job]:
         """Return jobs that are not recurring, optionally only those made after another job."""

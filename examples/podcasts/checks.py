@@ -81,9 +81,9 @@ class PodcastTestbed:
         body = {"url": f"{self.remote.url}/{name}.xml"}
         answer = self.client.post(f"{server.url}/podcasts/import", json=body)
         assert answer.status_code == 202, answer.text
-        told: Row = answer.json()
-        self.facts.acknowledged[name] = told["id"]
-        return told
+        shown: Row = answer.json()
+        self.facts.acknowledged[name] = shown["id"]
+        return shown
 
     def show(self, server: "Server", podcast_id: str) -> Row:
         answer = self.client.get(f"{server.url}/podcasts/{podcast_id}")
@@ -134,12 +134,12 @@ def one_server_is_full(testbed: PodcastTestbed) -> Server:
     testbed.remote.hold()
     server = testbed.serve()
     harness.until("the server is up", lambda: testbed.is_up(server))
-    told = [testbed.post(server, f"early-{number}") for number in range(8)]
+    imports = [testbed.post(server, f"early-{number}") for number in range(8)]
     harness.until("three are fetched", lambda: testbed.remote.in_flight == LIMIT)
-    facts.shown_while_full = [testbed.show(server, one["id"]) for one in told]
+    facts.shown_while_full = [testbed.show(server, one["id"]) for one in imports]
     facts.statuses_while_full = sorted(one["job"]["status"] for one in facts.shown_while_full)
     facts.limits = testbed.app.limits.list()
-    facts.waits = testbed.app.jobs.why(told[-1]["job"]["id"])
+    facts.waits = testbed.app.jobs.why(imports[-1]["job"]["id"])
     harness.check(
         "the server answers while three imports run, and shows the status of each",
         facts.statuses_while_full == ["pending"] * 5 + ["running"] * LIMIT,
@@ -287,7 +287,7 @@ def is_well(name: str) -> bool:
 
 
 def is_whole(name: str, shown: Row) -> bool:
-    """Return whether it has everything that its publisher serves."""
+    """Return whether the podcast has everything that its publisher serves."""
     return (shown["title"], shown["episodes"], shown["minutes"], shown["job"]["status"]) == (
         publisher.title(name),
         publisher.length(name),

@@ -1,4 +1,4 @@
-"""Feeds: fetched over HTTP, read as RSS 2.0. Knows nothing of jobs and of the database."""
+"""Feeds: fetched over HTTP, read as RSS 2.0. This module knows nothing of jobs and the database."""
 
 import ssl
 from datetime import datetime
@@ -89,7 +89,7 @@ def _published(text: str | None) -> datetime | None:
 
 
 def _seconds(text: str) -> int:
-    """1:02:03, 62:03 or 3723."""
+    """Return the seconds of a duration such as 1:02:03, 62:03 or 3723."""
     parts = text.strip().split(":")
     if not all(part.isdecimal() for part in parts):
         return 0

@@ -14,12 +14,12 @@ BEGINNING = datetime(2030, 1, 1, 6, tzinfo=UTC)
 
 
 def length(name: str) -> int:
-    """How many episodes a podcast has."""
+    """Return the number of episodes of a podcast."""
     return 3 + sum(name.encode()) % 20
 
 
 def minutes(name: str) -> int:
-    """Its minutes in all."""
+    """Return the sum of the minutes of its episodes."""
     return sum(10 + number for number in range(length(name)))
 
 

@@ -53,7 +53,7 @@ def show_podcast(podcast_id: str) -> dict[str, Any]:
 
 
 def shown(job: Job) -> dict[str, Any]:
-    """What a client sees of a job."""
+    """Return the fields of a job that clients see."""
     return {
         "id": job.id,
         "type": job.type,

@@ -50,7 +50,7 @@ def prepare() -> None:
 
 
 def find_or_add(connection: sqlite3.Connection, url: str) -> str:
-    """The id of the podcast with this feed."""
+    """Return the id of the podcast with this feed, which is added if it is new."""
     connection.execute(
         "INSERT INTO podcasts (id, url) VALUES (?, ?) ON CONFLICT (url) DO NOTHING",
         (token_hex(8), url),
@@ -101,7 +101,7 @@ def keep(connection: sqlite3.Connection, podcast_id: str, feed: Feed) -> None:
 
 
 def add_up(connection: sqlite3.Connection, podcast_id: str) -> int:
-    """The minutes of all episodes of a podcast; written into its row."""
+    """Return the minutes of all episodes of a podcast, and write them into its row."""
     [minutes] = connection.execute(
         "SELECT coalesce(sum(seconds), 0) / 60 FROM episodes WHERE podcast_id = ?", (podcast_id,)
     ).fetchone()

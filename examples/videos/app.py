@@ -24,8 +24,8 @@ def prepare() -> None:
         tx.executescript(media.TABLES)
 
 
-def tell_media(end: RunEnd) -> None:
-    """Write the media row and the job's end in one transaction: they never disagree."""
+def update_media(end: RunEnd) -> None:
+    """Hook: write the media row and the job's end in one transaction, so that they never disagree."""
     if not end.final:
         return  # it is retried; until then the media does not change
     job = end.job
@@ -49,8 +49,8 @@ def delete_source(job: Job) -> None:
     concurrency=1,  # ffmpeg keeps every core busy by itself
     max_attempts=3,
     timeout="5m",
-    on_success=tell_media,
-    on_failure=tell_media,
+    on_success=update_media,
+    on_failure=update_media,
     retention={"completed": "7d", "failed": "30d"},
     on_prune=delete_source,
 )

@@ -41,27 +41,27 @@ def upload(testbed: VideoTestbed) -> Uploads:
     answered = testbed.upload(testbed.clip)
     job = testbed.jobs.jobs.get(answered["job"]["id"])
     films = [answered, testbed.upload(testbed.clip), testbed.upload(testbed.clip)]
-    told = [testbed.finished(film["id"]) for film in films]
+    ready = [testbed.finished(film["id"]) for film in films]
     served, content_type = _download(testbed, answered["id"], "served.mp4")
     return Uploads(
         image=image,
         small=small,
         answered=answered,
         job=job,
-        media=told[0],
+        media=ready[0],
         ended=[testbed.jobs.jobs.get(film["job"]["id"]) for film in films],
         lines=testbed.log_of(answered["job"]["id"], 3),
         served=served,
         content_type=content_type,
-        original=(testbed.blobs / told[0]["original_path"]).read_bytes(),
+        original=(testbed.blobs / ready[0]["original_path"]).read_bytes(),
         left=set(testbed.workdirs()),
     )
 
 
 def one_at_a_time(jobs: list[Job]) -> bool:
     """Return whether each job began after the previous one had ended, in the order of uploads."""
-    times = [moment for job in jobs for moment in (job.started_at, job.completed_at)]
-    return times == sorted(moment for moment in times if moment is not None)
+    times = [time for job in jobs for time in (job.started_at, job.completed_at)]
+    return times == sorted(time for time in times if time is not None)
 
 
 def _download(testbed: VideoTestbed, id: str, name: str) -> tuple[Path, str]:
@@ -135,7 +135,7 @@ def fail(testbed: VideoTestbed) -> Failures:
 
 
 def _lose_source(testbed: VideoTestbed) -> MediaInfo:
-    """Its blob is deleted before its job begins."""
+    """Delete the blob of a film before its job begins."""
     testbed.jobs.queues.pause("default")
     media = testbed.upload(testbed.clip)
     (testbed.blobs / media["original_path"]).unlink()
@@ -152,7 +152,7 @@ class Kill:
     orphan: Path  #: the scratch folder that the killed run left
     media: list[MediaInfo]  #: the two films in the end
     job: Job  #: of the first
-    progress: list[float]  #: how far its second run was, whenever somebody looked
+    progress: list[float]  #: of its second run, each time that it was read
     log: str  #: of the second server
 
 
@@ -200,12 +200,12 @@ def sweep(testbed: VideoTestbed, orphan: Path) -> Sweep:
     younger.mkdir()
     testbed.stop()
     for path, hours in ((orphan, 6.1), (younger, 5)):
-        moment = time.time() - hours * HOUR
-        os.utime(path, (moment, moment))
+        modified = time.time() - hours * HOUR
+        os.utime(path, (modified, modified))
     testbed.open()
     testbed.harness.until("the orphan is swept", lambda: not orphan.exists())
-    told = "abandoned work directories removed"
-    testbed.harness.until("the sweep is logged", lambda: told in testbed.harness.logs())
+    line = "abandoned work directories removed"
+    testbed.harness.until("the sweep is logged", lambda: line in testbed.harness.logs())
     return Sweep(old=orphan.exists(), young=younger.exists(), log=testbed.harness.logs())
 
 
@@ -235,9 +235,9 @@ def hang(testbed: VideoTestbed, media: MediaInfo) -> Timeout:
             break
     else:
         raise AssertionError("ffmpeg did not run within 32 s")
-    told = testbed.finished(media["id"])
+    ended = testbed.finished(media["id"])
     return Timeout(
-        job=testbed.jobs.jobs.get(job.id), media=told, ffmpeg_gone=testbed.is_gone(found[0])
+        job=testbed.jobs.jobs.get(job.id), media=ended, ffmpeg_gone=testbed.is_gone(found[0])
     )
 
 

@@ -1,4 +1,4 @@
-"""Calls of ffmpeg: a film for browsers, an image for browsers. Knows nothing of jobs."""
+"""Calls of ffmpeg: a film for browsers, an image for browsers. This module knows nothing of jobs."""
 
 import shutil
 import subprocess
@@ -49,7 +49,7 @@ def shrink(source: Path, target: Path) -> None:
 
 
 def duration(source: Path) -> float:
-    """The length of a film in seconds."""
+    """Return the length of a film in seconds."""
     wanted = ["-v", "error", "-show_entries", "format=duration", "-of", "csv=p=0"]
     words = _run([_find("ffprobe"), *wanted, source])
     try:

@@ -34,7 +34,7 @@ class Media:
 
 @contextmanager
 def transaction(url: str) -> Iterator[sqlite3.Connection]:
-    """A transaction: committed at the end of the block, or rolled back by an exception."""
+    """Open a transaction: committed at the end of the block, or rolled back by an exception."""
     with closing(sqlite3.connect(url.removeprefix("sqlite:///"), timeout=30)) as tx, tx:
         yield tx
 

@@ -95,11 +95,11 @@ def find(id: str) -> Media:
 def show(id: str) -> dict[str, Any]:
     """Return the row and the state of its newest job."""
     job = app.jobs.latest(entity=("media", id))
-    told = job and {
+    state = job and {
         name: getattr(job, name)
         for name in ("id", "status", "attempts", "max_attempts", "progress", "error")
     }
-    return {**asdict(find(id)), "job": told}
+    return {**asdict(find(id)), "job": state}
 
 
 @server.get("/media/{id}/file")

@@ -104,10 +104,10 @@ class VideoTestbed:
         """Wait until the job has ended; returns the media. Progress is appended to `seen`."""
 
         def ended() -> dict[str, Any] | None:
-            told = self.see(id)
-            if seen is not None and told["job"]["progress"] is not None:
-                seen.append(told["job"]["progress"])
-            return told if told["job"]["status"] in ENDED else None
+            media = self.see(id)
+            if seen is not None and media["job"]["progress"] is not None:
+                seen.append(media["job"]["progress"])
+            return media if media["job"]["status"] in ENDED else None
 
         return self.harness.until(f"the job of media {id} has ended", ended, pause=0.1)
 

@@ -20,7 +20,7 @@ def start_scan(model_id: str) -> str:
 
 
 def priority_of(run_id: str) -> int:
-    """20230125_12 is 2023012512: a newer run has a higher number, and runs first."""
+    """Return 2023012512 for the run 20230125_12: a newer run has a higher number, and runs first."""
     return int(run_id.replace("_", ""))
 
 

@@ -62,7 +62,7 @@ class Facts:
 
 
 class WeatherTestbed:
-    """The centre, the application's folder and somebody who looks into the database."""
+    """The forecast centre, the folder of the application, and a view of its database."""
 
     def __init__(
         self, harness: Harness, forecasts: ForecastServer, remote: RemoteServer, app: Holdfast
@@ -82,7 +82,7 @@ class WeatherTestbed:
         }
 
     def scan(self, *models: str) -> list[str]:
-        """The ids of the workflows."""
+        """Start scans; returns the ids of their workflows."""
         return self.harness.run("examples.weather.scan", *models, **self.environment).split()
 
     @contextmanager
@@ -93,7 +93,7 @@ class WeatherTestbed:
         assert self.harness.stop(process) == 0
 
     def table(self, *options: str) -> str:
-        """The workers, as the command prints them."""
+        """Return the workers, as the command prints them."""
         return self.harness.run("holdfast", "workers", *options, "--url", self.app.url)
 
     def rows(self, *options: str) -> list[Worker]:
@@ -129,7 +129,7 @@ def open_testbed(harness: Harness) -> Iterator[WeatherTestbed]:
 
 
 def the_newest_run_comes_first(testbed: WeatherTestbed) -> None:
-    """One slot, so that there is an order."""
+    """One slot shows the order of the runs."""
     harness, facts = testbed.harness, testbed.facts
     [flow] = testbed.scan("hrrr")
     with testbed.workers(slots=1):
@@ -158,11 +158,11 @@ def three_workers_share_a_file(testbed: WeatherTestbed) -> list[str]:
     all_slots = PROCESSES * SLOTS
     harness.until("every slot downloads", lambda: testbed.remote.in_flight == all_slots)
 
-    def told() -> list[Worker]:
+    def busy_workers() -> list[Worker]:
         rows = testbed.rows()
         return rows if sum(len(row["jobs"]) for row in rows) == all_slots else []
 
-    facts.while_held = harness.until("every worker has reported its jobs", told)
+    facts.while_held = harness.until("every worker has reported its jobs", busy_workers)
     facts.running = list(testbed.app.jobs.search(status="running"))
     facts.shown = testbed.table()
     print(facts.shown, end="")
@@ -209,7 +209,7 @@ def one_is_killed(testbed: WeatherTestbed) -> None:
 
 
 def beaten_since(facts: Facts) -> list[str]:
-    """The workers whose last heartbeat is newer than what the table showed first."""
+    """Return the workers whose last heartbeat is newer than the one that the table showed first."""
     now = {row["id"]: row["beat_at"] for row in facts.at_the_end if row["state"] == "live"}
     return [row["id"] for row in facts.while_held if now.get(row["id"], "") > row["beat_at"]]
 
@@ -273,7 +273,7 @@ def everything_is_there(testbed: WeatherTestbed) -> None:
     facts.jobs = [app.jobs.get(job.id) for job in app.jobs.search()]
     for flow in app.workflows.list():
         facts.edges |= {edge.child: edge.parent for edge in app.workflows.edges(flow.id)}
-    facts.downloads = dict(testbed.remote.asked)
+    facts.downloads = dict(testbed.remote.request_counts)
     folder = harness.folder / "data"
     facts.litter = [str(path) for path in folder.rglob(".*")]
     facts.tiles = {

@@ -15,7 +15,7 @@ SHAPE = (64, 96)
 
 
 def field_of(model_id: str, run_id: str, hour: int) -> Field:
-    """A temperature in kelvin that differs from file to file."""
+    """Return temperatures in kelvin, which differ from file to file."""
     seed = sum(f"{model_id}{run_id}{hour}".encode())
     rows, columns = np.indices(SHAPE, dtype=np.float32)
     waves = np.sin(rows / 7 + seed) * np.cos(columns / 11 + hour)

@@ -22,11 +22,11 @@ class Found(NamedTuple):
 def listing(model_id: str) -> list[Found]:
     """Return the files that the centre lists for a model; raises if a name is malformed."""
     with urllib.request.urlopen(f"{SOURCE}/{model_id}/", timeout=30) as answer:
-        told = json.load(answer)
-    for run_id in told:
+        runs = json.load(answer)
+    for run_id in runs:
         if not RUN.fullmatch(run_id):
             raise ValueError(f"{SOURCE}/{model_id}/ lists {run_id!r}: a run is named YYYYMMDD_HH")
-    return [Found(run, int(hour)) for run, hours in told.items() for hour in hours]
+    return [Found(run, int(hour)) for run, hours in runs.items() for hour in hours]
 
 
 def download(model_id: str, run_id: str, hour: int, to: Path) -> int:

@@ -23,7 +23,8 @@ CREATE TABLE IF NOT EXISTS files (
 
 @contextmanager
 def transaction() -> Iterator[sqlite3.Connection]:
-    """On the file that the jobs are in: committed at the end of the block, or rolled back."""
+    """Open a transaction on the database of the jobs: committed at the end of the block, or rolled
+    back."""
     connection = sqlite3.connect(DATABASE, timeout=30, isolation_level=None)
     try:
         connection.execute("BEGIN IMMEDIATE")

@@ -35,7 +35,7 @@ def _part(part: slice, size: int) -> slice:
 
 
 def halve(field: Field) -> Field:
-    """The mean of every four neighbours."""
+    """Return the field at half the resolution: each value is the mean of four neighbours."""
     height, width = (size // 2 * 2 for size in field.shape)
     blocks = field[:height, :width].reshape(height // 2, 2, width // 2, 2)
     means: Field = blocks.mean(axis=(1, 3), dtype=np.float32)
@@ -49,5 +49,5 @@ def make(field: Field, region: str) -> Tile:
 
 
 def write(tile: Tile, to: Path) -> None:
-    """As .npz."""
+    """Write a tile as a .npz file."""
     np.savez_compressed(to, full=tile.full, half=tile.half, quarter=tile.quarter)

@@ -14,12 +14,11 @@ from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import replace
 from typing import Any
-from uuid import UUID
 
 from holdfast.app import Holdfast
 from holdfast.core import validation
 from holdfast.core.duration import Duration, seconds
-from holdfast.core.ids import new_id
+from holdfast.core.ids import new_id, parse_id
 from holdfast.engine import access as access_scripts
 from holdfast.engine.access import Entries, Entry, Kind, NewToken, TokenInfo
 from holdfast.engine.engine import Engine
@@ -36,6 +35,8 @@ _MOST_NAMES = 100
 _LONGEST_FIELD = 500
 _LARGEST_DETAIL = 16_384
 _MOST_ENTRIES = 1000
+_ID = "an id of a token or an entry: give a UUID, as lists have it"
+_TEXTS = ("actor", "role", "action", "target", "address", "request_id")  # of an entry
 
 
 class Access:
@@ -43,7 +44,6 @@ class Access:
 
     def __init__(self, of: Holdfast | Engine) -> None:
         self._engine: Engine = of.engine if isinstance(of, Holdfast) else of
-        self._dialect = self._engine.dialect
 
     # tokens
 
@@ -61,41 +61,35 @@ class Access:
         """Make a token, and return it with its secret, which cannot be read again. `tasks` and
         `queues`: the only tasks that an enqueue token may enqueue, and the only queues."""
         new, secret = _make(name, role, tasks, queues, expires, kind, by)
-        return self._engine.run(lambda: access_scripts.add(self._dialect, new), write=True), secret
+        return self._engine.write(access_scripts.add, new), secret
 
     def first_token(self) -> str | None:
-        """Make an administrator's token and return its secret, if there was never a token, else None.
-        Of several servers that start together, one makes it."""
+        """Make an administrator's token and return its secret; return None if there was ever a token.
+        Of several servers that start together, one makes the token."""
         new, secret = _make(FIRST, "admin", (), (), None, "token", None)
-        made = self._engine.run(lambda: access_scripts.add_first(self._dialect, new), write=True)
+        made = self._engine.write(access_scripts.add_first, new)
         return None if made is None else secret
 
     def check(self, secret: object) -> TokenInfo | None:
         """Return the token or session of a secret; None if there is none, or it is revoked or
         expired."""
-        if not isinstance(secret, str) or not _SECRET.fullmatch(secret):
-            return None
         hash = _hash(secret)
-        found = self._engine.run(lambda: access_scripts.find(self._dialect, hash), write=False)
+        found = self._engine.read(access_scripts.find, hash) if hash else None
         if found is None or not hmac.compare_digest(found.hash, hash):
             return None
         if found.is_stale:
-            with suppress(DatabaseBusy):  # the time of the last use may be missing
-                self._engine.run(
-                    lambda: access_scripts.touch(self._dialect, found.token), write=True
-                )
+            with suppress(DatabaseBusy):  # a use may go unrecorded
+                self._engine.write(access_scripts.touch, found.token)
         return found.token
 
     def list(self, kind: Kind = "token") -> list[TokenInfo]:
         """Return tokens or sessions, the newest first, with revoked and expired ones."""
-        return self._engine.run(
-            lambda: access_scripts.listing(self._dialect, _kind(kind)), write=False
-        )
+        return self._engine.read(access_scripts.listing, _kind(kind))
 
     def revoke(self, id: str) -> TokenInfo:
         """Revoke a token and end its sessions. Raises UnknownToken."""
-        known = _id(id)
-        revoked = self._engine.run(lambda: access_scripts.revoke(self._dialect, known), write=True)
+        known = parse_id(id, _ID)
+        revoked = self._engine.write(access_scripts.revoke, known)
         if revoked is None:
             raise UnknownToken(f"no token has the id {known}: 'holdfast tokens list' shows them")
         return revoked
@@ -107,39 +101,27 @@ class Access:
         token."""
         new, secret = _make(of.name, of.role, of.tasks, of.queues, life, "session", of.created_by)
         new = replace(new, parent_id=of.parent_id or of.id)
-        self._engine.run(lambda: access_scripts.add(self._dialect, new), write=True)
+        self._engine.write(access_scripts.add, new)
         return secret
 
     def end(self, secret: object) -> bool:
         """End a session; return False if there is none."""
-        if not isinstance(secret, str) or not _SECRET.fullmatch(secret):
-            return False
-        return self._engine.run(lambda: access_scripts.end(_hash(secret)), write=True)
+        hash = _hash(secret)
+        return bool(hash) and self._engine.run(lambda: access_scripts.end(hash), write=True)
 
     # the audit log
 
     def record(self, entry: Entry) -> None:
-        """Add an entry. Text of a request that cannot be stored is changed, not refused."""
-        made = replace(
-            entry,
-            id=new_id(),
-            actor=_storable(entry.actor) or "",
-            role=_storable(entry.role) or "",
-            action=_storable(entry.action) or "",
-            target=_storable(entry.target),
-            address=_storable(entry.address),
-            request_id=_storable(entry.request_id),
-        )
-        detail = _detail(entry.detail or {})
-        self._engine.run(lambda: access_scripts.record(self._dialect, made, detail), write=True)
+        """Add an entry. Characters that cannot be stored are replaced."""
+        texts: dict[str, Any] = {name: _storable(getattr(entry, name)) for name in _TEXTS}
+        made = replace(entry, id=new_id(), **texts)
+        self._engine.write(access_scripts.record, made, _detail(entry.detail or {}))
 
     def entries(self, after: str | None = None, limit: int = 100) -> Entries:
         """Return a page of the audit log, the newest entries first."""
-        known = None if after is None else _id(after)
+        known = None if after is None else parse_id(after, _ID)
         size = validation.integer(limit, "limit", 1, _MOST_ENTRIES)
-        return self._engine.run(
-            lambda: access_scripts.entries(self._dialect, known, size), write=False
-        )
+        return self._engine.read(access_scripts.entries, known, size)
 
     # secrets
 
@@ -188,15 +170,6 @@ def _make(
     return new, secret
 
 
-def _id(value: object) -> str:
-    try:
-        return str(UUID(str(value)))
-    except ValueError:
-        raise InvalidInput(
-            f"{str(value)[:80]!r} is not an id of a token or an entry: give a UUID, as lists have it"
-        ) from None
-
-
 def _kind(kind: Kind) -> Kind:
     if kind not in ("token", "session"):
         raise InvalidInput(f"kind={kind!r}: the kinds are token, session")
@@ -222,16 +195,17 @@ def _names(given: Iterable[str], what: str) -> tuple[str, ...]:
     return known
 
 
-def _hash(secret: str) -> str:
+def _hash(secret: object) -> str:
+    """Return the hash of a secret; an empty text for what cannot be one."""
+    if not isinstance(secret, str) or not _SECRET.fullmatch(secret):
+        return ""
     return hashlib.sha256(secret.encode()).hexdigest()
 
 
 def _storable(text: str | None) -> str | None:
     """Return a text without characters that databases cannot store, of a bounded length."""
-    if text is None:
-        return None
-    plain = str(text)[:_LONGEST_FIELD].encode("utf-8", "replace").decode("utf-8")
-    return plain.replace("\x00", "\ufffd")
+    plain = str(text)[:_LONGEST_FIELD].encode("utf-8", "replace").decode()
+    return None if text is None else plain.replace("\x00", "\ufffd")
 
 
 def _detail(given: dict[str, Any]) -> str:

@@ -23,18 +23,19 @@ from holdfast.jobs import commands
 from holdfast.jobs.backoff import BackoffLike
 from holdfast.jobs.client import Jobs
 from holdfast.jobs.job import EventKind, Job, NewJob, Status
-from holdfast.jobs.queues import Limits, Queues
+from holdfast.jobs.queues import Queues
+from holdfast.limits.client import Limits
 from holdfast.limits.limit import Limit, check_shared
 from holdfast.monitoring.health import Health, HealthLimits, read_health
 from holdfast.monitoring.snapshot import Snapshot
 from holdfast.monitoring.stats import Stats, read_stats
 from holdfast.schedules.client import Schedules
 from holdfast.schedules.next_run import Missed
-from holdfast.settings import make_settings, place_of, thresholds
+from holdfast.settings import Settings, place_of, thresholds
 from holdfast.tasks.context import Context, detached
 from holdfast.tasks.middleware import Middleware, wrap_enqueue
 from holdfast.tasks.options import UNSET, Options, Unset
-from holdfast.tasks.registration import Decorator, Errors, make_task
+from holdfast.tasks.registration import Decorator, Errors, check_options, make_task
 from holdfast.tasks.task import Hook, Task, Then
 from holdfast.tasks.using import Call, Using
 from holdfast.workflows.builder import Workflow
@@ -82,9 +83,9 @@ class Holdfast:
         clock: Clock | None = None,  #: for tests: `FakeClock()`
     ) -> None:
         self.url = url or os.environ.get("HOLDFAST_URL") or DEFAULT_URL
-        self.settings = make_settings(
+        self.settings = Settings(
             max_attempts=max_attempts,
-            timeout=... if timeout is UNSET else timeout,
+            timeout=timeout,
             backoff=backoff,
             retention=retention,
             poll_interval=poll_interval,
@@ -114,15 +115,17 @@ class Holdfast:
         self.listeners = Listeners()
         self.runner = Runner(self.engine)
         keep, aging = self._keep_cancelled, self.settings.aging
-        self.jobs = Jobs(self.runner, keep=keep, aging=aging, tasks=self.tasks)  #: look, change
+        self.jobs = Jobs(
+            self.runner, keep=keep, aging=aging, tasks=self.tasks
+        )  #: read, cancel, retry, delete
         self.queues = Queues(self.runner)  #: pause, limit, purge
-        self.limits = Limits(self.runner)  #: what limits allow, and another number
+        self.limits = Limits(self.runner)  #: read limits, change their numbers
         self.schedules = Schedules(self.runner)  #: recurring jobs
         self.workflows = Workflows(self.runner, self.settings.retention, self.middleware)
 
     @property
     def clock(self) -> Clock:
-        """The clock of this application."""
+        """The clock by which this application tells the time."""
         return self.engine.clock
 
     # tasks
@@ -172,6 +175,7 @@ class Holdfast:
     def _register(
         self, handler: Callable[..., Any], name: str | None, options: Mapping[str, Any]
     ) -> Task[Any, Any]:
+        check_options(options, Holdfast.task)
         task = make_task(handler, name, options, self.settings, self)
         check_shared(task.rule, [other.rule for other in self.tasks.values()])
         if task.name in self.tasks:
@@ -187,7 +191,7 @@ class Holdfast:
         return kept[Status.CANCELLED]
 
     def detached(self, task: Task[Any, Any]) -> Context:
-        return detached(task, self.engine.clock.now)
+        return detached(task, self.clock.now())
 
     # enqueueing
 
@@ -203,6 +207,7 @@ class Holdfast:
         return (await self.ainsert([self._named(type, payload, settings)], settings))[0]
 
     def _named(self, type: str, payload: Mapping[str, Any] | None, options: Options) -> NewJob:
+        options.check_enqueue()
         payload = {} if payload is None else payload
         if not isinstance(payload, Mapping):
             raise InvalidArguments(
@@ -218,7 +223,7 @@ class Holdfast:
         return options.new_job(type, text, defaults, new_id())
 
     def insert(self, jobs: Sequence[NewJob], options: Options) -> list[Job]:
-        """Insert jobs, for tasks. With `options.tx`, they exist if that transaction commits."""
+        """Insert the jobs of tasks. With `options.tx`, they exist if that transaction commits."""
         if not jobs:
             return []
         return wrap_enqueue(self.middleware, partial(self._insert, options))(jobs)
@@ -335,8 +340,8 @@ class Holdfast:
         timeout: Duration | None = None,
         **filter: Any,
     ) -> Events:
-        """Follow what happens to jobs, in all processes: `with app.events() as events: for ...`. It
-        starts now, or `after` the position of the last event seen, and ends when none comes for
+        """Follow the events of jobs in all processes: `with app.events() as events: for ...`. Reading
+        starts now, or `after` the position of the last event seen, and ends when no event comes for
         `timeout`. The filters are `job`, `type`, `queue` and `entity`. With a `name`, a reader can
         resume for 10 minutes. Raises EventsGone if events after the position are deleted or were never
         written."""
@@ -351,7 +356,7 @@ class Holdfast:
         timeout: Duration | None = None,
         **filter: Any,
     ) -> AsyncEvents:
-        """The same for `async for`; it starts at the first step, or at `async with`."""
+        """The same for `async for`; reading starts at the first step, or at `async with`."""
         opener = feed_opener(self.engine, after, name, kinds, filter)
         return AsyncEvents(opener, patience(timeout))
 

@@ -1,6 +1,6 @@
 """Every exception that Holdfast raises, as one tree.
 
-A message names the thing, the rule and the remedy. Whatever raises one of these has changed nothing.
+A message names the thing, the rule and the remedy. A call that raises one of these has changed nothing.
 """
 
 from collections.abc import Sequence
@@ -16,8 +16,8 @@ class InvalidInput(HoldfastError, ValueError):
 
 
 class InvalidArguments(InvalidInput):
-    """The arguments of a job do not fit its task, or are not JSON. `fields`: which, and why, where it
-    can be told."""
+    """The arguments of a job do not fit its task, or are not JSON. `fields`: the arguments and what is
+    wrong with each, if it is known."""
 
     def __init__(self, message: str, fields: Sequence[tuple[str, str]] = ()) -> None:
         super().__init__(message)
@@ -49,20 +49,21 @@ class JobNotFound(HoldfastError, LookupError):
 
 
 class InvalidTransition(HoldfastError):
-    """The job's status does not allow this verb."""
+    """The job's status does not allow this change."""
 
 
 class KeyConflict(HoldfastError):
-    """A live job holds the same key (of the same task)."""
+    """An unfinished job of the same task has this key."""
 
 
 class LostClaim(HoldfastError):
-    """This run no longer holds its job: it was declared dead, cancelled or deleted meanwhile."""
+    """This run no longer holds its job: its worker was declared dead, or the job was cancelled or
+    deleted."""
 
 
 class JobFailed(HoldfastError):
-    """A job that somebody waited for failed for good or was cancelled, or a run of it went wrong
-    without an exception of its handler. `job` is how it was found, if it was looked at."""
+    """The job that a caller waited for failed for good or was cancelled, or its run failed without an
+    exception of the handler. `job` is the job as it was then, if it was read."""
 
     def __init__(self, message: str, job: Any = None) -> None:
         super().__init__(message)
@@ -74,11 +75,11 @@ class EventsGone(InvalidInput):
 
 
 class BodyNotLoaded(HoldfastError, AttributeError):
-    """The job came from a list, and lists do not read payloads and results."""
+    """The job was read by a list, and lists leave out payloads and results."""
 
 
 class TransactionError(HoldfastError):
-    """What was given as `tx=` cannot carry a job."""
+    """The object given as `tx=` is no open transaction in which jobs can be added."""
 
 
 class DatabaseError(HoldfastError):
@@ -86,11 +87,11 @@ class DatabaseError(HoldfastError):
 
 
 class DatabaseBusy(DatabaseError):
-    """A lock was not granted within the bound."""
+    """The database did not grant a lock within the timeout."""
 
 
 class DatabaseUnavailable(DatabaseError):
-    """The database cannot be reached, or went away and did not come back in time."""
+    """The database cannot be reached, or the connection was lost and could not be restored in time."""
 
 
 class Refused(DatabaseError):
@@ -98,8 +99,8 @@ class Refused(DatabaseError):
 
 
 class StorageError(DatabaseUnavailable):
-    """The database answered that it cannot do this now: its disk is full, read-only or failing, it has
-    no memory left, or it failed inside. Nothing was written."""
+    """The database cannot write now: its disk is full, read-only or failing, it has no memory left, or
+    it had an internal error. Nothing was written."""
 
 
 class DatabaseReplaced(DatabaseUnavailable):
@@ -108,8 +109,8 @@ class DatabaseReplaced(DatabaseUnavailable):
 
 
 class OutcomeUnknown(DatabaseUnavailable):
-    """The connection broke while jobs were written, and the database did not come back in time to tell
-    whether they are there. `ids` are the ids that they have if they are; `id` is the first."""
+    """The connection broke while jobs were inserted, and could not be restored in time to find out
+    whether they exist. `ids` are their ids, if they exist; `id` is the first."""
 
     def __init__(self, message: str, ids: Sequence[str] = ()) -> None:
         super().__init__(message)
@@ -121,11 +122,11 @@ class OutcomeUnknown(DatabaseUnavailable):
 
 
 class UnsafeFilesystem(DatabaseError):
-    """The SQLite file lies where file locks cannot be trusted."""
+    """The SQLite file is on a filesystem whose file locks are unreliable."""
 
 
 class SchemaError(DatabaseError):
-    """The database's tables and this release do not fit together."""
+    """The database's tables do not fit this release."""
 
 
 class UsedAfterFork(DatabaseError):

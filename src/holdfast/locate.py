@@ -1,4 +1,4 @@
-"""Where an application is: `MODULE:APP`, as the command and worker processes are told."""
+"""Imports the application at `MODULE:APP`, for the command and for worker processes."""
 
 import importlib
 import os
@@ -10,7 +10,8 @@ from holdfast.errors import InvalidInput
 
 
 def load(location: str) -> Holdfast:
-    """The application at MODULE:APP, the current folder importable; MODULE alone means `app`."""
+    """Return the application at MODULE:APP; MODULE alone means `app`. Modules of the current folder can
+    be imported. Raises InvalidInput."""
     found = find(location)
     if not isinstance(found, Holdfast):
         raise InvalidInput(
@@ -21,7 +22,7 @@ def load(location: str) -> Holdfast:
 
 
 def find(location: str) -> object:
-    """Whatever is at MODULE:NAME."""
+    """Return the object at MODULE:NAME. Raises InvalidInput."""
     module_name, _, name = location.partition(":")
     name = name or "app"
     if not all(part.isidentifier() for part in module_name.split(".")):
@@ -48,7 +49,7 @@ def _import(name: str, location: str) -> ModuleType:
     except ModuleNotFoundError as problem:
         missing = problem.name or ""
         if name != missing and not name.startswith(f"{missing}."):
-            raise  # the module is there, but one that it imports is not: its author needs the trace
+            raise  # the module exists, but imports a missing one: its author needs the traceback
         raise InvalidInput(
             f"{location!r}: {problem}; it is looked for in {folder!r} and where Python finds its "
             "packages"
@@ -56,7 +57,7 @@ def _import(name: str, location: str) -> ModuleType:
 
 
 def _hint(module_name: str) -> str:
-    """The applications that the module does have."""
+    """Return the end of an error: the applications that the module has."""
     names = [
         f"{module_name}:{name}"
         for name, found in vars(sys.modules[module_name]).items()

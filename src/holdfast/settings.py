@@ -1,24 +1,23 @@
 """The settings of an application: from `Holdfast(...)`, else the environment, else the defaults. An
-invalid value is refused with its name."""
+invalid value raises InvalidInput, which names the setting."""
 
 import os
 import tempfile
 from collections.abc import Callable, Mapping
 from hashlib import sha256
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 from urllib.parse import parse_qsl, urlsplit
 
 from holdfast.core import validation
-from holdfast.core.duration import Duration, seconds
+from holdfast.core.duration import Duration, positive, seconds, timeout_seconds
 from holdfast.core.records import value
 from holdfast.errors import InvalidInput
 from holdfast.jobs.backoff import Backoff, BackoffLike, backoff
 from holdfast.jobs.job import FINISHED, Status
-from holdfast.monitoring.metrics import KEPT
+from holdfast.monitoring.metrics import length_of
+from holdfast.tasks.options import UNSET, Unset
 
-T = TypeVar("T")
-TIMEOUT = 30.0  # seconds for one call to the database
 RETENTION: Mapping[str, Duration] = {"completed": "7d", "failed": "30d", "cancelled": "7d"}
 HEALTH: Mapping[str, Any] = {
     "max_age": "1h",
@@ -35,72 +34,61 @@ class Thresholds:
     """The thresholds of `app.health()`."""
 
     max_age: float | None  #: the most seconds that a job may have been due; None: any
-    stall: float | None  #: while jobs wait, one must end within so many seconds; None: any
+    stall: float | None  #: while jobs wait, a job must end within so many seconds; None: any
     failure_rate: float  #: the largest share of finished jobs that may have failed
     window: float  #: seconds over which rates and shares are counted
     expected_workers: int | None  #: how many workers must be alive; None: one, if there is work
     spread: float  #: the part of an equal share of its queue's jobs that each worker must do
 
 
-@value
 class Settings:
-    max_attempts: int
-    timeout: float | None  #: seconds of one attempt; None: no limit
-    backoff: Callable[[int], float]
-    retention: Mapping[Status, float]
-    poll_interval: float
-    heartbeat: float
-    workdir: Path
-    aging: float | None  #: seconds of waiting that count as much as one step of priority
-    health: Thresholds
-    app_version: str | None  #: of the application's code
-    database_timeout: float  #: seconds that a call waits for the database
-    archive: Path | None  #: a folder for finished jobs, before they are deleted
-    unreadable_for: float  #: seconds until a job that no worker can read fails; 0: at once
+    """The settings of an application: as given, else from the environment, else the defaults."""
 
-
-def make_settings(
-    *,
-    max_attempts: int | None = None,
-    timeout: Any = ...,
-    backoff: BackoffLike | None = None,
-    retention: Mapping[str, Duration] | None = None,
-    poll_interval: Duration | None = None,
-    heartbeat: Duration | None = None,
-    workdir: str | Path | None = None,
-    aging: Duration | None = None,
-    health: Mapping[str, Any] | None = None,
-    app_version: str | None = None,
-    database_timeout: Duration | None = None,
-    archive: str | Path | None = None,
-    unreadable_for: Duration | None = None,
-    database: str = "",
-) -> Settings:
-    """Return the settings, checked. `database` names the database: others may have the same
-    `workdir`."""
-    return Settings(
-        max_attempts=_integer(max_attempts),
-        timeout=_timeout(timeout),
-        backoff=_backoff(backoff),
-        retention=keep_times(retention or {}, _default_retention()),
-        poll_interval=_positive("poll_interval", poll_interval, 1.0),
-        heartbeat=_positive("heartbeat", heartbeat, 5.0),
-        workdir=_workdir(workdir)
-        / (sha256(database.encode()).hexdigest()[:12] if database else ""),
-        aging=_aging(aging),
-        health=thresholds(health or {}),
-        app_version=app_version or _given("app_version"),
-        database_timeout=_positive("database_timeout", database_timeout, TIMEOUT),
-        archive=_folder(archive or _given("archive")),
-        unreadable_for=_unreadable_for(unreadable_for),
-    )
+    def __init__(
+        self,
+        *,
+        max_attempts: int | None = None,
+        timeout: Duration | Unset | None = UNSET,
+        backoff: BackoffLike | None = None,
+        retention: Mapping[str, Duration] | None = None,
+        poll_interval: Duration | None = None,
+        heartbeat: Duration | None = None,
+        workdir: str | Path | None = None,
+        aging: Duration | None = None,
+        health: Mapping[str, Any] | None = None,
+        app_version: str | None = None,
+        database_timeout: Duration | None = None,
+        archive: str | Path | None = None,
+        unreadable_for: Duration | None = None,
+        database: str = "",
+    ) -> None:
+        """`database` names the database: others may have the same `workdir`."""
+        self.max_attempts = _max_attempts(max_attempts)
+        self.timeout = _timeout(timeout)  #: seconds of one attempt; None: no limit
+        self.backoff = _backoff(backoff)
+        self.retention = keep_times(retention or {}, _default_retention())
+        self.poll_interval = _positive("poll_interval", poll_interval, 1.0)
+        self.heartbeat = _positive("heartbeat", heartbeat, 5.0)
+        self.workdir = _workdir(workdir, database)
+        aging = _chosen("aging", aging)
+        #: seconds of waiting that count as much as one step of priority
+        self.aging = None if aging is None else positive(aging, what="aging")
+        self.health = thresholds(health or {})
+        self.app_version = app_version or _variable("app_version")  #: of the application's code
+        #: seconds that a call waits for the database
+        self.database_timeout = _positive("database_timeout", database_timeout, 30.0)
+        #: a folder for finished jobs, before they are deleted
+        self.archive = _folder(archive or _variable("archive"))
+        #: seconds until a job that no worker can read fails; 0: at once
+        self.unreadable_for = seconds(
+            _chosen("unreadable_for", unreadable_for, "1h"), what="unreadable_for"
+        )
 
 
 def place_of(url: str, schema: str) -> str:
     """Return a name of a URL's database that does not depend on the user and the options of the URL."""
-    hosts, path = _several(url)
-    if hosts:
-        return f"{hosts}{path}#{schema}"
+    if several := _several_hosts(url):
+        return f"{several}#{schema}"
     parts = urlsplit(url)
     if parts.scheme == "sqlite":
         return str(Path(parts.path[1:]).absolute())
@@ -110,20 +98,21 @@ def place_of(url: str, schema: str) -> str:
         return f"{parts.netloc}{parts.path}#{schema}"
 
 
-def _several(url: str) -> tuple[str, str]:
-    """Return the hosts and the path of a libpq URL that names several hosts; else two empty texts."""
+def _several_hosts(url: str) -> str:
+    """Return the hosts and the path of a libpq URL that names several hosts, else an empty text."""
     address, _, query = url.partition("://")[2].partition("?")
     server, slash, path = address.partition("/")
     hosts, asked = server.rpartition("@")[2], dict(parse_qsl(query))
     if "," in asked.get("host", ""):
         hosts = f"{asked['host']}:{asked.get('port')}"
     several = url.startswith("postgres") and "," in hosts
-    return (hosts.lower(), slash + path) if several else ("", "")
+    return f"{hosts.lower()}{slash}{path}" if several else ""
 
 
-def _workdir(given: str | Path | None) -> Path:
+def _workdir(given: str | Path | None, database: str) -> Path:
     default = Path(tempfile.gettempdir()) / f"holdfast-{os.getuid()}"
-    return Path(given or os.environ.get("HOLDFAST_WORKDIR") or default).absolute()
+    folder = Path(given or _variable("workdir") or default).absolute()
+    return folder / sha256(database.encode()).hexdigest()[:12] if database else folder
 
 
 def _folder(given: str | Path | None) -> Path | None:
@@ -150,19 +139,17 @@ def thresholds(given: Mapping[str, Any], base: Thresholds | None = None) -> Thre
             return given[name]
         if base is not None:
             return getattr(base, name)
-        text = _given(f"health_{name}")
-        return HEALTH[name] if text is None else None if text == "none" else _number(text)
+        found = _chosen(f"health_{name}", None, HEALTH[name])
+        return None if found == "none" else found
 
-    workers, window = chosen("expected_workers"), seconds(chosen("window"), what="window")
-    if not 60 <= window <= KEPT:
-        raise InvalidInput(f"window={chosen('window')!r}: give a duration from 1m to 24h")
+    workers = chosen("expected_workers")
     if isinstance(workers, float) and workers.is_integer():
         workers = int(workers)  # from the environment
     return Thresholds(
         max_age=_optional(chosen("max_age"), "max_age"),
         stall=_optional(chosen("stall"), "stall"),
         failure_rate=_part(chosen("failure_rate"), "failure_rate"),
-        window=window,
+        window=length_of(chosen("window")),
         expected_workers=(
             None
             if workers is None
@@ -182,22 +169,27 @@ def _part(given: Any, name: str) -> float:
     return float(given)
 
 
-def _aging(given: Duration | None) -> float | None:
-    told = _given("aging") if given is None else given
-    return None if told is None else _positive("aging", told, 0.0)
-
-
-def _unreadable_for(given: Duration | None) -> float:
-    told = _given("unreadable_for") or "1h" if given is None else given
-    return seconds(_number(told), what="unreadable_for")
-
-
-def _given(name: str) -> str | None:
+def _variable(name: str) -> str | None:
+    """Return the text of a variable of the environment; an empty one counts as unset."""
     return os.environ.get(f"HOLDFAST_{name.upper()}") or None
 
 
-def _integer(given: int | None) -> int:
-    if given is None and (text := _given("max_attempts")):
+def _chosen(name: str, given: Any, default: Any = None) -> Any:
+    """Return what was given, else the variable of the environment, else the default. A text that is a
+    number is returned as a number."""
+    found = (_variable(name) or default) if given is None else given
+    try:
+        return float(found) if isinstance(found, str) else found
+    except ValueError:
+        return found
+
+
+def _positive(name: str, given: Duration | None, default: float) -> float:
+    return positive(_chosen(name, given, default), what=name)
+
+
+def _max_attempts(given: int | None) -> int:
+    if given is None and (text := _variable("max_attempts")):
         try:
             given = int(text)
         except ValueError:
@@ -205,51 +197,26 @@ def _integer(given: int | None) -> int:
     return validation.integer(3 if given is None else given, "max_attempts", 1, 2**31 - 1)
 
 
-def _timeout(given: Any) -> float | None:
-    if given is ...:
-        given = _given("timeout") or 300.0
-        given = None if given == "none" else given
+def _timeout(given: Duration | Unset | None) -> float | None:
     if given is None:
         return None
-    checked = seconds(_number(given), what="timeout")
-    if not checked:
-        raise InvalidInput("timeout=0: give a positive duration, or None for no timeout")
-    return checked
-
-
-def _number(given: Any) -> Any:
-    """Return the number in a text of the environment; any other value as it is."""
-    if isinstance(given, str):
-        try:
-            return float(given)
-        except ValueError:
-            return given
-    return given
-
-
-def _positive(name: str, given: Duration | None, default: float) -> float:
-    found = seconds(_number(_given(name) or default if given is None else given), what=name)
-    if not found:
-        raise InvalidInput(f"{name}=0: give a positive duration")
-    return found
+    found = _chosen("timeout", None if given is UNSET else given, 300.0)
+    return None if given is UNSET and found == "none" else timeout_seconds(found)
 
 
 def _backoff(given: BackoffLike | None) -> Callable[[int], float]:
     if given is not None:
         return backoff(given)
-    found: dict[str, Any] = {
-        part: _number(text)
-        for part in ("delay", "multiplier", "cap", "jitter")
-        if (text := _given(f"backoff_{part}"))
-    }
-    return Backoff(**found).after
+    parts = ("delay", "multiplier", "cap", "jitter")
+    found = {part: _chosen(f"backoff_{part}", None) for part in parts}
+    return Backoff(**{part: value for part, value in found.items() if value is not None}).after
 
 
 def _default_retention() -> dict[Status, float]:
     """Return the retention of the environment or the defaults."""
     return {
         Status(status): seconds(
-            _number(_given(f"retention_{status}") or age), what=f"retention of {status}"
+            _chosen(f"retention_{status}", None, age), what=f"retention of {status}"
         )
         for status, age in RETENTION.items()
     }

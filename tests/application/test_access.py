@@ -1,4 +1,4 @@
-"""Tokens, sessions, the audit log and secrets: who counts, until when, and what stays written."""
+"""Tokens and sessions, and when they end; the audit log; the secrets of a database."""
 
 import re
 import threading
@@ -218,7 +218,7 @@ def test_the_first_token_sent_again_after_a_lost_answer_is_made_once(
     """A script may be run again from its start: the connection was cut after the commit."""
     first = NewToken(id=new_id(), hash="a", name="first start", role="admin")
     second = NewToken(id=new_id(), hash="b", name="ann", role="viewer")
-    entry = replace(note(1), id=new_id())
+    entry = replace(make_entry(1), id=new_id())
     for _ in range(2):
         made = engine.run(lambda: scripts.add_first(engine.dialect, first), write=True)
         assert made is not None
@@ -246,7 +246,7 @@ def test_servers_that_start_together_make_one_token(database: Database):
 
 
 def together(works: list) -> list:
-    """What each gives, all begun at the same moment."""
+    """Return the results of functions that start at the same time."""
     gate, answers = threading.Barrier(len(works)), [None] * len(works)
 
     def work(place: int) -> None:
@@ -341,7 +341,7 @@ def test_the_use_of_a_session_counts_as_a_use_of_its_token(access: Access, clock
 # the audit log
 
 
-def note(number: int) -> Entry:
+def make_entry(number: int) -> Entry:
     return Entry(actor="ann", role="admin", action="jobs.retry", target=f"job-{number}")
 
 
@@ -362,7 +362,7 @@ def test_audit_entries_are_written_and_read_in_pages(access: Access, clock: Fake
     assert (entry.target, entry.detail) == ("job-1", {"matched": 3, "filter": {"type": "send"}})
     assert (entry.address, entry.request_id, entry.at) == ("10.0.0.7", "r-1", clock.now())
     for number in range(2, 8):
-        access.record(note(number))
+        access.record(make_entry(number))
     told, after = [], None
     for _ in range(10):
         page = access.entries(after, 3)
@@ -409,7 +409,7 @@ def test_a_detail_that_is_too_large_is_omitted(access: Access):
 
 
 def test_no_statement_changes_the_audit_log():
-    """Entries are added, read and pruned: nothing else is ever done to that table."""
+    """Statements only add, read and prune its entries."""
     for dialect in ("sqlite", "postgres"):
         files = Path(holdfast.__file__).parent.glob(f"*/*.{dialect}.sql")
         text = "".join(path.read_text("utf-8") for path in files)
@@ -424,9 +424,9 @@ def prune(engine: Engine, limit: int = 100) -> int:
 
 def test_audit_entries_are_deleted_after_a_year(engine: Engine, access: Access, clock: FakeClock):
     for number in range(5):
-        access.record(note(number))
+        access.record(make_entry(number))
     clock.advance(365 * 86400)
-    access.record(note(5))
+    access.record(make_entry(5))
     assert prune(engine) == 0
     clock.advance(1)
     assert prune(engine, 3) == 3
@@ -441,7 +441,7 @@ def test_audit_entries_beyond_a_million_are_deleted(
     assert scripts.KEPT == 1_000_000
     monkeypatch.setattr(scripts, "KEPT", 4)
     for number in range(7):
-        access.record(note(number))
+        access.record(make_entry(number))
     assert prune(engine, 2) == 2
     assert prune(engine, 2) == 1
     assert prune(engine, 2) == 0

@@ -1,4 +1,4 @@
-"""The application's face: tasks, options, `app.jobs`, `app.queues`, stats; sync and async alike."""
+"""The methods of an application: tasks, options, `app.jobs`, `app.queues`, stats; sync and async."""
 
 import asyncio
 import dataclasses
@@ -19,7 +19,8 @@ from holdfast import (
 )
 from holdfast.jobs import outcome
 from holdfast.jobs.client import Jobs
-from holdfast.jobs.queues import Limits, Queues
+from holdfast.jobs.queues import Queues
+from holdfast.limits.client import Limits
 from holdfast.schedules.client import Schedules
 from holdfast.tasks.task import Task
 from holdfast.tasks.using import Using
@@ -91,7 +92,7 @@ def test_enqueue_many_is_all_or_nothing(app: Holdfast, send: Task) -> None:
     assert send.enqueue_many([]) == []
 
 
-def test_enqueue_by_name_with_and_without_the_code(app: Holdfast, send: Task) -> None:
+def test_enqueue_by_name_with_and_without_a_registered_task(app: Holdfast, send: Task) -> None:
     known = app.enqueue("send", {"to": "ann"}, delay=5)
     assert (known.queue, known.status) == ("mail", "scheduled")
     with pytest.raises(InvalidArguments, match="to: is missing"):
@@ -106,7 +107,7 @@ def test_an_unknown_task_names_the_known_ones(app: Holdfast, send: Task) -> None
         app.find_task("sned")
 
 
-def test_async_twins(app: Holdfast, send: Task) -> None:
+def test_the_async_twins_do_the_same(app: Holdfast, send: Task) -> None:
     async def scenario() -> None:
         one = await send.aenqueue("ann")
         two = await send.using(key="k").aenqueue("ben")
@@ -132,18 +133,18 @@ def test_async_twins(app: Holdfast, send: Task) -> None:
 
 
 @pytest.mark.parametrize(
-    "face", [Jobs, Queues, Limits, Schedules, Workflows, Task, Using, Holdfast]
+    "owner", [Jobs, Queues, Limits, Schedules, Workflows, Task, Using, Holdfast]
 )
-def test_every_method_has_an_async_twin_with_the_same_signature(face: type) -> None:
+def test_every_method_has_an_async_twin_with_the_same_signature(owner: type) -> None:
     engine_commands = {
         name: member
-        for name, member in inspect.getmembers(face, inspect.isfunction)
+        for name, member in inspect.getmembers(owner, inspect.isfunction)
         if not name.startswith("_")
     }
     only_sync = {"using", "new_job", "task", "find_task", "detached", "worker", "on"}
     only_sync |= {"lifespan", "migrate", "close", "recurring", "forget"}
     only_sync |= {"call", "follow", "following", "workflow"}
-    only_sync |= {"list"} if face is Schedules else set()
+    only_sync |= {"list"} if owner is Schedules else set()
     twins = {f"a{name}": name for name in engine_commands if f"a{name}" in engine_commands}
     twins |= {"async_": "sync"} if "sync" in engine_commands else {}  # "async" is a word of Python
     assert set(engine_commands) == set(twins) | set(twins.values()) | (

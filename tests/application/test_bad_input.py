@@ -1,4 +1,4 @@
-"""Bad input: a typed error that names the thing, the rule and the remedy; and nothing is written."""
+"""Invalid input raises an error that names the thing, the rule and the remedy; nothing is written."""
 
 import multiprocessing
 import os
@@ -38,7 +38,12 @@ def send(app: Holdfast) -> Task:
 
 
 class Opaque:
-    """Nothing that JSON can say."""
+    """A type that has no JSON form."""
+
+
+def app_of(task: Task) -> Holdfast:
+    assert isinstance(task.host, Holdfast)
+    return task.host
 
 
 CALLS: dict[str, tuple[Callable[[Task], object], type[Exception], str]] = {
@@ -53,6 +58,16 @@ CALLS: dict[str, tuple[Callable[[Task], object], type[Exception], str]] = {
     "NaN": (lambda t: t.enqueue("a", anything=[float("nan")]), InvalidArguments, "NaN"),
     "infinity": (lambda t: t.enqueue("a", anything=float("inf")), InvalidArguments, "Infinity"),
     "a lone surrogate": (lambda t: t.enqueue("\ud800"), InvalidArguments, "as JSON|surrogate"),
+    "a recurring job by its task's name": (
+        lambda t: app_of(t).enqueue(t.name, {"to": "a"}, every="1h"),
+        InvalidInput,
+        "are for schedule",
+    ),
+    "a job of a workflow by its task's name": (
+        lambda t: app_of(t).enqueue(t.name, {"to": "a"}, node="first"),
+        InvalidInput,
+        "for jobs of a workflow",
+    ),
     "two MiB": (lambda t: t.enqueue("a" * 2**21), PayloadTooLarge, "the limit is 1,048,576"),
     "a queue with quotes": (lambda t: t.using(queue="a'b").enqueue("a"), InvalidInput, "queue="),
     "a queue with NUL": (lambda t: t.using(queue="a\x00").enqueue("a"), InvalidInput, "queue="),

@@ -1,4 +1,4 @@
-"""Settings: given in code, else in the environment, else as the defaults say."""
+"""Settings: as given in code, else from the environment, else the defaults."""
 
 import os
 import tempfile
@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from holdfast import Backoff, Holdfast, InvalidInput, Status
-from holdfast.settings import Settings, make_settings
+from holdfast.settings import Settings
 
 DAY = 86400.0
 
@@ -21,7 +21,7 @@ def bare_environment(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def found(settings: Settings, name: str) -> Any:
-    """A setting by its name in the environment."""
+    """Return a setting by its name in the environment."""
     if name.startswith("RETENTION_"):
         return settings.retention[Status(name.removeprefix("RETENTION_").lower())]
     if name.startswith("BACKOFF_"):
@@ -30,7 +30,7 @@ def found(settings: Settings, name: str) -> Any:
 
 
 def test_the_defaults() -> None:
-    settings = make_settings()
+    settings = Settings()
     assert (settings.max_attempts, settings.timeout) == (3, 300.0)
     assert (settings.poll_interval, settings.heartbeat) == (1.0, 5.0)
     assert settings.retention == {
@@ -71,7 +71,7 @@ def test_settings_are_read_from_the_environment(
 ) -> None:
     for variable, value in (EXACT | {f"HOLDFAST_{name}": text}).items():
         monkeypatch.setenv(variable, value)
-    assert found(make_settings(), name) == expected
+    assert found(Settings(), name) == expected
     of_app = found(Holdfast("sqlite:///x.db").settings, name)
     assert (of_app.parent if name == "WORKDIR" else of_app) == expected  # one folder a database
 
@@ -79,10 +79,10 @@ def test_settings_are_read_from_the_environment(
 @pytest.mark.parametrize("name", sorted({name for name, _, _ in TOLD}))
 def test_an_empty_variable_counts_as_unset(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
     monkeypatch.setenv("HOLDFAST_BACKOFF_JITTER", "0")
-    expected = found(make_settings(), name)
+    expected = found(Settings(), name)
     monkeypatch.setenv(f"HOLDFAST_{name}", "")
     if name != "BACKOFF_JITTER":
-        assert found(make_settings(), name) == expected
+        assert found(Settings(), name) == expected
 
 
 @pytest.mark.parametrize(
@@ -105,7 +105,7 @@ def test_arguments_override_the_environment(
     monkeypatch: pytest.MonkeyPatch, option: str, value: Any, name: str, text: str, expected: Any
 ) -> None:
     monkeypatch.setenv(f"HOLDFAST_{name}", text)
-    assert found(make_settings(**{option: value}), name) == expected
+    assert found(Settings(**{option: value}), name) == expected
 
 
 @pytest.mark.parametrize(
@@ -137,7 +137,7 @@ def test_an_error_names_the_setting(
 ) -> None:
     monkeypatch.setenv(f"HOLDFAST_{name}", text)
     with pytest.raises(InvalidInput, match=message):
-        make_settings()
+        Settings()
 
 
 @pytest.mark.parametrize(
@@ -157,12 +157,12 @@ def test_arguments_are_validated_like_the_environment(
     options: dict[str, Any], message: str
 ) -> None:
     with pytest.raises(InvalidInput, match=message):
-        make_settings(**options)
+        Settings(**options)
 
 
 def test_a_relative_folder_becomes_absolute_immediately(monkeypatch: pytest.MonkeyPatch) -> None:
     """A handler may change the working directory later."""
-    assert make_settings(workdir="scratch").workdir == Path.cwd() / "scratch"
+    assert Settings(workdir="scratch").workdir == Path.cwd() / "scratch"
 
 
 def test_tasks_inherit_the_applications_settings() -> None:

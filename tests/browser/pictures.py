@@ -178,7 +178,7 @@ def main() -> int:
         token = Access(app).first_token()
         assert token is not None
         server = dashboard(app, hosts=["127.0.0.1"], title="Media")
-        feeding = feeder.Feeder(lambda problem: print(problem, file=sys.stderr))
+        feeding = feeder.Feeder()
         with (
             served(server, server.state.web.close) as at,
             app.worker(queues="demo=12,demo.media=6", grace=2),
@@ -191,6 +191,7 @@ def main() -> int:
             finally:
                 browser.close()
                 feeding.stop()
+                print(feeding.problem or "", file=sys.stderr)
         app.close()
     return 0
 

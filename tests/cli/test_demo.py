@@ -130,10 +130,10 @@ def test_the_picture_fits(database: Database, clock: FakeClock, columns: int, ro
     failed = in_status(app.engine, Status.FAILED)
     record = Record()
     for job in jobs:
-        record.hear(Event(kind=EventKind.STARTED, job=job))
-        record.hear(Event(kind=EventKind.COMPLETED, job=job, result='{"entries":[1,2]}'))
-    record.hear(Event(kind=EventKind.FAILED, job=failed, error="E: \x1b[2J" + "long " * 50))
-    record.hear(Event(kind=EventKind.RETRYING, job=failed, error="E: no", retry_in=1.5))
+        record.add(Event(kind=EventKind.STARTED, job=job))
+        record.add(Event(kind=EventKind.COMPLETED, job=job, result='{"entries":[1,2]}'))
+    record.add(Event(kind=EventKind.FAILED, job=failed, error="E: \x1b[2J" + "long " * 50))
+    record.add(Event(kind=EventKind.RETRYING, job=failed, error="E: no", retry_in=1.5))
     url = f"sqlite:///{tempfile.gettempdir()}/holdfast-demo-abcdefgh/jobs.db"
     with open(os.devnull, "w", encoding="utf-8") as nowhere:
         out = Console(

@@ -9,7 +9,7 @@ from typing import Any
 import psycopg
 import pytest
 
-from holdfast.cli.commands.doctor import examine
+from holdfast.cli.commands.database import examine
 from holdfast.engine.open import open_engine
 from holdfast.engine.postgres import doctor as postgres
 from holdfast.engine.records import Finding

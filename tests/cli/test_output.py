@@ -2,12 +2,17 @@
 
 import json
 from datetime import UTC, datetime, timedelta
+from io import StringIO
+from operator import itemgetter
 
 import pytest
+from rich.console import Console
 
-from holdfast.cli.filters import duration, entity, moment
-from holdfast.cli.output import age, clean, count, fit, iso, when
+from holdfast.cli import output
+from holdfast.cli.filters import parse_duration, parse_entity, parse_time_or_age
+from holdfast.cli.output import Column, age, clean, count, print_table, when
 from holdfast.errors import InvalidInput
+from holdfast.jobs.job_json import iso
 
 NOW = datetime(2030, 1, 1, tzinfo=UTC)
 
@@ -24,15 +29,15 @@ def test_times():
 
 
 def test_moments():
-    assert moment("2030-01-01", "--since") == NOW
-    assert moment("2030-01-01T02:00+02:00", "--since") == NOW
-    assert abs(datetime.now(UTC) - moment("1h", "--since") - timedelta(hours=1)) < timedelta(
-        hours=1
-    )
-    assert (duration("90", "--x"), duration("1.5m", "--x")) == (90.0, 90.0)
+    assert parse_time_or_age("2030-01-01", "--since") == NOW
+    assert parse_time_or_age("2030-01-01T02:00+02:00", "--since") == NOW
+    assert abs(
+        datetime.now(UTC) - parse_time_or_age("1h", "--since") - timedelta(hours=1)
+    ) < timedelta(hours=1)
+    assert (parse_duration("90", "--x"), parse_duration("1.5m", "--x")) == (90.0, 90.0)
     for wrong in ("", "soon", "-1", "nan"):
         with pytest.raises(InvalidInput, match="--x"):
-            duration(wrong, "--x")
+            parse_duration(wrong, "--x")
 
 
 @pytest.mark.parametrize(
@@ -43,7 +48,7 @@ def test_moments():
     ],
 )
 def test_entities(text: str, id: object):
-    assert entity(text) == ("movie", id)
+    assert parse_entity(text) == ("movie", id)
 
 
 def test_nothing_stored_steers_a_terminal():
@@ -52,12 +57,27 @@ def test_nothing_stored_steers_a_terminal():
     assert clean("a\nb", lines=True) == "a\nb"
 
 
-def test_columns_that_may_be_cut_share_what_is_left():
-    assert fit([10, 10], [False, False], 80) == [10, 10]
-    assert fit([36, 50, 9], [False, True, False], 80) == [36, 31, 9]
-    assert fit([36, 5, 100], [False, True, True], 80) == [36, 5, 35]
-    assert fit([36, 50, 50], [False, True, True], 80) == [36, 20, 20]
-    assert fit([36, 50], [False, True], 20) == [36, 4]
+@pytest.mark.parametrize(
+    ("needs", "may_be_cut", "widths"),
+    [
+        ([10, 10], [False, False], [10, 10]),
+        ([36, 50, 9], [False, True, False], [36, 31, 9]),
+        ([36, 5, 100], [False, True, True], [36, 5, 35]),
+        ([36, 50, 50], [False, True, True], [36, 19, 21]),
+    ],
+)
+def test_columns_that_may_be_cut_share_what_is_left(
+    needs: list[int], may_be_cut: list[bool], widths: list[int], monkeypatch: pytest.MonkeyPatch
+):
+    terminal = Console(file=StringIO(), width=80, force_terminal=True, color_system=None)
+    monkeypatch.setattr(output, "console", lambda: terminal)
+    columns: list[Column[list[str]]] = [
+        Column("H", itemgetter(index), may_be_cut=cut) for index, cut in enumerate(may_be_cut)
+    ]
+    with terminal.capture() as captured:
+        print_table(columns, [["x" * need for need in needs]])
+    _, _, row = captured.get().splitlines()
+    assert [len(cell) for cell in row.split()] == widths
 
 
 def test_json_lines_are_lines():

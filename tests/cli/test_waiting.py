@@ -15,7 +15,7 @@ import psycopg
 import pytest
 
 from holdfast.cli import web_process
-from holdfast.cli.database_wait import may_pass
+from holdfast.cli.database_wait import is_temporary
 from holdfast.errors import (
     DatabaseBusy,
     DatabaseError,
@@ -253,4 +253,4 @@ def test_a_server_that_loses_its_database_answers_503(shop: Path, few: PostgresS
     ],
 )
 def test_what_may_pass(problem: HoldfastError, url: str, passes: bool):
-    assert may_pass(problem, url) is passes
+    assert is_temporary(problem, url) is passes

@@ -1,4 +1,4 @@
-"""Ids, durations, names, clocks: the small rules."""
+"""The rules of ids, durations, names, clocks and retention."""
 
 from datetime import UTC, datetime, timedelta
 from uuid import UUID

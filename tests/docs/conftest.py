@@ -1,4 +1,4 @@
-"""What a reader's own project has, and the pages do not repeat; and the site, staged and built once."""
+"""The Django settings that pages expect of a reader's project, and the site, staged and built once."""
 
 from pathlib import Path
 
@@ -15,7 +15,7 @@ def a_site_of_django() -> None:
 
 @pytest.fixture(scope="session")
 def staged(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """All pages as the builder gets them, those that are made from the code included."""
+    """Return the folder of all pages as the builder gets them, with those made from the code."""
     folder = tmp_path_factory.mktemp("staged")
     site.stage(folder)
     return folder

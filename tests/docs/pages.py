@@ -1,4 +1,4 @@
-"""The pages of the documentation, and what is written on them."""
+"""The pages of the documentation: their code, prose and links."""
 
 import re
 from collections.abc import Iterator
@@ -20,22 +20,23 @@ def name_of(page: Path) -> str:
 
 
 def blocks(page: Path, *languages: str) -> list[str]:
-    """Its blocks of code, marked exactly so: one with a title, or `py`, is an excerpt."""
+    """Return the code blocks with one of these languages. (A block with a title, or `py`, is an excerpt
+    that does not run.)"""
     return [text for info, text in _BLOCK.findall(page.read_text("utf-8")) if info in languages]
 
 
 def prose(page: Path) -> str:
-    """A page without its blocks."""
+    """Return the text of a page without its code blocks."""
     return _BLOCK.sub("", page.read_text("utf-8"))
 
 
 def inline(page: Path) -> Iterator[str]:
-    """The code in its sentences."""
+    """Yield the code within the sentences of a page."""
     yield from _INLINE.findall(prose(page))
 
 
 def links(page: Path) -> Iterator[str]:
-    """Where it leads, other sites left out."""
+    """Yield the targets of the links of a page, without those to other sites."""
     text = re.sub(r"`[^`\n]*`", "", prose(page))
     for target in re.findall(r"\]\(([^)\s]+)\)", text) + re.findall(
         r'(?:src|srcset)="([^"]+)"', text

@@ -1,4 +1,4 @@
-"""Every command of the documentation is one that there is: its verb, its options, its arguments."""
+"""Every command in the documentation exists, with its options and arguments."""
 
 import re
 import shlex
@@ -18,7 +18,7 @@ _CALL = re.compile(r"(?:^|[\s/;&|(])(?<!schema )(holdfast +(?:--?h|--version|[a-
 
 
 def calls(text: str) -> Iterator[list[str]]:
-    """What follows the word `holdfast` where it is called, up to what a shell would not hand on."""
+    """Yield the arguments of each call of `holdfast`, as a shell would pass them."""
     for line in text.replace("\\\n", " ").splitlines():
         found = _CALL.search(line)
         if found is None or line.lstrip().startswith("#"):
@@ -29,7 +29,7 @@ def calls(text: str) -> Iterator[list[str]]:
 
 
 def parse(words: list[str]) -> None:
-    """As the program would, without doing anything."""
+    """Parse a call of the command without running it. Raises for an invalid one."""
     command: Any = ROOT
     context = None
     while hasattr(command, "commands"):
@@ -74,7 +74,7 @@ def test_an_invalid_command_is_noticed() -> None:
 
 
 def engine_commands(text: str) -> Iterator[tuple[str, list[str]]]:
-    """Of a mention such as `holdfast jobs retry|cancel ID --yes`: each verb, and the options."""
+    """Yield each command and the options of a mention such as `holdfast jobs retry|cancel ID --yes`."""
     words = text.split()[1:]
     path = []
     while words and re.fullmatch(r"[a-z-]+(\|[a-z-]+)*", words[0]) and not words[0].startswith("-"):
@@ -113,14 +113,14 @@ def test_commands_and_options_mentioned_in_prose_exist() -> None:
     assert len(MENTIONS) > 30
 
 
-def every_verb() -> list[str]:
+def every_command() -> list[str]:
     found = []
     for name, command in ROOT.commands.items():  # type: ignore[attr-defined]
         found += [f"{name} {one}" for one in getattr(command, "commands", ())] or [name]
     return found
 
 
-@pytest.mark.parametrize("verb", every_verb())
+@pytest.mark.parametrize("verb", every_command())
 def test_every_command_is_shown_on_a_written_page(verb: str) -> None:
     shown = {" ".join(words[: len(verb.split())]) for _, words in COMMANDS}
     shown |= {mentioned for _, mentioned, _ in MENTIONS}

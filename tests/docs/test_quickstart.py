@@ -1,4 +1,4 @@
-"""The quickstart, followed from an empty folder: its file, its commands, its kill."""
+"""The steps of the quickstart work in an empty folder, including the killed worker."""
 
 import os
 import re
@@ -37,7 +37,7 @@ def folder(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def worker(folder: Path) -> Iterator[Callable[[], "subprocess.Popen[bytes]"]]:
-    """Starts `holdfast worker` as the page writes it; whatever is left at the end is ended."""
+    """Yield a function that starts the worker of the page; workers that are left are ended."""
     started: list[subprocess.Popen[bytes]] = []
 
     def start() -> "subprocess.Popen[bytes]":
@@ -76,7 +76,7 @@ def test_a_killed_job_runs_again(folder: Path, worker: Callable[[], "subprocess.
     [enqueue] = [line for line in lines if "seconds=30" in line]
     run(folder, "python", "hello.py")
     first = worker()
-    words = shlex.split(re.sub("seconds=30", "seconds=3", enqueue))  # the page is for people
+    words = shlex.split(re.sub("seconds=30", "seconds=3", enqueue))  # shorter than on the page
     id = run(folder, *words).strip()
     with Holdfast(f"sqlite:///{folder}/jobs.db") as app:
         until(lambda: app.jobs.get(id).status == "running", "it runs")

@@ -1,4 +1,5 @@
-"""The reference names everything there is, with words, and says of the database what is true of it."""
+"""The reference has every public name, option, command and route, with a description, and the schema of
+the database."""
 
 import inspect
 import re
@@ -14,9 +15,9 @@ import holdfast.testing
 import holdfast.web
 from holdfast import Holdfast
 from holdfast.jobs.job import TRANSITIONS, EventKind, Status
-from holdfast.settings import Settings, make_settings
+from holdfast.settings import Settings
 from holdfast.tasks.options import Options
-from holdfast.tasks.registration import OPTIONS
+from holdfast.tasks.registration import option_names
 from holdfast.web import dashboard
 from tests.conftest import Database
 from tests.docs.pages import DOCS
@@ -25,6 +26,7 @@ from tools.reference.source import source_of
 
 MODULES = (holdfast, holdfast.testing, holdfast.web)
 NAMES = [(module, name) for module in MODULES for name in module.__all__]
+OPTIONS = option_names(Holdfast.task)
 
 
 @pytest.fixture(scope="session")
@@ -33,7 +35,7 @@ def text(staged: Path) -> str:
 
 
 def rows(page: Path, first: str) -> list[list[str]]:
-    """The rows of its tables whose first cell is this name."""
+    """Return the rows of the tables of a page whose first cell is this name."""
     lines = [line for line in page.read_text().splitlines() if line.startswith(f"| `{first}`")]
     return [re.sub(r"`[^`]*`", _without_bars, line).strip("| \n").split("|") for line in lines]
 
@@ -60,7 +62,7 @@ def test_every_public_name_is_in_the_reference(module: Any, name: str, staged: P
     ids=lambda thing: thing.__name__,
 )
 def test_every_public_name_has_a_docstring(thing: Any) -> None:
-    """Its own, not those that it inherits."""
+    """The docstring is its own, not an inherited one."""
     words = source_of(inspect.unwrap(thing)).words
     assert len(words.split()) >= 3, f"{thing.__name__} has no docstring that says what it is"
 
@@ -140,12 +142,12 @@ def test_every_event_status_and_transition_is_in_the_reference(staged: Path) -> 
 
 
 def test_every_setting_is_in_the_reference(staged: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A variable that is shown is one that counts."""
+    """Every variable on the page changes a setting."""
     page = (staged / "docs/reference/configuration.md").read_text()
     for name in configuration.variables():
         assert f"`{name}`" in page
     samples = {"URL": None, "WORKDIR": "/tmp/x", "ARCHIVE": "/tmp/x", "HEALTH_WINDOW": "2h"}
-    before = make_settings()
+    before = Settings()
     for name in configuration.variables():
         short = name.removeprefix("HOLDFAST_")
         sample = samples.get(short, "0.5" if short.startswith(("HEALTH", "BACKOFF_J")) else "7")
@@ -153,8 +155,8 @@ def test_every_setting_is_in_the_reference(staged: Path, monkeypatch: pytest.Mon
         if sample is not None:
             with monkeypatch.context() as patch:
                 patch.setenv(name, sample)
-                after = make_settings()
-            changed = [key for key in Settings.__dataclass_fields__ if _differ(before, after, key)]
+                after = Settings()
+            changed = [key for key in vars(before) if _differ(before, after, key)]
             assert changed, f"{name} changes nothing"
 
 

@@ -1,4 +1,4 @@
-"""The site builds without a warning, every link of it leads somewhere, and it needs no network."""
+"""The site builds without a warning, every link has a target, and the site needs no network."""
 
 import re
 import shutil
@@ -80,7 +80,7 @@ def test_the_site_loads_nothing_from_other_hosts(pages: dict[Path, Page], built:
 
 
 def test_tables_and_lists_are_rendered(built: Path, staged: Path) -> None:
-    """The builder wants blank lines around them, which pages leave out."""
+    """The builder needs blank lines around them, which the source pages leave out."""
     for page in (staged / "docs").rglob("*.md"):
         text = re.sub(r"^```.*?^```$", "", page.read_text(), flags=re.MULTILINE | re.DOTALL)
         name = re.sub(
@@ -110,7 +110,7 @@ def test_links_of_a_source_page_have_a_target(page: Path, staged: Path) -> None:
         address, _, anchor = target.partition("#")
         path = (page.parent / address).resolve() if address else page
         if DOCS in path.parents and not path.exists():
-            path = staged / path.relative_to(ROOT)  # it is made, not written
+            path = staged / path.relative_to(ROOT)  # a page that is made from the code
         assert path.exists(), f"{name_of(page)}: {target}"
         if anchor and path.suffix == ".md":
             assert anchor in anchors(path), f"{name_of(page)}: {target}: no such heading"

@@ -8,7 +8,7 @@ import pytest
 
 from holdfast import Holdfast, InvalidURL, Status
 from holdfast.engine.postgres.url import check_url, describe, with_defaults
-from holdfast.settings import make_settings, place_of
+from holdfast.settings import Settings, place_of
 from holdfast.web.api.system import without_password
 from tests.cli.command import process
 from tests.support.machine import free_port
@@ -45,7 +45,7 @@ def test_the_identity_of_one_host_is_unchanged(url: str, place: str) -> None:
 
 def test_the_folder_of_a_database_identity_is_unchanged(tmp_path: Path) -> None:
     database = place_of("postgresql://ann@db.example:5433/shop", "holdfast")
-    settings = make_settings(workdir=tmp_path, database=database)
+    settings = Settings(workdir=tmp_path, database=database)
     assert settings.workdir == tmp_path / "7659bd4c33bd"
 
 

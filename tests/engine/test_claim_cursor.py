@@ -3,8 +3,8 @@
 import dataclasses
 
 from holdfast.core.clock import FakeClock
-from holdfast.engine.postgres.claim_cursor import ClaimCursor
-from holdfast.engine.postgres.dialect import PostgresDialect
+from holdfast.engine.dialect import PostgresDialect
+from holdfast.engine.postgres.claimer import ClaimCursor
 from holdfast.jobs.job import Job
 from holdfast.jobs.read import FIRST_ID
 from holdfast.jobs.rows import new_to_job

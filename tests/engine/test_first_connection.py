@@ -32,8 +32,8 @@ def asks(words: str) -> Callable[[bytes], bool]:
     return lambda request: words.encode() in request
 
 
-def keepers() -> list[threading.Thread]:
-    return [thread for thread in threading.enumerate() if thread.name == "holdfast-keeper"]
+def deadline_threads() -> list[threading.Thread]:
+    return [thread for thread in threading.enumerate() if thread.name == "holdfast-deadlines"]
 
 
 def engine_of(database: Database, proxy: Proxy, *, auto_migrate: bool = True) -> PostgresEngine:
@@ -51,7 +51,7 @@ def engine_of(database: Database, proxy: Proxy, *, auto_migrate: bool = True) ->
 @BOTH
 @pytest.mark.parametrize("words", [POOLED, FIRST_LOOK, *MIGRATING])
 def test_the_first_enqueue_times_out(bare_database: Database, proxy: Proxy, words: str) -> None:
-    before = keepers()
+    before = deadline_threads()
     with Holdfast(
         proxy.url(bare_database.url),
         schema=bare_database.schema,
@@ -63,7 +63,7 @@ def test_the_first_enqueue_times_out(bare_database: Database, proxy: Proxy, word
         with pytest.raises(DatabaseUnavailable, match="did not answer within"):
             app.enqueue("t")
         assert time.monotonic() - began < MOST
-        assert keepers() == before, "a thread runs although nothing was opened"
+        assert deadline_threads() == before, "a thread runs although nothing was opened"
         proxy.flow()
         proxy.cut()  # what was sent to the server is given up there, too
         assert enqueued_at_last(app)
@@ -91,12 +91,12 @@ def test_the_first_call_without_migrating_times_out(bare_database: Database, pro
 @BOTH
 @pytest.mark.parametrize("words", [FIRST_LOOK, "CREATE TABLE"])
 def test_migrate_times_out(bare_database: Database, proxy: Proxy, words: str) -> None:
-    before = keepers()
+    before = deadline_threads()
     engine = engine_of(bare_database, proxy)
     proxy.stall_at(asks(words))
     with pytest.raises(DatabaseUnavailable, match="did not answer within"):
         engine.migrate()
-    assert keepers() == before
+    assert deadline_threads() == before
 
 
 @BOTH

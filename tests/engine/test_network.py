@@ -140,7 +140,7 @@ class TestUncertainErrors:
         def committed(reply: bytes) -> bool:
             if not COMMITTED["insert"](reply):
                 return False
-            pool._crowded_until, pool._most = math.inf, 0  # as if others held all there may be
+            pool._full_until, pool._most = math.inf, 0  # as if others held all there may be
             return True
 
         proxy.cut_reply(committed)

@@ -105,7 +105,7 @@ def test_no_session_state_is_used_behind_a_pooler(database: Database) -> None:
         engine.counts()
     wakeups = engine.wakeups()
     assert isinstance(engine, PostgresEngine)
-    with engine._open()._take() as connection:
+    with engine._open()._take(time.monotonic() + 5) as connection:
         assert connection.execute("SELECT count(*) FROM pg_prepared_statements").fetchone() == (0,)
         changed = connection.execute(
             "SELECT name FROM pg_settings WHERE source IN ('session', 'client')"
@@ -121,7 +121,7 @@ def test_without_a_pooler_statements_are_prepared_and_bounded(database: Database
     for _ in range(5):
         insert(engine)
     assert isinstance(engine, PostgresEngine)
-    with engine._open()._take() as connection:
+    with engine._open()._take(time.monotonic() + 5) as connection:
         row = connection.execute("SELECT count(*) FROM pg_prepared_statements").fetchone()
         assert row is not None
         assert row[0] > 0

@@ -17,7 +17,7 @@ from holdfast.engine.sqlite import engine as module
 from holdfast.engine.sqlite import writer as sqlite_writer
 from holdfast.engine.sqlite.connection import translate
 from holdfast.engine.sqlite.engine import SqliteEngine
-from holdfast.engine.sqlite.write_turn import Turns
+from holdfast.engine.sqlite.writer import Turns
 from holdfast.errors import DatabaseBusy, DatabaseUnavailable
 from tests.conftest import Database
 from tests.support.jobs import claim, insert, new
@@ -156,7 +156,7 @@ def test_the_write_turn_has_one_holder_at_a_time(tmp_path: Path, database: Datab
 
     def work(number: int) -> None:
         for _ in range(50):
-            with turns[number].take():
+            with turns[number]:
                 inside.append(number)
                 most.append(len(inside))
                 inside.remove(number)
@@ -175,7 +175,7 @@ def test_the_first_use_inside_a_transaction_does_not_wait(database: Database) ->
     with app, closing(turns), closing(sqlite3.connect(database.path)) as mine:
         mine.execute("CREATE TABLE own (id INTEGER)")
         mine.execute("INSERT INTO own VALUES (1)")
-        with turns.take():
+        with turns:
             job = app.enqueue("send", {"n": 1}, tx=mine)
             mine.commit()
     assert database.app().jobs.get(job.id).status == "pending"
@@ -184,9 +184,9 @@ def test_the_first_use_inside_a_transaction_does_not_wait(database: Database) ->
 def test_a_write_turn_that_is_never_free_is_an_error(tmp_path: Path, database: Database) -> None:
     path = tmp_path / "x.db"
     one, two = Turns(path, timeout=10), Turns(path, timeout=0.2)
-    with one.take(), pytest.raises(DatabaseBusy, match="no turn to write"), two.take():
+    with one, pytest.raises(DatabaseBusy, match="no turn to write"), two:
         pass
-    with two.take():
+    with two:
         pass
     one.close()
     two.close()

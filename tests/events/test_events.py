@@ -42,7 +42,7 @@ class Follower:
         self.feed = Feed(engine, after, name, make_wanted(**options), (make_topic(**options),))
 
     def events(self) -> list[JobEvent]:
-        """Two looks in vain: the first may find that something is missing."""
+        """Read until two reads find nothing: the first may notice that an event is missing."""
         found: list[JobEvent] = []
         while more := self.feed.take(0) or self.feed.take(0):
             found += more
@@ -70,7 +70,7 @@ def end(engine: Engine, finish: Finish) -> None:
     assert engine.finish([finish]) == {(finish.id, finish.claim_no): "applied"}
 
 
-# What is told
+# Which events are emitted
 
 
 def test_an_enqueue_emits_an_event(engine: Engine, follower: Follower) -> None:
@@ -102,7 +102,7 @@ def test_an_enqueue_with_a_live_key_emits_an_event_if_it_changes_the_job(
 
 def test_runs_emit_events(engine: Engine, follower: Follower, clock: FakeClock) -> None:
     job = running(engine, max_attempts=5)
-    for _ in range(2):  # what is no news is told once
+    for _ in range(2):  # a report that changes nothing emits no event
         engine.report([Report(*job.claim, 50.0, "half"), Report(job.id, 99, 1.0, "stale")])
     end(engine, outcome.retry_later(job, "E: no", delay=60.0))
     start, progress, retrying = follower.events()[1:]
@@ -240,8 +240,8 @@ def test_workflows_emit_events(app: Holdfast) -> None:
     of: dict[str, list[str]] = defaultdict(list)
     for event in follower.events():
         of[event.job_id].append(f"{event.kind} {event.status}")
-    told = [of[job.id] for job in app.workflows.jobs(flow.id)]
-    assert told == [
+    sent = [of[job.id] for job in app.workflows.jobs(flow.id)]
+    assert sent == [
         ["enqueued pending", "started running", "completed completed"],
         ["enqueued blocked", "enqueued pending", "started running", "failed failed"],
         ["enqueued blocked", "cancelled cancelled"],
@@ -323,7 +323,7 @@ def test_a_subscription_remains_after_its_reader_left(engine: Engine, clock: Fak
         assert len(Follower(engine, begin, name="other").events()) == 1
         clock.advance(700)
         insert(engine)
-        for _ in range(2):  # nor the second time, when it has begun anew
+        for _ in range(2):  # nor after the follower has begun again
             with pytest.raises(EventsGone, match=rf"after position {begin} are gone .* after=None"):
                 Follower(engine, begin, name=name)
 
@@ -442,15 +442,15 @@ def test_a_waiting_reader_is_woken_by_an_event(database: Database) -> None:
 
         thread = threading.Thread(target=listen)
         thread.start()
-        told = []
+        sent = []
         for number in range(20):
-            told.append(time.monotonic())
+            sent.append(time.monotonic())
             (app if number % 2 else other).enqueue("send", {})
             deadline = time.monotonic() + 5
             while len(heard) <= number and time.monotonic() < deadline:
                 time.sleep(0.001)
         thread.join(10)
-    delays = sorted(b - a for a, b in zip(told, heard, strict=True))
+    delays = sorted(b - a for a, b in zip(sent, heard, strict=True))
     assert delays[10] < 0.2, delays
 
 
@@ -491,7 +491,7 @@ def test_async_readers(app: Holdfast) -> None:
 
 
 def test_events_of_a_job_are_in_order(database: Database) -> None:
-    """Writers at the same moment, each in its own engine; a reader meanwhile and one after."""
+    """Concurrent writers, each with its own engine; one reader reads meanwhile, one afterwards."""
     engines = [database.engine() for _ in range(4)]
     follower = Follower(engines[0], name="board")
     begin = follower.feed.position

@@ -26,7 +26,7 @@ BEGAN = ["started", "progress"]
 
 
 def run(engine: Engine, job: Job) -> None:
-    """Beside another one, in one batch."""
+    """Together with another one, in one batch."""
     engine.insert([new(job.type)])
     claimed = claim(engine, 2, types=[job.type])
     assert job.id in {one.id for one in claimed}

@@ -1,4 +1,4 @@
-"""Which events a reader tells, when positions and commits are in different orders."""
+"""Which events a reader returns, when positions and commits are in different orders."""
 
 from holdfast.events.outbox import OutboxCursor, Reading
 
@@ -8,7 +8,8 @@ LIMIT = 5
 def look(
     outbox_cursor: OutboxCursor, *visible: int, newest: int, ended: int = 0, mark: int | None = None
 ) -> list[int]:
-    """What it tells of the positions that can be seen. `mark`: the number it would get."""
+    """Return the positions that are passed on, of those that can be read. `mark`: the number that the
+    next mark gets."""
     rows = [(position,) for position in visible if position > outbox_cursor.position][:LIMIT]
     wanted = mark if outbox_cursor.wants_mark else None
     return [row[0] for row in outbox_cursor.take(Reading(newest, wanted, ended, 0, rows), LIMIT)]

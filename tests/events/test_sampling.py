@@ -9,11 +9,11 @@ def test_the_budget_is_renewed_in_the_next_second():
     clock = FakeClock()
     pace = Pace(clock.monotonic)
     pace.count(DONE, MOST - 1)
-    assert (pace.room(DONE), pace.room(FAILED)) == (1, MOST)
+    assert (pace.left(DONE), pace.left(FAILED)) == (1, MOST)
     pace.count(DONE, 3)
-    assert pace.room(DONE) == 0
+    assert pace.left(DONE) == 0
     clock.advance(1)
-    assert pace.room(DONE) == MOST
+    assert pace.left(DONE) == MOST
 
 
 def test_events_of_two_seconds_may_be_one_second_of_a_writer():

@@ -1,4 +1,4 @@
-"""What operators do: retry, cancel and delete all that match; edit what waits; move it to a queue."""
+"""Retry, cancel and delete all jobs that match a filter; edit waiting jobs; move them to a queue."""
 
 import asyncio
 from collections.abc import Sequence
@@ -16,7 +16,7 @@ from holdfast.engine.engine import Engine
 from holdfast.engine.records import Edit
 from holdfast.engine.script import Script
 from holdfast.jobs import commands
-from holdfast.jobs.bulk_result import Changed
+from holdfast.jobs.changes import Changed
 from holdfast.jobs.job import Status
 from holdfast.tasks.task import Task
 from tests.conftest import Database
@@ -38,7 +38,7 @@ def send(app: Holdfast) -> Task[..., Any]:
 
 
 def parked(app: Holdfast) -> Job:
-    """A job that waits for room under a limit, and the one that holds it."""
+    """A job that waits for capacity under a limit, and the one that uses it."""
 
     @app.task(concurrency=Limit(1, per="n"))
     def narrow(n: int) -> None: ...
@@ -95,7 +95,7 @@ def test_all_matching_jobs_are_changed_and_skipped_ones_counted_by_reason(
 def test_batches_report_their_progress(
     app: Holdfast, send: Task[..., Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("holdfast.jobs.bulk_change.BATCH", 3)
+    monkeypatch.setattr("holdfast.jobs.changes.BATCH", 3)
     send.enqueue_many([{}] * 8)
     seen: list[Changed] = []
     app.jobs.cancel_all(type="send", limit=7, progress=seen.append)

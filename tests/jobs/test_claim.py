@@ -1,4 +1,4 @@
-"""Claiming: in order, only what may be claimed, and never twice."""
+"""Claiming: jobs are claimed in order, only if they may run, and never twice."""
 
 from collections import Counter
 

@@ -1,4 +1,4 @@
-"""Promote, prune, cancel, retry, delete, queues: what keeps the table in order."""
+"""Promote, cancel, retry and delete jobs, and pause queues."""
 
 import threading
 from concurrent.futures import ThreadPoolExecutor

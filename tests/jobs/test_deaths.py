@@ -208,12 +208,12 @@ def test_waiting_suspects_are_counted_by_queue_type_and_level(engine: Engine) ->
     for queue, type, deaths in [("a", "x", 1), ("a", "y", 2), ("b", "x", 5), ("a", "x", 1)]:
         with_deaths(engine, deaths, type=type, queue=queue)
     insert(engine, "innocent")
-    told = [("a", "x", 1, 2), ("a", "y", 2, 1), ("b", "x", 3, 1)]
-    assert sorted(engine.suspects()) == told
+    expected = [("a", "x", 1, 2), ("a", "y", 2, 1), ("b", "x", 3, 1)]
+    assert sorted(engine.suspects()) == expected
     [held] = claim_suspect(engine, worker="w", queues=["b"], types=["x"])
-    assert sorted(engine.suspects()) == told[:2]
+    assert sorted(engine.suspects()) == expected[:2]
     engine.finish([outcome.completed(held, keep=60.0)])
-    assert sorted(engine.suspects()) == told[:2]
+    assert sorted(engine.suspects()) == expected[:2]
 
 
 def test_suspects_of_a_paused_queue_are_not_counted(engine: Engine) -> None:
@@ -329,9 +329,9 @@ def test_only_started_jobs_become_suspects(engine: Engine) -> None:
     begun, waiting = (1, 0, True), (0, 0, False)
     assert record(engine, one, two, three, four) == [begun, waiting, begun, waiting]
     assert {job.id for job in claim(engine, 9, worker="w")} == {two.id, four.id}
-    told = [engine_commands.attempts(engine, job.id)[0].error for job in (one, two)]
+    errors = [engine_commands.attempts(engine, job.id)[0].error for job in (one, two)]
     lost = "the worker was lost"
-    assert told == [f"{lost} while it ran this", f"{lost} before this had begun"]
+    assert errors == [f"{lost} while it ran this", f"{lost} before this had begun"]
 
 
 def test_the_only_started_job_has_its_crash_counted(engine: Engine) -> None:

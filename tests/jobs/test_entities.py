@@ -1,5 +1,5 @@
-"""Jobs that are about something: found, cancelled and deleted by it; and gone with its row, by the
-triggers of docs/guides/entities.md, also while they run."""
+"""Jobs of an entity: they are found, cancelled and deleted by it; and the triggers of
+docs/guides/entities.md delete them with its row, also while they run."""
 
 import asyncio
 import logging

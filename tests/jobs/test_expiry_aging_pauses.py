@@ -1,4 +1,4 @@
-"""What else steers jobs: expiry, aging, pauses that end, purges, and why a job waits."""
+"""Expiry, aging, pauses that end by themselves, purges, and why a job waits."""
 
 from collections.abc import Iterator
 from datetime import timedelta
@@ -8,7 +8,7 @@ import pytest
 
 from holdfast import Backoff, Holdfast, InvalidInput, InvalidTransition, Limit
 from holdfast.core.clock import FakeClock
-from holdfast.jobs.bulk_result import Changed
+from holdfast.jobs.changes import Changed
 from holdfast.schedules import scripts as schedule_scripts
 from holdfast.schedules.next_run import CODE
 from holdfast.testing import drain

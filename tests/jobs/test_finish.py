@@ -257,7 +257,7 @@ def test_one_invalid_member_of_a_batch_harms_no_other(engine: Engine) -> None:
 
 
 def test_a_transaction_with_a_lock_on_one_row_delays_only_its_finish(database: Database) -> None:
-    """PostgreSQL: the others of the batch are written at once, and the held one when it is free.
+    """PostgreSQL: the other finishes are written immediately, the one that is locked when it is free.
     SQLite has one writer: the whole batch waits for it, and is then written."""
     engine = database.engine()
     engine.insert([new() for _ in range(5)])

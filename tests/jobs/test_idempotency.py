@@ -286,11 +286,11 @@ def test_the_longest_value_of_the_widest_characters(app: Holdfast, send: Task[[i
 
 
 def test_a_repeat_does_not_call_listeners(app: Holdfast, send: Task[[int], int]) -> None:
-    told: list[Event] = []
-    app.on("enqueued")(told.append)
+    heard: list[Event] = []
+    app.on("enqueued")(heard.append)
     for _ in range(3):
         send.using(idempotency_key="k").enqueue(1)
-    assert len(told) == 1
+    assert len(heard) == 1
 
 
 def test_a_job_enqueued_with_a_completion_is_added_once(

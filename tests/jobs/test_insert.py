@@ -133,8 +133,8 @@ def test_a_newer_request_for_a_running_job_makes_it_run_again(
     engine: Engine, clock: FakeClock, policy: str
 ) -> None:
     held = running(engine, key="k", payload='{"n":1}')
-    told = insert(engine, key="k", payload='{"n":2}', on_conflict=policy, delay=30.0)
-    assert (told.id, told.status, told.created) == (held.id, "running", False)
+    found = insert(engine, key="k", payload='{"n":2}', on_conflict=policy, delay=30.0)
+    assert (found.id, found.status, found.created) == (held.id, "running", False)
     engine.finish([outcome.completed(held, "1", keep=60.0)])
     after = engine.get([held.id])[0]
     assert after.payload == {"n": 2}

@@ -1,4 +1,4 @@
-"""Lines of runs: kept with their job, read in order, gone with it."""
+"""Log lines of runs: stored with their job, read in order, deleted with it."""
 
 import asyncio
 from datetime import timedelta

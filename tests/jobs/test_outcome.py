@@ -8,7 +8,7 @@ import pytest
 
 from holdfast import Discard, InvalidInput, Retry, Snooze
 from holdfast.core.clock import FakeClock
-from holdfast.engine.sqlite.dialect import SqliteDialect
+from holdfast.engine.dialect import SqliteDialect
 from holdfast.jobs.job import TRANSITIONS, Job, Status
 from holdfast.jobs.outcome import (
     CRASHES,
@@ -109,7 +109,7 @@ TABLE: dict[str, tuple[Ended, dict[str, Any], Outcome, dict[str, Any]]] = {
         Outcome.CRASHED,
         {"error": "its process died: signal 9", "delay": 101.0},
     ),
-    "killed by somebody": (  # for ever: no crash is counted
+    "killed from outside": (  # any number of times: no crash is counted
         *(Died("SIGKILL", own=False), {"crashes": 7}, Outcome.CRASHED),
         {"error": "its process died: SIGKILL", "own": False},
     ),

@@ -1,4 +1,4 @@
-"""What runs: how far it has come, and what the database says that a worker holds."""
+"""The progress of runs, and the jobs that a worker holds according to the database."""
 
 import time
 
@@ -78,7 +78,7 @@ def test_the_next_claim_clears_the_progress(engine: Engine) -> None:
 
 @pytest.mark.parametrize("database", ["postgres"], indirect=True)
 def test_a_row_locked_by_another_client_is_skipped(database: Database) -> None:
-    """The others are told at once: a lock must not stop the watch over what runs."""
+    """The other jobs are reported immediately: a lock must not stop the watch over running jobs."""
     engine = database.engine()
     engine.insert([new() for _ in range(3)])
     jobs = claim(engine, 3)

@@ -1,4 +1,4 @@
-"""The search language: what terms mean, what is refused, and that nothing else can happen."""
+"""The search language: what terms mean, and that every other text is refused."""
 
 from datetime import UTC, datetime, timedelta
 
@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdfast import InvalidInput, Status
+from holdfast import InvalidInput
 from holdfast.engine.records import Filter
 from holdfast.jobs.filters import make_filter
-from holdfast.jobs.query_language import completions, parse, quote
+from holdfast.jobs.query_language import QUALIFIERS, parse, quote
 
 NOW = datetime(2026, 11, 16, 12, 0, tzinfo=UTC)
 
@@ -120,7 +120,7 @@ def test_invalid_filter_values_are_refused(text: str):
         make_filter(**parse(text, NOW))
 
 
-_QUALIFIERS = [*(one.name for one in completions()), "payload.a.0", "payload.", "x", ""]
+_QUALIFIERS = [*QUALIFIERS, "payload.a.0", "payload.", "x", ""]
 _VALUES = ["7", ">5", "..", "failed", "1h", "2026-01-01", "movie:7", '"', "\\", '""', "=", "*", "-"]
 _PIECES = st.sampled_from([*_QUALIFIERS, *_VALUES, ":", " ", "\t", '"a b"']) | st.text(max_size=5)
 
@@ -146,7 +146,7 @@ def test_terms_are_separated(words: list[str]):
     assert parse(" ".join(quote(word) for word in words), NOW) == {"text": tuple(words)}
 
 
-def test_completions_are_valid_queries():
+def test_every_qualifier_is_understood():
     values = {
         "status": "failed",
         "entity": "movie:7",
@@ -154,11 +154,9 @@ def test_completions_are_valid_queries():
         "after": "1h",
         "before": "1h",
     }
-    for one in completions():
-        written = f"{one.name}a" if one.name.endswith(".") else one.name
-        assert parse(f"{written}:{values.get(one.name, 'zzz')}", NOW) != {}
-    assert completions()[0].values == tuple(Status)
-    assert all(one.help and "\n" not in one.help for one in completions())
+    for name in QUALIFIERS:
+        written = f"{name}a" if name.endswith(".") else name
+        assert parse(f"{written}:{values.get(name, 'zzz')}", NOW) != {}
 
 
 def test_ages_are_counted_from_now_by_default():

@@ -1,4 +1,4 @@
-"""Workers: signs of life, death, and what becomes of their jobs."""
+"""Workers: heartbeats, death, and what happens to their jobs."""
 
 from holdfast.core.clock import FakeClock
 from holdfast.engine.engine import Engine

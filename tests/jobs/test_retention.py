@@ -1,5 +1,5 @@
-"""How finished jobs go: ages by status and task, hooks that come first, leases, the archive. By a fake
-clock, on both engines."""
+"""Pruning of finished jobs: ages by status and task, hooks that come first, leases, the archive. By a
+fake clock, on both engines."""
 
 import asyncio
 import gzip
@@ -19,6 +19,7 @@ from holdfast import Holdfast, InvalidInput, Job
 from holdfast.core.clock import FakeClock
 from holdfast.core.ids import new_id
 from holdfast.engine.records import Retention
+from holdfast.jobs import retention
 from holdfast.jobs.job import FINISHED, Claim
 from holdfast.testing import drain
 from holdfast.worker.housekeeping import archive, pruning
@@ -186,10 +187,10 @@ def test_a_hook_that_no_live_worker_has_is_forgotten(make: Make) -> None:
     declare(app)
     app.engine.beat("w", json.dumps({"tasks": ["t"], "hooks": ["t"]}))
     declare(newer)
-    assert newer.engine.hooks() == ["t"]
+    assert newer.engine.run(retention.hooks, write=False) == ["t"]
     execute(app.engine, "UPDATE {workers} SET died_at = beat_at")
     declare(newer)
-    assert newer.engine.hooks() == []
+    assert newer.engine.run(retention.hooks, write=False) == []
 
 
 @pytest.mark.parametrize("runs_again", [False, True])
@@ -381,7 +382,8 @@ def test_an_archive_that_is_a_file_is_refused(make: Make, tmp_path: Path) -> Non
 def test_many_jobs_are_pruned_in_batches_and_kept_ones_are_skipped(
     make: Make, clock: FakeClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Of every three one is kept long, one goes at once and one after its hook: none hides another."""
+    """Of every three jobs one is kept long, one deleted immediately and one after its hook: none hides
+    another."""
     monkeypatch.setattr(pruning, "BATCH", 5)
     monkeypatch.setattr(pruning, "LEASES", 3)
     app = make(retention={"completed": 0})

@@ -112,7 +112,7 @@ def test_wait_for_works_without_the_tasks_code(database: Database, app: Holdfast
 def test_wait_for_is_woken_by_events(
     database: Database, app: Holdfast, wait: Wait, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Many at once, by one thread."""
+    """Many callers wait, and one thread wakes them."""
     monkeypatch.setattr(results_module, "FIRST", 30.0)
     monkeypatch.setattr(results_module, "LONGEST", 30.0)
     other = database.app()
@@ -155,12 +155,12 @@ def test_wait_for_polls_rarely(
     assert 5 <= len(looks) <= 9
 
 
-@pytest.mark.parametrize("told", [False, True], ids=["deleted", "ended and deleted"])
+@pytest.mark.parametrize("reported", [False, True], ids=["deleted", "ended and deleted"])
 def test_wait_for_raises_when_the_job_is_deleted(
-    app: Holdfast, told: bool, monkeypatch: pytest.MonkeyPatch
+    app: Holdfast, reported: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It is gone; but if its end was told, that is the answer."""
-    if told:
+    """The row is deleted; but if an event reported its end, that is the answer."""
+    if reported:
         monkeypatch.setattr(results_module, "FIRST", 30.0)
     job, dialect = app.enqueue("add", {"a": 1, "b": 2}), app.engine.dialect
     raised: list[type] = []
@@ -172,7 +172,7 @@ def test_wait_for_raises_when_the_job_is_deleted(
             raised.append(type(error))
 
     def remove() -> Script[None]:
-        if told:
+        if reported:
             yield from commands.cancel(dialect, [job.id], 60.0)
         yield from commands.delete(dialect, [job.id])
 
@@ -184,4 +184,4 @@ def test_wait_for_raises_when_the_job_is_deleted(
         time.sleep(0.005)
     app.engine.run(remove, write=True)
     thread.join(20)
-    assert raised == [JobFailed if told else JobNotFound]
+    assert raised == [JobFailed if reported else JobNotFound]

@@ -30,8 +30,8 @@ LIMITS = {
     "turns only": [Limit(per="tenant", fair=True)],
     "rate": [Limit(rate="3/s", per="tenant", fair=True)],
     "both": [Limit(2, rate="3/s", per="tenant", fair=True)],
-    "beside": [Limit(2, per="tenant", fair=True), Limit(2)],
-    "beside a rate": [Limit(2, per="tenant", fair=True), Limit(rate="5/s")],
+    "whole": [Limit(2, per="tenant", fair=True), Limit(2)],
+    "whole rate": [Limit(2, per="tenant", fair=True), Limit(rate="5/s")],
 }
 OPERATIONS = ["insert", "fetch", "fetch", "end", "end", "time", "promote", "cancel", "edit"]
 
@@ -240,7 +240,7 @@ def unfair(starts: list[str], waiting: Mapping[str, int]) -> list[str]:
 
 @pytest.mark.parametrize(
     ("name", "slots"),
-    [("one", 1), ("three", 1), ("three", 3), ("turns only", 1), ("turns only", 5), ("beside", 1)],
+    [("one", 1), ("three", 1), ("three", 3), ("turns only", 1), ("turns only", 5), ("whole", 1)],
 )
 @pytest.mark.parametrize("aging", [None, 60.0], ids=["", "aging"])
 def test_the_keys_start_in_rotation(

@@ -77,8 +77,10 @@ def interrupted(engine: Engine, acts: Mapping[int, Callable[[], object]]) -> Ite
             except StopIteration as end:
                 return end.value
 
-    def run_interrupted(script: Callable[[], Script[Any]], *, write: bool) -> Any:
-        return run(lambda: interrupt(script()), write=write)
+    def run_interrupted(
+        script: Callable[[], Script[Any]], *, write: bool, deadline: float | None = None
+    ) -> Any:
+        return run(lambda: interrupt(script()), write=write, deadline=deadline)
 
     engine.run = run_interrupted  # type: ignore[method-assign]
     try:
@@ -196,8 +198,8 @@ def test_a_hanging_claim_does_not_delay_claims_of_other_tasks(pairs: Iterator[Pa
 
 
 def test_a_claim_during_a_finish_sees_the_capacity_later(pairs: Iterator[Pair]) -> None:
-    """What the claim parks, because it found no room, is taken out again by the end that made it; or
-    it found the room."""
+    """Either the claim finds the capacity, or it parks a job and the finish puts that job back in
+    line."""
     left: dict[int, int] = {}
     for at, pair in enumerate(pairs):
         [job] = pair.fetch(pair.other)

@@ -1,5 +1,5 @@
-"""Limits under real concurrency: eight processes that claim and finish, without any worker, so that
-nobody repairs what a claim or a finish left; and limits that dead workers have filled."""
+"""Limits under real concurrency: eight processes that claim and finish, without any worker, so that no
+service repairs what a claim or a finish left; and limits that are used up by dead workers."""
 
 import contextlib
 import json
@@ -31,7 +31,7 @@ FAIR = {
     "paced": 2,
     "both": 2,
 }  # tasks whose keys take turns: at most so many of a tenant
-LIMITS = {"api": 3, "one=a": 1, "one=b": 1, "two=a": 2, "two=b": 2, "two=c": 2, "crowd": 5}
+LIMITS = {"api": 3, "one=a": 1, "one=b": 1, "two=a": 2, "two=b": 2, "two=c": 2, "narrow": 5}
 LIMITS |= {f"{type}={tenant}": most for type, most in FAIR.items() for tenant in "abc"}
 
 
@@ -49,13 +49,13 @@ RULES = {
     "paced": rule("paced", Limit(FAIR["paced"], rate="30/s", per="tenant", fair=True)),
     "both": rule("both", Limit(FAIR["both"], per="tenant", fair=True), API),
 }
-TYPES = {"default": ["load", "one", "two", *FAIR, "free"], "crowd": ["free", "other"]}
+TYPES = {"default": ["load", "one", "two", *FAIR, "free"], "narrow": ["free", "other"]}
 
 
 def tags(job: Job) -> str:
     """The limits that a job counts under."""
-    if job.queue == "crowd":
-        return "crowd"
+    if job.queue == "narrow":
+        return "narrow"
     tenant = f"{job.type}={job.payload['tenant']}"
     if job.type in ("two", "both"):
         return f"{tenant},api"
@@ -66,7 +66,7 @@ def test_eight_processes_never_exceed_a_limit(database: Database, tmp_path: Path
     log = tmp_path / "history.log"
     with database.app() as app:
         app.migrate()
-        app.queues.limit("crowd", LIMITS["crowd"])
+        app.queues.limit("narrow", LIMITS["narrow"])
         chance = random.Random(1)
         jobs = [
             new(
@@ -74,7 +74,7 @@ def test_eight_processes_never_exceed_a_limit(database: Database, tmp_path: Path
                 queue=queue,
                 payload=json.dumps({"tenant": chance.choice("abc")}),
             )
-            for queue in chance.choices(["default", "crowd"], [3, 1], k=600)
+            for queue in chance.choices(["default", "narrow"], [3, 1], k=600)
         ]
         jobs = [job for job in jobs if (job.type, job.payload) != ("one", '{"tenant": "c"}')]
         ids = [job.id for job in app.engine.insert(jobs)]
@@ -90,14 +90,14 @@ def test_eight_processes_never_exceed_a_limit(database: Database, tmp_path: Path
     full["two=a"] = max(full[f"two={tenant}"] for tenant in "abc")  # one of them, as "api" is small
     assert [full[name] for name in ("api", "one=a", "two=a")] == [3, 1, 2]
     assert (
-        full["crowd"] > 2
+        full["narrow"] > 2
     )  # and at most 5: that was checked above; a busy machine may not fill it
     assert all_took_part(entries)
 
 
 @contextlib.contextmanager
 def racers(database: Database, log: Path) -> Iterator[None]:
-    """All of them, from the moment at which all are ready until they have ended."""
+    """Start all of them together, and wait until they have ended."""
     command = [sys.executable, "-m", __spec__.name, database.url, database.schema, str(log)]
     running = [
         subprocess.Popen(
@@ -217,7 +217,7 @@ def test_other_tasks_run_at_full_rate_while_dead_workers_fill_a_limit(engine: En
         assert engine.claimer.fetch("default", 1, types=["keyed"], **options).jobs
     others = engine.insert([new("send") for _ in range(100)])
     engine.beat("living", "{}")
-    taken = fetch(engine, rules, types=["load", "keyed", "send"], limit=100, looks=4)
+    taken = fetch(engine, rules, types=["load", "keyed", "send"], limit=100, times=4)
     assert {job.id for job in taken} == {job.id for job in others}
 
 
@@ -227,11 +227,11 @@ def fetch(
     *,
     types: list[str] | None = None,
     limit: int = 10,
-    looks: int = 10,
+    times: int = 10,
 ) -> list[Job]:
-    """What one gets who asks until there is no more, in so many looks at the most."""
+    """Return what a worker gets that asks until there is no more, at most so many times."""
     jobs: list[Job] = []
-    for _ in range(looks):
+    for _ in range(times):
         found = engine.claimer.fetch(
             "default",
             limit - len(jobs),

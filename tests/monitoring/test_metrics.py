@@ -1,4 +1,4 @@
-"""Histograms, and what is told of them; the tally of a worker."""
+"""Histograms, figures, and how a worker counts its runs."""
 
 import json
 import math
@@ -34,6 +34,7 @@ from holdfast.monitoring.metrics import (
     figures,
     histogram_of,
     kind_of,
+    merge,
     since,
     whole_series,
 )
@@ -63,11 +64,10 @@ def test_a_quantile_is_off_by_less_than_a_tenth(values: list[float], part: float
 
 @given(times, times)
 def test_histograms_add_up_also_as_text(some: list[float], more: list[float]) -> None:
-    together, merged = of(some + more), of(some)
-    merged.merge(of(more))
+    together = of(some + more)
     text = f"{of(some).to_json()},{of(more).to_json()}"
-    assert merged.buckets == together.buckets == histogram_of(text).buckets
-    assert together.count == len(some) + len(more)
+    assert merge([of(some), of(more)]) == together == histogram_of(text)
+    assert together.total() == len(some) + len(more)
     assert len(json.loads(together.to_json())) <= 200  # however long
 
 
@@ -100,7 +100,7 @@ def test_a_window_is_whole_minutes_up_to_the_running_one() -> None:
     assert [point.finished for point in series] == [0, 3, 0]
 
 
-# the tally
+# how a worker counts its runs
 
 
 def job() -> Job:
@@ -190,7 +190,7 @@ def test_a_run_is_timed_from_due_or_made(counting: RollupWriter, database: Datab
     counting.write()
     row = database.rows[NOON]
     assert (row.wait, row.run, row.worker_id) == (10.0, 50.0, "w")
-    assert (row.waits.count, row.runs.count) == (1, 1)
+    assert (row.waits.total(), row.runs.total()) == (1, 1)
 
 
 def test_a_minute_is_written_whole_again_and_again(

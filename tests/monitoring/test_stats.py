@@ -54,11 +54,11 @@ def test_the_figures_of_a_worker_are_what_it_did(database: Database):
         while any(not app.jobs.get(job.id).completed_at for job in jobs):
             worker.join(20)
     stats = app.stats()
-    told = {
+    found = {
         name: (one.completed, one.failed, one.retried, one.finished, one.run.count)
         for name, one in stats.by_task.items()
     }
-    assert told == {
+    assert found == {
         "fails": (0, 2, 2, 2, 4),
         "gives_up": (0, 1, 0, 1, 1),
         "never": (0, 0, 0, 0, 0),

@@ -1,4 +1,4 @@
-"""What is asked of the engines for tokens and the audit log; they add themselves to the others."""
+"""Cases for the statements of tokens and the audit log; importing this module registers them."""
 
 from functools import partial
 

@@ -1,4 +1,4 @@
-"""What is asked of the engines, and how much each statement may look at for it."""
+"""Cases: calls of the engines, and how many rows each of their statements may look at."""
 
 from collections.abc import Callable
 from contextlib import suppress
@@ -69,7 +69,7 @@ INDEXES: dict[str, set[str]] = {
     "record_starts": set(),
     "park": {"id"},
     "unpark": {"parked", "id"},
-    "awaited": {"parked"},
+    "keys_with_parked": {"parked"},
     "claimable_types": {"claim", "slots"},
     "set_turn": set(),
     "idle_turns": {"id"},
@@ -96,8 +96,8 @@ INDEXES: dict[str, set[str]] = {
     "clock": set(),
     "ahead": {"due", "attempts"},
     "ahead_edge": {"due"},
-    "pull_in": {"id"},
-    "wake_early": set(),
+    "bring_forward": {"id"},
+    "wake_keys_early": set(),
     "recurring_types": {"recurring"},
     "roll_up": set(),
     "prune_rollups": set(),
@@ -172,16 +172,16 @@ INDEXES: dict[str, set[str]] = {
     "insert_logs": {"id"},
     "prune_logs": {"logs"},
     "logs": {"logs"},
-    "audience": set(),
+    "followed_topics": set(),
     "emit": {"id"},
     "ring": set(),
-    "hold_outbox": set(),
-    "covered": set(),
+    "lock_outbox": set(),
+    "followed_since": set(),
     "begin_topics": set(),
-    "is_held": set(),
+    "is_subscribed": set(),
     "raise_floor": set(),
     "subscribe": set(),
-    "horizon": set(),
+    "outbox_bounds": set(),
     "mark": set(),
     "ended": set(),
     "events": {"events"},
@@ -191,16 +191,16 @@ INDEXES: dict[str, set[str]] = {
     "insert_edges": {"edges", "id"},
     "lock_workflows": set(),
     "changed_workflows": {"unseen"},
-    "unseen": {"unseen"},
-    "see": {"id"},
-    "settle": {"edges", "edges_parent", "edges_open", "id"},
+    "changed_jobs": {"unseen"},
+    "mark_followed_up": {"id"},
+    "record_outcomes": {"edges", "edges_parent", "edges_open", "id"},
     "free": {"id", "edges_open"},
     "drop": {"id"},
-    "state": {"workflow"},
+    "workflow_states": {"workflow"},
     "callbacks": {"workflow"},
     "mark_workflow": set(),
     "reopen": {"workflow", "id", "edges"},
-    "unsettle": {"edges_parent"},
+    "clear_outcomes": {"edges_parent"},
     "release_node": {"edges", "edges_open", "id"},
     "parents": {"edges", "id"},
     "workflows": set(),
@@ -208,7 +208,7 @@ INDEXES: dict[str, set[str]] = {
     "members": {"workflow"},
     "edges": {"edges"},
     "orphans": {"edges_open", "id"},
-    "look_again": {"id"},
+    "follow_up_again": {"id"},
     "abandoned": {"workflow"},
     "prune_workflows": {"workflow"},
 }
@@ -503,7 +503,7 @@ def _prune_count(engine: Engine, dataset: Dataset) -> None:
 @case("declare_hooks forget_hooks hooks")
 def _hooks(engine: Engine, dataset: Dataset) -> None:
     engine.maintenance.declare_hooks(["t0", "t1"], ["t1", "t2"])
-    assert engine.hooks() == ["t0"]
+    assert engine.run(retention.hooks, write=False) == ["t0"]
     engine.maintenance.declare_hooks([], ["t0"])
 
 
@@ -562,7 +562,7 @@ def _fetch_nothing(engine: Engine, dataset: Dataset) -> None:
     )
 
 
-@case("complete awaited unpark postgres:lock_keys", needs="parked")
+@case("complete keys_with_parked unpark postgres:lock_keys", needs="parked")
 def _make_room(engine: Engine, dataset: Dataset) -> None:
     for number, finish in enumerate(_held(dataset, 2, 9)):
         if finish.outcome is Outcome.COMPLETED:
@@ -653,7 +653,7 @@ def _schedules(engine: Engine, dataset: Dataset) -> None:
 
 @case("disabled_schedules", rows=10, needs="disabled")
 def _disabled_schedules(engine: Engine, dataset: Dataset) -> None:
-    assert engine.disabled_schedules() == []
+    assert engine.run(schedule_scripts.disabled, write=False) == []
 
 
 @case("recurring_types", rows=10 * len(TYPES), needs="recurring")
@@ -676,16 +676,12 @@ def _recur(engine: Engine, dataset: Dataset) -> None:
 def _look_ahead(engine: Engine, dataset: Dataset) -> None:
     after: clock_steps.Cursor | None = None
     for _ in range(2):
-        found = engine.run(
-            lambda after=after: clock_steps.pull_in(engine.dialect, after, LIMIT),  # type: ignore[misc]
-            write=True,
-        )
-        after = found.after
+        after = engine.write(clock_steps.bring_forward, after, LIMIT).after
         assert after is not None
 
 
-@case("pull_in", needs="id")
-def _pull_in(engine: Engine, dataset: Dataset) -> None:
+@case("bring_forward", needs="id")
+def _bring_forward(engine: Engine, dataset: Dataset) -> None:
     dialect = engine.dialect
     jobs = engine.get(dataset.ids("retrying", LIMIT))
     rows = [
@@ -700,14 +696,14 @@ def _pull_in(engine: Engine, dataset: Dataset) -> None:
     ]
 
     def script() -> Script[int]:
-        return len((yield Run("pull_in", {"now": dialect.now()}, rows)).rows)
+        return len((yield Run("bring_forward", {"now": dialect.now()}, rows)).rows)
 
     assert engine.run(script, write=True) == LIMIT
 
 
-@case("keys_edge wake_early", rows=40 * LIMIT)
-def _wake_early(engine: Engine, dataset: Dataset) -> None:
-    engine.run(lambda: clock_steps.wake_early(engine.dialect, "", LIMIT), write=True)
+@case("keys_edge wake_keys_early", rows=40 * LIMIT)
+def _wake_keys_early(engine: Engine, dataset: Dataset) -> None:
+    engine.write(clock_steps.wake_keys_early, "", LIMIT)
 
 
 # figures

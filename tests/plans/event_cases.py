@@ -1,4 +1,4 @@
-"""What is asked of the engines for events; they add themselves to the others."""
+"""Cases for the statements of events; importing this module registers them."""
 
 from functools import partial
 
@@ -10,7 +10,8 @@ from tests.support import engine_commands
 
 
 @case(
-    "audience hold_outbox horizon covered begin_topics subscribe emit postgres:ring",
+    "followed_topics lock_outbox outbox_bounds followed_since begin_topics subscribe emit "
+    "postgres:ring",
     needs="id",
 )
 def _tell_events(engine: Engine, dataset: Dataset) -> None:
@@ -18,9 +19,9 @@ def _tell_events(engine: Engine, dataset: Dataset) -> None:
     assert len(engine_commands.cancel(engine, dataset.ids("pending", LIMIT), keep=60.0)) == LIMIT
 
 
-@case("horizon mark ended events is_held")
+@case("outbox_bounds mark ended events is_subscribed")
 def _follow_events(engine: Engine, dataset: Dataset) -> None:
-    engine.run(lambda: outbox.is_held(engine.dialect, "me"), write=False)
+    engine.run(lambda: outbox.is_subscribed(engine.dialect, "me"), write=False)
     script = partial(outbox.read, 5 * LIMIT, LIMIT, mark=True)
     reading = engine.run(script, write=False)
     assert len(reading.rows) == LIMIT

@@ -3,7 +3,7 @@
 from collections import Counter
 from dataclasses import dataclass, field
 
-from holdfast.engine.statements import Command, Statements
+from holdfast.engine.script import Command, Statements
 from tests.plans.cases import Case, indexes
 
 

@@ -1,4 +1,4 @@
-"""What is asked of the engines for logs of runs; they add themselves to the others."""
+"""Cases for the statements of job logs; importing this module registers them."""
 
 from holdfast.core.clock import SystemClock
 from holdfast.engine.engine import Engine

@@ -8,8 +8,8 @@ import psycopg
 import pytest
 
 from holdfast.engine.records import Filter
+from holdfast.engine.script import Statements
 from holdfast.engine.sqlite.engine import WORDS
-from holdfast.engine.statements import Statements
 from holdfast.jobs.job import Status
 from tests.plans import access_cases, event_cases, workflow_cases  # noqa: F401 - their cases
 from tests.plans.cases import CASES, LIMIT, Case
@@ -96,7 +96,7 @@ def test_finish_goes_by_primary_key(
 
 @pytest.mark.parametrize("library", [True, False], ids=["library", "default"])
 def test_pages_of_identical_jobs_are_efficient(postgres_datasets: PostgresDatasets, library: bool):
-    """Statistics that know one status only promise that any index finds it at once."""
+    """With statistics of one status, the planner expects that any index finds a job immediately."""
     url, schema = postgres_datasets.url, f"alike_{library}".lower()
     make_tables(url, schema)
     with psycopg.connect(url, autocommit=True) as filling:

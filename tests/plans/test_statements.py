@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 import holdfast
-from holdfast.engine.statements import FILES
+from holdfast.engine.script import FILES
 
 PACKAGE = Path(holdfast.__file__).parent
 ENGINES = ("sqlite", "postgres")

@@ -1,4 +1,4 @@
-"""What is asked of the engines for workflows; they add themselves to the others."""
+"""Cases for the statements of workflows; importing this module registers them."""
 
 import json
 from dataclasses import replace
@@ -25,7 +25,8 @@ def _start_workflow(engine: Engine, dataset: Dataset) -> None:
 
 
 @case(
-    "look_again changed_workflows lock_workflows unseen settle free see state callbacks",
+    "follow_up_again changed_workflows lock_workflows changed_jobs record_outcomes free "
+    "mark_followed_up workflow_states callbacks",
     rows=60 * LIMIT,
     needs="unseen workflow",
 )
@@ -33,13 +34,13 @@ def _advance(engine: Engine, dataset: Dataset) -> None:
     """The first jobs, for which all others wait, fail, and others are added."""
     heads = dataset.flows("blocked", 5)
     engine.run(partial(_look_again, heads), write=True)
-    assert engine.maintenance.advance_workflows(LIMIT) == 5  # they wait for nobody
+    assert engine.maintenance.advance_workflows(LIMIT) == 5  # they wait for no job
     jobs = [job.id for job in engine.get(heads)]
     engine_commands.cancel(engine, jobs, keep=60.0)
     assert engine.maintenance.advance_workflows(LIMIT) == 5 * (FLOW - 1)
 
 
-@case("lock_workflows reopen unsettle mark_workflow", rows=20 * LIMIT, needs="workflow")
+@case("lock_workflows reopen clear_outcomes mark_workflow", rows=20 * LIMIT, needs="workflow")
 def _retry_workflow(engine: Engine, dataset: Dataset) -> None:
     [id] = dataset.flows("failed", 1)
     assert engine.run(lambda: workflow_scripts.retry(engine.dialect, id), write=True) == FLOW
@@ -78,4 +79,4 @@ def _find_orphans(engine: Engine, dataset: Dataset) -> None:
 
 
 def _look_again(ids: list[str]) -> Script[None]:
-    yield Run("look_again", {"ids": json.dumps(ids)})
+    yield Run("follow_up_again", {"ids": json.dumps(ids)})

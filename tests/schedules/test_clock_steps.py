@@ -35,23 +35,16 @@ def rules_of(*limits: Limit) -> dict[str, Rule]:
     return {"send": rule}
 
 
-def heal(engine: Engine, limit: int = 100) -> int:
-    """What a worker does when it notices a step back; how many next runs it moved."""
+def repair(engine: Engine, limit: int = 100) -> int:
+    """Do what a worker does after a step back; return how many next runs were moved."""
     moved, after, key = 0, None, ""
     while True:
-        pulled = engine.run(
-            lambda after=after: clock_steps.pull_in(engine.dialect, after, limit),  # type: ignore[misc]
-            write=True,
-        )
-        moved, after = moved + pulled.moved, pulled.after
+        found = engine.write(clock_steps.bring_forward, after, limit)
+        moved, after = moved + found.moved, found.after
         if after is None:
             break
     while True:
-        woken = engine.run(
-            lambda key=key: clock_steps.wake_early(engine.dialect, key, limit),  # type: ignore[misc]
-            write=True,
-        )
-        key = woken.after
+        key = engine.write(clock_steps.wake_keys_early, key, limit)
         if not key:
             return moved
 
@@ -64,7 +57,7 @@ def test_a_rate_continues_after_one_period(engine: Engine, clock: FakeClock) -> 
     engine.insert([new() for _ in range(20)])
     assert len(fetch(engine, rules)) == 3
     clock.advance(-HOUR)
-    assert fetch(engine, rules) == []  # they have just begun, as far as anybody knows
+    assert fetch(engine, rules) == []  # by the new clock, they have just started
     found = engine.claimer.fetch("default", 9, worker=WORKER, types=["send"], rules=rules)
     assert found.due is not None
     assert found.due <= 61.0
@@ -82,7 +75,7 @@ def test_a_key_waiting_for_its_rate_continues_after_one_period(
     engine.insert([new() for _ in range(9)])
     assert len(fetch(engine, rules)) == 2
     clock.advance(-HOUR)
-    heal(engine)
+    repair(engine)
     engine.promote(100)
     assert fetch(engine, rules) == []
     clock.advance(62)
@@ -98,7 +91,7 @@ def test_a_key_waiting_a_regular_period_is_unchanged(engine: Engine, clock: Fake
     engine.insert([new() for _ in range(9)])
     assert len(fetch(engine, rules)) == 2
     due = engine.next_due()
-    heal(engine)
+    repair(engine)
     assert engine.next_due() == due
 
 
@@ -125,11 +118,11 @@ def test_an_interval_is_counted_from_now(engine: Engine, clock: FakeClock) -> No
     assert away(engine, job) == 300
     clock.advance(-HOUR)
     assert away(engine, job) == 300 + HOUR
-    assert heal(engine) == 1
+    assert repair(engine) == 1
     assert away(engine, job) == 300
     row = engine.get([job.id])[0]
     assert row.due_at == row.run_at
-    assert heal(engine) == 0
+    assert repair(engine) == 0
     clock.advance(300)
     assert engine.promote(10).moved == 1
 
@@ -138,7 +131,7 @@ def test_an_interval_is_counted_from_now(engine: Engine, clock: FakeClock) -> No
 def test_scheduling_again_keeps_the_evidence_of_the_step(
     engine: Engine, clock: FakeClock, before: bool
 ) -> None:
-    """An application asks for its schedules when it starts, which may be before a worker looks."""
+    """An application schedules its jobs when it starts, maybe before a worker notices the step."""
 
     def ask() -> None:
         clock.advance(5)
@@ -151,7 +144,7 @@ def test_scheduling_again_keeps_the_evidence_of_the_step(
     clock.advance(-HOUR)
     if not before:
         ask()
-    assert heal(engine) == 1
+    assert repair(engine) == 1
     assert away(engine, job) <= 300
 
 
@@ -166,16 +159,16 @@ def test_enabling_a_job_keeps_the_evidence_of_the_step(engine: Engine, clock: Fa
             ),  # type: ignore[misc]
             write=True,
         )
-    assert heal(engine) == 1
+    assert repair(engine) == 1
     assert away(engine, job) <= 300
 
 
 def test_a_step_back_during_a_run_is_corrected(engine: Engine, clock: FakeClock) -> None:
     """Whether the worker counts by the new clock, or by the old one."""
-    for told in (0.0, HOUR):
-        job = running(engine, type=f"t{told:g}", key="k", schedule='{"every":300}')
+    for behind in (0.0, HOUR):
+        job = running(engine, type=f"t{behind:g}", key="k", schedule='{"every":300}')
         clock.advance(-HOUR)
-        now = engine.clock.now() + timedelta(seconds=told)
+        now = engine.clock.now() + timedelta(seconds=behind)
         engine.finish([outcome.decide(job, outcome.Returned(None), POLICY, now)])
         assert away(engine, job) == 300
 
@@ -185,7 +178,7 @@ def test_a_retry_waits_for_its_delay(engine: Engine, clock: FakeClock) -> None:
     engine.finish([outcome.retry_later(job, "E: no", delay=30.0)])
     clock.advance(-HOUR)
     assert away(engine, job) == 30 + HOUR
-    assert heal(engine) == 1
+    assert repair(engine) == 1
     assert away(engine, job) == 30
     assert engine.get([job.id])[0].status is Status.RETRYING
 
@@ -195,7 +188,7 @@ def test_a_failed_run_of_a_nightly_job_is_retried_in_time(engine: Engine, clock:
     job = next_of(engine, job, outcome.Raised("E: no", None))
     assert away(engine, job) == 10
     clock.advance(-HOUR)
-    assert heal(engine) == 1
+    assert repair(engine) == 1
     assert away(engine, job) == 10
     assert engine.get([job.id])[0].due_at == job.due_at
 
@@ -240,14 +233,14 @@ def test_an_explicitly_chosen_time_is_unchanged(
 ) -> None:
     job = moments_that_stay(engine, case)
     clock.advance(-HOUR)
-    assert heal(engine) == 0
+    assert repair(engine) == 0
     assert engine.get([job.id])[0].run_at == job.run_at
 
 
 def test_without_a_step_nothing_changes(engine: Engine, clock: FakeClock) -> None:
     job = next_of(engine, recurring(engine, '{"every":300}'), outcome.Returned(None))
     clock.advance(100)
-    assert heal(engine) == 0
+    assert repair(engine) == 0
     assert away(engine, job) == 200
 
 
@@ -257,14 +250,14 @@ def test_the_walk_continues_after_the_previous_batch(engine: Engine, clock: Fake
     held = claim_as(engine, "default", 25, worker=WORKER, types=["send"])
     engine.finish([outcome.retry_later(job, "E: no", delay=30.0) for job in held])
     clock.advance(-HOUR)
-    assert heal(engine, limit=10) == 25
+    assert repair(engine, limit=10) == 25
     assert {away(engine, job) for job in jobs} == {30.0}
 
 
 def test_a_next_run_chosen_by_a_run_is_counted_from_that_run(
     engine: Engine, clock: FakeClock
 ) -> None:
-    """Its row names no moment of the schedule: the chosen one counts as that."""
+    """Its row has no due time: the chosen time counts as one."""
     at = clock.now() + timedelta(seconds=100)
     job = next_of(engine, recurring(engine, '{"every":300}'), outcome.Returned(None, next_run=at))
     assert (job.run_at, job.due_at) == (at, None)

@@ -25,15 +25,15 @@ def app(database: Database, clock: FakeClock) -> Holdfast:
 
 
 class Feed:
-    """A recurring job, what its hook was told, and what it shall do."""
+    """A recurring job that raises if a test asks for it, and the errors that its hook was given."""
 
     def __init__(self, app: Holdfast, **options: Any) -> None:
         self.app = app
-        self.told: list[str | None] = []
+        self.errors: list[str | None] = []
         self.raises = False
 
         def failed(end: Any) -> None:
-            self.told.append(end.error)
+            self.errors.append(end.error)
 
         @app.task(on_failure=failed)
         def fetch(ctx: Context) -> None:
@@ -77,7 +77,7 @@ def test_a_recurring_job_is_disabled_after_three_crashes_in_a_row(app: Holdfast)
     drain(app, raise_errors=False)
     row = feed.row
     assert (row.status, row.enabled, row.disabled_because) == ("scheduled", False, BECAUSE)
-    assert feed.told == [f"Quarantined: {BECAUSE}"]
+    assert feed.errors == [f"Quarantined: {BECAUSE}"]
     assert app.jobs.attempts(row.id)[0].error == f"Quarantined: {BECAUSE}"
     assert drain(app) == []
     assert BECAUSE in app.jobs.why(row.id)[0]
@@ -111,7 +111,7 @@ def test_a_skipped_run_does_not_reset_the_crash_count(app: Holdfast, clock: Fake
 
 
 def test_a_late_recorded_timeout_counts(app: Holdfast, clock: FakeClock) -> None:
-    """A supervisor left word of it; the next claim, which records it, comes too late to run."""
+    """A supervisor recorded the verdict; the claim that applies it comes too late to run the job."""
     feed = Feed(app, missed="skip")
     job = feed.claim("w")
     app.engine.record_verdict(job.claim, "TimeoutError: timed out after 1 s")
@@ -121,7 +121,7 @@ def test_a_late_recorded_timeout_counts(app: Holdfast, clock: FakeClock) -> None
     drain(app, raise_errors=False)
     row = feed.row
     assert (row.consecutive_failures, row.last_error) == (1, "TimeoutError: timed out after 1 s")
-    assert feed.told == ["TimeoutError: timed out after 1 s"]
+    assert feed.errors == ["TimeoutError: timed out after 1 s"]
 
 
 def test_a_late_recorded_timeout_of_a_timely_run_is_no_expiry(

@@ -1,4 +1,4 @@
-"""Cron around changes of the clock: a sample; `python -m tests.schedules` looks at every zone."""
+"""Cron around changes of the clock: a sample; `python -m tests.schedules` compares every zone."""
 
 from datetime import UTC, datetime
 from zoneinfo import ZoneInfo

@@ -115,8 +115,8 @@ def test_a_conflicting_job_enqueued_by_a_run_fails_the_run_with_the_reason(engin
 def test_the_command_reports_the_key_conflict(
     database: Database, tmp_path: Path, feed: Any
 ) -> None:
-    told = Command(database, tmp_path)("enqueue", "feed", "n=2", "--key", "k")
-    assert told.code == 1
-    assert "holdfast: the recurring job" in told.err
-    assert "run_now()" in told.err
-    assert told.out == ""
+    reply = Command(database, tmp_path)("enqueue", "feed", "n=2", "--key", "k")
+    assert reply.code == 1
+    assert "holdfast: the recurring job" in reply.err
+    assert "run_now()" in reply.err
+    assert reply.out == ""

@@ -85,7 +85,7 @@ def test_the_next_due_time_does_not_depend_on_the_path_to_it(
         assert (found - due) % period == timedelta(0)
         assert found - period <= (due if schedule.missed == "all" else max(due, now))
     else:
-        # Whatever lies between has no moment: from there, too, this one is the next.
+        # There is no due time in between: from any time there, too, this one is the next.
         assert regular(schedule, found - SECOND, found - SECOND) == found
 
 

@@ -33,7 +33,7 @@ def at(text: str) -> datetime:
     return datetime.fromisoformat(text).replace(tzinfo=UTC)
 
 
-# --- making one ---------------------------------------------------------------------
+# making one
 
 
 def test_a_schedule_is_an_interval_or_cron_or_decided_by_the_runs() -> None:
@@ -109,7 +109,7 @@ def test_invalid_schedules_are_refused(options: dict[str, Any], message: str) ->
         make_schedule(**options)
 
 
-# --- keeping it ---------------------------------------------------------------------
+# keeping it
 
 
 def test_the_stored_text_is_short_sorted_and_without_defaults() -> None:
@@ -153,7 +153,7 @@ def test_a_stored_expression_that_never_matches_is_named() -> None:
         regular(Schedule(cron="0 0 */31 2 5#5", timezone="Europe/Paris"), NOON, NOON)
 
 
-# --- the next moment ----------------------------------------------------------------
+# the next due time
 
 
 def test_the_first_run_is_at_the_given_start_or_crons_next_or_now() -> None:
@@ -171,7 +171,7 @@ def test_the_first_run_is_at_the_given_start_or_crons_next_or_now() -> None:
     [
         ("once", timedelta(0), 30 * MINUTE),
         ("once", 10 * MINUTE, 30 * MINUTE),
-        ("once", 30 * MINUTE, 60 * MINUTE),  # a moment that is now is not after now
+        ("once", 30 * MINUTE, 60 * MINUTE),  # a due time that is now is not after now
         ("once", 95 * MINUTE, 120 * MINUTE),
         ("skip", 95 * MINUTE, 120 * MINUTE),
         ("all", 10 * MINUTE, 30 * MINUTE),
@@ -237,7 +237,7 @@ def test_a_distant_date_is_found_across_many_clock_changes() -> None:
     assert regular(schedule, NOON, NOON) == at("2028-02-29T19:00")
 
 
-# --- jitter -------------------------------------------------------------------------
+# jitter
 
 
 def test_jitter_delays_the_run_and_not_the_due_time() -> None:
@@ -251,7 +251,7 @@ def test_jitter_delays_the_run_and_not_the_due_time() -> None:
     assert all(NOON <= run_at <= NOON + 5 * MINUTE for run_at in rolled)
 
 
-# --- failures -----------------------------------------------------------------------
+# failures
 
 
 def doubling(failures: int) -> float:
@@ -261,7 +261,7 @@ def doubling(failures: int) -> float:
 @pytest.mark.parametrize(
     ("schedule", "failures", "exact", "run_at", "due_at"),
     [
-        # Tried again soon, for the same moment ...
+        # Retried soon, for the same due time ...
         (HALF_HOURLY, 1, False, 65 * SECOND, 0 * SECOND),
         (HALF_HOURLY, 4, False, 100 * SECOND, 0 * SECOND),
         (NIGHTLY, 4, False, 100 * SECOND, 0 * SECOND),
@@ -275,7 +275,7 @@ def doubling(failures: int) -> float:
         # Nothing to be earlier than.
         (SILENT, 1, False, 65 * SECOND, 0 * SECOND),
         (SILENT, 12, False, 10300 * SECOND, 0 * SECOND),
-        # Each moment until it succeeds.
+        # Each due time until a run for it succeeds.
         (make_schedule(every="30m", missed="all"), 10, False, 30 * MINUTE, 0 * SECOND),
         (make_schedule(every="30m", missed="skip"), 10, False, 30 * MINUTE, 30 * MINUTE),
     ],
@@ -317,7 +317,7 @@ def test_the_regular_times_continue_after_retries() -> None:
     assert then == Next(NOON + HOUR, NOON + HOUR)
 
 
-# --- lateness, words ----------------------------------------------------------------
+# late runs, and descriptions
 
 
 @pytest.mark.parametrize(

@@ -1,5 +1,5 @@
 """An application with feeds and subscribers: a recurring job for each feed, enabled exactly while
-somebody subscribes to it, kept so by the same transactions that change the application's own tables,
+it has subscribers, kept so by the same transactions that change the application's own tables,
 however many of them at once."""
 
 import random
@@ -25,12 +25,12 @@ PATIENCE = 20.0
 
 
 class Feeds:
-    """The application. `by_function`: how it tells whether a feed has subscribers."""
+    """The application. `by_function`: it asks a function whether a feed has subscribers, not SQL."""
 
     def __init__(self, app: Holdfast, database: Database, *, by_function: bool = False) -> None:
         @app.task
         def fetch_feed(feed_id: int) -> None:
-            """Nobody runs it here."""
+            """No worker runs it in these tests."""
 
         self.app = app
         self._fetch_feed = fetch_feed

@@ -1,4 +1,4 @@
-"""How a function becomes a task: options that break a rule are refused by name, when it is made."""
+"""`@app.task` makes a task of a function, and raises for an option that breaks a rule."""
 
 from typing import Any
 
@@ -96,6 +96,6 @@ def test_a_context_in_front_is_no_argument_of_the_task(app: Holdfast) -> None:
     kinds = [task.conduct.takes_context for task in (with_it, by_text, behind)]
     assert kinds == [True, True, False]
     assert with_it.new_job((), {"n": 1}).payload == '{"n":1}'
-    assert with_it(1) == 2  # a plain call is given a context that goes nowhere
+    assert with_it(1) == 2  # a plain call gets a context that writes nothing
     with pytest.raises(InvalidInput, match="ctx"):
         with_it.new_job((), {"ctx": 1, "n": 1})

@@ -1,5 +1,5 @@
-"""Functions of the application are called outside of our own transactions: on SQLite they would keep
-everybody from writing."""
+"""Functions of the application are called outside of our own transactions: on SQLite a slow one would
+keep every other writer waiting."""
 
 import pytest
 
@@ -9,7 +9,7 @@ from tests.conftest import Database
 
 
 def other(database: Database) -> Holdfast:
-    """Another program with the same database, which does not wait long to write."""
+    """Return an application with the same database, which gives up a write after 0.2 s."""
     url = f"{database.url}?busy_timeout=0.2" if database.kind == "sqlite" else database.url
     app = Holdfast(url, schema=database.schema)
     app.task(name="note", queue="notes")(lambda: None)
@@ -76,7 +76,7 @@ def test_the_function_of_sync_runs_outside_of_transactions(database: Database) -
 
 
 def test_sync_calls_its_function_again_after_the_commit(database: Database) -> None:
-    """What changed between the question and the commit is seen by the second question."""
+    """The second call sees what changed between the first call and the commit."""
     with database.app() as app:
 
         @app.task

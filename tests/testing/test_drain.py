@@ -1,4 +1,4 @@
-"""`drain`: what is due runs here and now, through the real engine."""
+"""`drain` runs due jobs in the thread of the test, through the real engine."""
 
 import asyncio
 import sqlite3
@@ -25,7 +25,7 @@ def app(database: Database, clock: FakeClock, tmp_path: Path) -> Holdfast:
 
 @pytest.fixture(params=["sync", "async"])
 def run(request: pytest.FixtureRequest) -> Drain:
-    """Either face."""
+    """`drain`, or `adrain` on an event loop."""
 
     def run_async(app: Holdfast, **options: Any) -> list[Job]:
         return asyncio.run(adrain(app, **options))
@@ -33,7 +33,7 @@ def run(request: pytest.FixtureRequest) -> Drain:
     return drain if request.param == "sync" else run_async
 
 
-def test_all_that_is_due_runs_and_what_it_enqueues(app: Holdfast, run: Drain) -> None:
+def test_due_jobs_and_the_jobs_that_they_enqueue_run(app: Holdfast, run: Drain) -> None:
     @app.task(queue="other")
     def leaf(n: int) -> int:
         return n * 10
@@ -59,7 +59,9 @@ def test_all_that_is_due_runs_and_what_it_enqueues(app: Holdfast, run: Drain) ->
     assert run(app) == []
 
 
-def test_time_is_the_clocks(app: Holdfast, clock: FakeClock, run: Drain) -> None:
+def test_the_clock_of_the_application_decides_what_is_due(
+    app: Holdfast, clock: FakeClock, run: Drain
+) -> None:
     @app.task
     def later() -> None: ...
 
@@ -84,9 +86,7 @@ def test_the_first_failure_is_raised_after_it_was_written(app: Holdfast, run: Dr
     assert app.jobs.get(second.id).status == "pending"
 
 
-def test_without_raising_retries_come_when_they_are_due(
-    app: Holdfast, clock: FakeClock, run: Drain
-) -> None:
+def test_retries_run_when_they_are_due(app: Holdfast, clock: FakeClock, run: Drain) -> None:
     @app.task(max_attempts=2)
     async def fails() -> None:
         raise LookupError("no")
@@ -208,7 +208,9 @@ def test_a_completion_on_its_own_transaction(
     assert [event.kind for event in told] == ["completed", "retrying"]
 
 
-def test_priorities_and_pauses_hold_and_unknown_types_are_left(app: Holdfast, run: Drain) -> None:
+def test_priorities_and_pauses_apply_and_unknown_types_are_skipped(
+    app: Holdfast, run: Drain
+) -> None:
     @app.task
     def works(name: str) -> str:
         return name
@@ -231,7 +233,7 @@ def test_a_suspect_is_run_too(app: Holdfast, run: Drain) -> None:
     assert [job.status for job in run(app)] == ["completed"]
 
 
-def test_jobs_that_never_end_are_noticed(app: Holdfast, run: Drain) -> None:
+def test_a_drain_without_end_raises(app: Holdfast, run: Drain) -> None:
     @app.task
     def again(ctx: Context) -> None:
         ctx.enqueue(again)
@@ -276,7 +278,7 @@ def test_def_handlers_run_in_this_thread_and_coroutines_on_this_loop(app: Holdfa
     asyncio.run(host())
 
 
-def test_it_leaves_no_worker_behind(app: Holdfast, run: Drain) -> None:
+def test_a_drain_leaves_no_worker_in_the_database(app: Holdfast, run: Drain) -> None:
     @app.task
     def fails() -> None:
         raise ValueError

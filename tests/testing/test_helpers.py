@@ -59,14 +59,14 @@ def test_an_argument_that_the_task_does_not_have_is_refused(tmp_path: Path) -> N
         assert len(enqueued(app, collects, n=1)) == 1
 
 
-def test_jobs_of_tasks_that_are_elsewhere_are_found_too(tmp_path: Path) -> None:
+def test_jobs_of_unregistered_tasks_are_found(tmp_path: Path) -> None:
     with Holdfast(f"sqlite:///{tmp_path}/jobs.db") as app:
         app.engine.insert([new("elsewhere", payload='{"n":1}')])
         assert len(enqueued(app, "elsewhere", n=1)) == 1
         assert enqueued(app, "elsewhere", n=2) == []
 
 
-def test_an_application_gets_an_empty_database_for_a_while(
+def test_temporary_gives_an_application_an_empty_database(
     database: Database, clock: FakeClock
 ) -> None:
     app = database.app()
@@ -92,8 +92,8 @@ def test_an_application_gets_an_empty_database_for_a_while(
     assert app.jobs.count(status="pending") == 1
 
 
-def test_every_face_of_an_application_is_that_of_its_temporary_database(tmp_path: Path) -> None:
-    """Schedules, limits and workflows too: its own database is not even made."""
+def test_all_parts_of_an_application_use_its_temporary_database(tmp_path: Path) -> None:
+    """Schedules, limits and workflows use it, too: the own database is not made."""
     app = Holdfast(f"sqlite:///{tmp_path}/its-own.db")
 
     @app.task
@@ -110,7 +110,7 @@ def test_every_face_of_an_application_is_that_of_its_temporary_database(tmp_path
     assert not list(tmp_path.iterdir())
 
 
-def test_the_database_can_be_one_of_yours(
+def test_temporary_takes_the_url_of_a_database(
     database: Database, clock: FakeClock, tmp_path: Path
 ) -> None:
     with Holdfast(f"sqlite:///{tmp_path}/never.db") as app:
@@ -126,7 +126,7 @@ def test_the_database_can_be_one_of_yours(
     assert not (tmp_path / "never.db").exists()
 
 
-def test_it_is_given_back_when_the_block_raises(tmp_path: Path) -> None:
+def test_the_own_database_is_restored_when_the_block_raises(tmp_path: Path) -> None:
     with Holdfast(f"sqlite:///{tmp_path}/jobs.db") as app:
         engine = app.engine
         with pytest.raises(ValueError, match="in the test"), temporary(app), Inline(app):
@@ -153,7 +153,7 @@ def test_each_test_has_its_own(holdfast_app):
 """
 
 
-def test_the_fixtures_are_there_without_an_import(tmp_path: Path) -> None:
+def test_pytest_loads_the_fixtures_without_an_import(tmp_path: Path) -> None:
     (tmp_path / "test_it.py").write_text(TESTS)
     command = [sys.executable, "-m", "pytest", "-q", "-W", "error", "-p", "no:cacheprovider"]
     result = subprocess.run(

@@ -1,4 +1,4 @@
-"""`Inline`: an enqueue is a call, without a database."""
+"""`Inline`: an enqueue runs its job, without a database."""
 
 import asyncio
 import threading
@@ -31,12 +31,12 @@ class Order:
 
 @pytest.fixture
 def app(tmp_path: Path) -> Iterator[Holdfast]:
-    """Of a database that does not exist, and must not be touched."""
+    """Yield an application whose database does not exist, and must not be made."""
     with Holdfast("postgresql://nobody@127.0.0.1:1/nothing", workdir=tmp_path / "work") as app:
         yield app
 
 
-def test_an_enqueue_runs_the_job_at_once(app: Holdfast) -> None:
+def test_an_enqueue_runs_the_job_immediately(app: Holdfast) -> None:
     seen: list[Order] = []
 
     @app.task
@@ -61,7 +61,9 @@ def test_an_enqueue_runs_the_job_at_once(app: Holdfast) -> None:
 
 
 @pytest.mark.parametrize("completes", [False, True])
-def test_what_follows_a_run_runs_after_it(app: Holdfast, completes: bool) -> None:
+def test_the_jobs_of_then_run_after_the_jobs_that_the_run_enqueued(
+    app: Holdfast, completes: bool
+) -> None:
     @app.task
     def notify(to: str) -> None: ...
 
@@ -78,7 +80,7 @@ def test_what_follows_a_run_runs_after_it(app: Holdfast, completes: bool) -> Non
     assert ran == [("assemble", "ann"), ("notify", "first"), ("notify", "ann")]
 
 
-def test_what_needs_rows_is_refused_and_writes_nothing(app: Holdfast) -> None:
+def test_workflows_and_schedules_are_refused(app: Holdfast) -> None:
     """A test must never reach the application's own database."""
 
     @app.task
@@ -103,7 +105,7 @@ async def refused_async(app: Holdfast) -> None:
             await works.using(key="k", every="1h").aschedule()
 
 
-def test_so_they_are_in_asynchronous_code(app: Holdfast) -> None:
+def test_asynchronous_workflows_and_schedules_are_refused(app: Holdfast) -> None:
     asyncio.run(refused_async(app))
 
 
@@ -120,7 +122,7 @@ def test_arguments_and_results_that_are_not_json_are_refused(app: Holdfast) -> N
     assert inline.jobs == []
 
 
-def test_what_the_handler_raises_is_raised(app: Holdfast) -> None:
+def test_the_exception_of_a_handler_is_raised(app: Holdfast) -> None:
     @app.task
     def fails() -> None:
         raise LookupError("no")
@@ -129,7 +131,7 @@ def test_what_the_handler_raises_is_raised(app: Holdfast) -> None:
         fails.enqueue()
 
 
-def test_what_a_handler_enqueues_runs_after_it(app: Holdfast) -> None:
+def test_jobs_that_a_handler_enqueues_run_after_it(app: Holdfast) -> None:
     order: list[str] = []
 
     @app.task
@@ -168,7 +170,7 @@ def test_a_completion_is_checked_and_not_written(app: Holdfast) -> None:
         assert works.enqueue().result == {"kept": 1}
 
 
-def test_every_way_to_enqueue_and_every_kind(app: Holdfast) -> None:
+def test_every_way_to_enqueue_and_every_kind_of_handler(app: Holdfast) -> None:
     threads: list[int] = []
     loops: list[Any] = []
 
@@ -190,7 +192,7 @@ def test_every_way_to_enqueue_and_every_kind(app: Holdfast) -> None:
         jobs = [await task.aenqueue(5) for task in (plain, asynchronous, process)]
         assert loops[-1] is asyncio.get_running_loop()
         jobs += await asynchronous.using(tx=object()).aenqueue_many([{"n": 5}])
-        jobs.append(asynchronous.enqueue(5))  # a sync call on a running loop
+        jobs.append(asynchronous.enqueue(5))  # a call that blocks a running event loop
         return jobs
 
     with Inline(app):
@@ -202,7 +204,7 @@ def test_every_way_to_enqueue_and_every_kind(app: Holdfast) -> None:
     assert [job.result for job in jobs] == [5] * 11
 
 
-def test_middleware_is_around_it(tmp_path: Path) -> None:
+def test_middleware_wraps_the_enqueue_and_the_run(tmp_path: Path) -> None:
     lines: list[str] = []
 
     class Diary(Middleware):
@@ -233,7 +235,7 @@ def test_middleware_is_around_it(tmp_path: Path) -> None:
     assert not (tmp_path / "never.db").exists()
 
 
-def test_a_task_that_is_not_here_is_refused(app: Holdfast) -> None:
+def test_an_unregistered_task_is_refused(app: Holdfast) -> None:
     with Inline(app), pytest.raises(UnknownTask, match="elsewhere"):
         app.enqueue("elsewhere", {"n": 1})
 

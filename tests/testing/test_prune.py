@@ -1,4 +1,4 @@
-"""`prune`: finished jobs go here and now, by a clock that a test moves."""
+"""`prune` deletes finished jobs in the thread of the test, by a clock that the test moves."""
 
 from pathlib import Path
 
@@ -16,7 +16,7 @@ def app(database: Database, clock: FakeClock, tmp_path: Path) -> Holdfast:
     return database.app(clock=clock, workdir=tmp_path / "work")
 
 
-def test_jobs_go_when_their_days_are_over(app: Holdfast, clock: FakeClock) -> None:
+def test_jobs_are_deleted_when_their_retention_is_over(app: Holdfast, clock: FakeClock) -> None:
     @app.task(max_attempts=1)
     def halves(n: int) -> float:
         return 1 / n
@@ -33,7 +33,7 @@ def test_jobs_go_when_their_days_are_over(app: Holdfast, clock: FakeClock) -> No
     assert (prune(app), app.jobs.count()) == (1, 0)
 
 
-def test_hooks_are_called_and_one_that_raises_keeps_its_job(
+def test_hooks_are_called_and_a_hook_that_raises_keeps_its_job(
     app: Holdfast, clock: FakeClock
 ) -> None:
     called: list[int] = []
@@ -46,7 +46,7 @@ def test_hooks_are_called_and_one_that_raises_keeps_its_job(
     @app.task(on_prune=on_prune, retention={"completed": 0})
     def works(n: int) -> None: ...
 
-    works.enqueue_many([{"n": n} for n in range(25)])  # more than are leased at a time
+    works.enqueue_many([{"n": n} for n in range(25)])  # more than a pruner leases in one step
     drain(app)
     assert prune(app) == 24
     [kept] = app.jobs.search()
@@ -57,10 +57,10 @@ def test_hooks_are_called_and_one_that_raises_keeps_its_job(
     assert sorted(called) == sorted([*range(25), 2])
 
 
-def test_a_temporary_database_is_all_that_a_worker_and_its_application_touch(
+def test_a_worker_and_its_application_use_only_the_temporary_database(
     tmp_path: Path, clock: FakeClock
 ) -> None:
-    """Limits, schedules and workflows, too: the application's own database is not opened."""
+    """Limits, schedules and workflows use it, too: the application's own database is not opened."""
     app = Holdfast("postgresql://nobody.invalid/none", workdir=tmp_path / "work")
 
     @app.task(concurrency=1, every="1h")

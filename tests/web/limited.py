@@ -29,6 +29,7 @@ def main(url: str, given: dict[str, Any]) -> None:
         limits=ConnectionLimits(**given.get("limits", {})),
         proxies=tuple(given.get("proxies", ())),
         tls_cert=Path(given["cert"]) if "cert" in given else None,
+        tls_key=Path(given["cert"]) if "cert" in given else None,
     )
     with Holdfast(url, auto_migrate=True) as app:
         site = dashboard(app)

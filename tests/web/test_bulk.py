@@ -12,7 +12,7 @@ from holdfast import Holdfast
 from holdfast.core.ids import new_id
 from holdfast.jobs.job import Status
 from holdfast.jobs.job_json import FIELDS
-from holdfast.web import operations
+from holdfast.web.api.bulk import Operation
 from tests.support.jobs import in_status
 from tests.support.waiting import until
 from tests.support.web import Caller, problem
@@ -97,14 +97,14 @@ def test_it_can_be_stopped(app: Holdfast, admin: Caller, monkeypatch: pytest.Mon
     """Between two batches: what is done stays done."""
     app.tasks["add"].enqueue_many([{"a": 1}] * 1200)
     met, go_on = threading.Event(), threading.Event()
-    tell = operations.Operation.tell
+    tell = Operation.tell
 
-    def slow(self: operations.Operation, done: Any) -> None:
+    def slow(self: Operation, done: Any) -> None:
         met.set()
         assert go_on.wait(20)
         tell(self, done)
 
-    monkeypatch.setattr(operations.Operation, "tell", slow)
+    monkeypatch.setattr(Operation, "tell", slow)
     answer = admin.post("/bulk", {"action": "cancel", "filter": {"type": "add"}})
     path = f"/bulk/{answer.json()['id']}"
     assert met.wait(20)

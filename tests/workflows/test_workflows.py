@@ -24,7 +24,7 @@ from tests.conftest import Database
 
 
 class Lab:
-    """An application with a task that notes its calls, and fails where it is told to."""
+    """An application with a task that records its calls, and fails if a test asks for it."""
 
     def __init__(self, app: Holdfast) -> None:
         self.app = app
@@ -223,9 +223,9 @@ def test_a_cancelled_or_deleted_parent_counts_as_failed(lab: Lab, act: str) -> N
     getattr(lab.app.jobs, act)(top.id)
     lab.app.engine.maintenance.find_orphans(100)
     assert lab.drain() == []
-    word = {"cancel": "was cancelled", "delete": "was deleted"}[act]
+    reason = {"cancel": "was cancelled", "delete": "was deleted"}[act]
     errors = {job.node: job.error for job in lab.app.workflows.jobs(flow.id)}
-    assert word in str(errors["left"])
+    assert reason in str(errors["left"])
     assert {lab.statuses(flow)[node] for node in ("left", "right", "bottom")} == {"cancelled"}
 
 

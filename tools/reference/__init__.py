@@ -1,6 +1,6 @@
-"""The reference of the documentation: pages that are made from the code, so that they cannot disagree.
+"""The reference pages of the documentation, made from the code, so that they agree with it.
 
-python -m tools.reference FOLDER    writes them there
+python -m tools.reference FOLDER    writes the pages into the folder
 """
 
 from collections.abc import Callable
@@ -19,7 +19,7 @@ SINGLE: dict[str, Callable[[], str]] = {
 
 
 def make() -> dict[str, str]:
-    """Every page by its name."""
+    """Return every page by its name."""
     return {**api.pages(), **{name: page() for name, page in SINGLE.items()}}
 
 

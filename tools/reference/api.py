@@ -1,4 +1,4 @@
-"""The Python API: every public name, with its signature and its words, read from the source."""
+"""The Python API: every public name, with its signature and its docstring, read from the source."""
 
 import ast
 import inspect
@@ -14,18 +14,19 @@ from holdfast.engine.records import Parent, WorkflowInfo
 from holdfast.errors import HoldfastError
 from holdfast.events.event import JobEvent
 from holdfast.events.feed import AsyncEvents, Events
-from holdfast.jobs.bulk_result import Changed
+from holdfast.jobs.changes import Changed
 from holdfast.jobs.client import Jobs
 from holdfast.jobs.error_groups import ErrorGroup, ErrorGroups
 from holdfast.jobs.job import EventKind
-from holdfast.jobs.queues import Limits, Queues
+from holdfast.jobs.queues import Queues
+from holdfast.limits.client import Limits
 from holdfast.monitoring.health_checks import Check
 from holdfast.monitoring.metrics import Point, Times
 from holdfast.pytest_plugin import holdfast_app, holdfast_clock
 from holdfast.schedules.client import Schedules
 from holdfast.tasks.options import Options
 from holdfast.tasks.using import Call, Using
-from holdfast.web.options import make_options
+from holdfast.web.options import WebOptions
 from holdfast.web.security.permissions import READING, ROLES, Permission
 from holdfast.worker.worker import Worker
 from holdfast.workflows.builder import Node, Running, Workflow
@@ -34,10 +35,10 @@ from holdfast.workflows.rules import Settled
 from tools.reference.markdown import block, code, heading, plain, prose, sentence, table
 from tools.reference.source import Field, Method, Source, source_of
 
-# Methods without an underscore that only our own modules call.
+# Methods and attributes that only our own modules use.
 INNER: Mapping[str, frozenset[str]] = {
     "Holdfast": frozenset({"insert", "ainsert", "detached"}),
-    "Task": frozenset({"new_job", "following"}),
+    "Task": frozenset({"new_job", "follow", "following"}),
     "Using": frozenset({"new_job", "follow", "recurring"}),
     "Call": frozenset({"follow"}),
     "Context": frozenset({"stop", "clean", "next_at", "enqueued", "saw_stop", "completion"}),
@@ -56,9 +57,9 @@ class Entry:
     """A class of the reference, and what its object is called there."""
 
     thing: Any
-    spoken: str  #: of what its methods are called: "app.jobs"
-    made: bool = False  #: by users, who call it
-    words: str = ""  #: beside its docstring
+    spoken: str  #: the object of its methods in signatures: "app.jobs"
+    made: bool = False  #: users make objects of it
+    words: str = ""  #: text after its docstring
 
     @property
     def name(self) -> str:
@@ -106,23 +107,23 @@ def _is_error(thing: Any) -> bool:
 
 
 def exceptions() -> list[type[HoldfastError]]:
-    """Those that a user may want to name, the root first."""
+    """Return the public exceptions, the root first."""
     public = [getattr(holdfast, name) for name in holdfast.__all__]
     found = [thing for thing in public if _is_error(thing)]
     return sorted(found, key=lambda one: (len(one.__mro__), one.__name__))
 
 
-#: What signatures call things that have no page of their own.
+#: The names in signatures that have no page of their own.
 TYPES = {
     "Duration": 'seconds, a `timedelta`, or text such as `"90s"` or `"1h 30m"`',
     "BackoffLike": "a [`Backoff`](#Backoff), one duration, or a function of the attempts so far",
     "Errors": "an exception class, or a tuple of them",
-    "Hook": "a function, `def` or `async def`, of one thing: what it is told of",
-    "Then": "a function of the job and its result, that gives a `Call`, several, or None",
+    "Hook": "a function, `def` or `async def`, that takes a `RunEnd`, or a `Job` for `on_prune`",
+    "Then": "a function of the job and its result that returns a `Call`, several, or None",
     "Missed": '`"once"`, `"skip"` or `"all"`: see [recurring jobs](../guides/recurring.md)',
     "OnConflict": '`"existing"`, `"replace"`, `"debounce"` or `"raise"`',
     "OnParentFailure": '`"cancel"`, `"continue"` or `"hold"`',
-    "tx": "your open transaction: [what it may be](../guides/enqueueing.md#in-your-own-transaction)",
+    "tx": "your open transaction: [its types](../guides/enqueueing.md#in-your-own-transaction)",
     "...": "as a default: not given, so that the task or the application decides",
 }
 
@@ -157,9 +158,9 @@ def constructor(entry: Entry, source: Source, fields: list[Field]) -> str:
 
 
 def parameters(fields: Iterable[Field]) -> str:
-    """A table, where the code says what they mean."""
-    told = [one for one in fields if one.words]
-    return table(("parameter", "type", "default", "meaning"), (row(one) for one in told))
+    """Return a table of the parameters that the code describes."""
+    described = [one for one in fields if one.words]
+    return table(("parameter", "type", "default", "meaning"), (row(one) for one in described))
 
 
 def row(one: Field) -> list[str]:
@@ -168,7 +169,7 @@ def row(one: Field) -> list[str]:
 
 
 def lineage(thing: type) -> Iterator[Source]:
-    """A class and those of ours that it is made of."""
+    """Yield the sources of a class and of its bases in this package."""
     for one in inspect.getmro(thing):
         if one.__module__.startswith("holdfast") and not getattr(one, "_is_protocol", False):
             yield source_of(one)
@@ -189,7 +190,7 @@ def own_fields(thing: type) -> Iterator[Field]:
 
 
 def attributes(entry: Entry, fields: list[Field]) -> str:
-    """Fields and properties: what is read, not called."""
+    """Return a table of the fields and properties of a class."""
     inner = INNER.get(entry.name, frozenset())
     rows = [
         [code(one.name), code(one.type or one.default or ""), sentence(plain(one.words))]
@@ -214,7 +215,7 @@ def all_methods(thing: type) -> list[Method]:
 
 
 def methods(entry: Entry) -> Iterator[str]:
-    """Each verb with its async twin beside it."""
+    """Yield the section of each method, which names its async twin."""
     inner = INNER.get(entry.name, frozenset())
     found = {one.name: one for one in all_methods(entry.thing) if not one.is_property}
     twins = {twin: name for name in found if (twin := twin_of(name, found)) is not None}
@@ -246,13 +247,13 @@ def _twin(spoken: str, twin: Method) -> str:
 def application() -> str:
     intro = (
         "# The application\n\n`Holdfast` and what hangs on it. Every verb has an async twin, named "
-        "with an `a` in front. [Words in signatures](tasks.md#words), such as `Duration`.\n\n"
+        "with an `a` in front. [Names in signatures](tasks.md#words), such as `Duration`.\n\n"
     )
     return intro + "".join(of_class(entry) for entry in APPLICATION)
 
 
 def tasks() -> str:
-    intro = "# Tasks\n\nWhat a function is given when it becomes a task, and what it may ask for.\n"
+    intro = "# Tasks\n\nTasks, their options, and what handlers and hooks use.\n"
     return (
         intro
         + heading(2, code("@app.task"), "app.task")
@@ -262,8 +263,8 @@ def tasks() -> str:
         + prose(source_of(Options).words)
         + parameters(using_options())
         + "".join(of_class(entry) for entry in TASKS)
-        + heading(2, "Words in signatures", "words")
-        + table(("word", "is"), ([code(name), words] for name, words in TYPES.items()))
+        + heading(2, "Names in signatures", "words")
+        + table(("name", "meaning"), ([code(name), words] for name, words in TYPES.items()))
     )
 
 
@@ -279,7 +280,7 @@ def using_options() -> list[Field]:
 
 
 def values() -> str:
-    intro = "# Values\n\nWhat verbs give back. They are not to be changed.\n"
+    intro = "# Values\n\nWhat methods return. Do not change these objects.\n"
     return intro + "".join(of_class(Entry(thing, _spoken(thing))) for thing in VALUES)
 
 
@@ -289,19 +290,19 @@ def _spoken(thing: type) -> str:
 
 def errors() -> str:
     parts = [
-        "# Exceptions\n\nWhatever raises one of these has changed nothing. A message names the thing, "
-        "the rule and the remedy.\n"
+        "# Exceptions\n\nA call that raises one of these has changed nothing. A message names the "
+        "thing, the rule and the remedy.\n"
     ]
     rows = []
     for one in exceptions():
         kinds = [base.__name__ for base in one.__bases__ if base is not Exception]
         rows.append([code(one.__name__), ", ".join(map(code, kinds)), plain(one.__doc__ or "")])
-    return "".join(parts) + table(("exception", "is a kind of", "means"), rows)
+    return "".join(parts) + table(("exception", "base class", "meaning"), rows)
 
 
 def testing() -> str:
     parts = [
-        "# holdfast.testing\n\nRun jobs without a worker, and look at what was enqueued: "
+        "# holdfast.testing\n\nRun jobs without a worker, and check what was enqueued: "
         "[Testing](../guides/testing.md) shows how.\n"
     ]
     for name in holdfast.testing.__all__:
@@ -340,9 +341,7 @@ def web() -> str:
     for name in ("dashboard", "follow_link", "make_link"):
         parts.append(of_function(getattr(holdfast.web, name), name))
         if name == "dashboard":
-            source = source_of(make_options)
-            assert not isinstance(source.node, ast.ClassDef)
-            parts.append(parameters(source.parameters(source.node, bound=False)))
+            parts.append(parameters(source_of(WebOptions).fields()))
     parts += [of_class(Entry(thing, _spoken(thing))) for thing in WEB_VALUES]
     parts.append(heading(3, "Roles", "roles"))
     head = ("permission", *map(code, ROLES), "with `read_only`")
@@ -357,7 +356,7 @@ def web() -> str:
 
 
 def index(pages: Mapping[str, str]) -> str:
-    """Every public name, and where it is explained."""
+    """Return the page that links every public name to its section."""
     parts = ["# Python API\n\nWhat `import` promises. Anything else may change without notice.\n"]
     for module in (holdfast, holdfast.testing, holdfast.web):
         parts.append(heading(2, code(module.__name__), module.__name__.replace(".", "-")))

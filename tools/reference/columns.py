@@ -1,4 +1,4 @@
-"""What tables and columns mean, where neither a field of a value nor the migrations say it."""
+"""Descriptions of the tables and columns that neither a field of a class nor a migration describes."""
 
 TABLES = {
     "jobs": "The queue: one row a job, whatever its status.",

@@ -1,4 +1,4 @@
-"""The command: every verb and option, from the program itself."""
+"""The page of the command: every subcommand and option, read from the program."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -10,14 +10,14 @@ from tools.reference.markdown import block, code, heading, plain, prose, sentenc
 
 PREFIX = "HOLDFAST"
 CODES = {
-    0: "done; `holdfast health`: all is well",
-    1: "failed; `holdfast health`: something is wrong",
-    2: "a wrong call: an option, an argument or a value that breaks a rule",
+    0: "done; `holdfast health`: no problems",
+    1: "failed; `holdfast health`: problems were found",
+    2: "invalid use: an option, an argument or a value breaks a rule",
 }
 
 
 def commands() -> dict[str, Any]:
-    """Every verb by its whole name, in the order of the program."""
+    """Return every subcommand by its full name, in the order of the program."""
     root = typer.main.get_command(cli)
     return dict(_walk("holdfast", root))
 
@@ -31,12 +31,12 @@ def _walk(name: str, command: Any) -> Iterator[tuple[str, Any]]:
 
 
 def options(command: Any) -> list[Any]:
-    """What it takes, without what is for our own use."""
+    """Return the options and arguments of a subcommand, without hidden ones."""
     return [one for one in command.params if not getattr(one, "hidden", False)]
 
 
 def variable(name: str, option: Any) -> str | None:
-    """The variable of the environment that sets it."""
+    """Return the environment variable of an option, if it has one."""
     if option.param_type_name == "argument":
         return None
     if option.envvar:
@@ -75,14 +75,14 @@ def row(name: str, option: Any) -> list[str]:
 
 def page() -> str:
     parts = [
-        "# Command line\n\nEvery verb of `holdfast`. [The command](../guides/command.md) shows them at "
-        "work. `--help` prints the same for each.\n",
+        "# Command line\n\nEvery subcommand of `holdfast`. [The command](../guides/command.md) shows "
+        "them in use. `--help` prints the same for each.\n",
         heading(2, "Exit codes", "exit-codes"),
         "Scripts may rely on them.\n",
-        table(("code", "means"), ([code(number), words] for number, words in exit_codes())),
+        table(("code", "meaning"), ([code(number), words] for number, words in exit_codes())),
         heading(2, "In the environment", "environment"),
-        "Every option can be set in the environment: `HOLDFAST_`, the command, the option. What is "
-        "written on the command line wins.\n",
+        "Every option can be set in the environment: `HOLDFAST_`, the command, the option. The command "
+        "line wins over the environment.\n",
     ]
     group = ""
     for name, command in commands().items():

@@ -1,10 +1,8 @@
-"""Every setting: where it is set, its variable in the environment, its default.
+"""The page of the settings: the parameter, the environment variable and the default of each.
 
-Which variables there are is known by asking: the settings are made in an environment that notes what it
-is asked for.
+The variables are found by making the settings in an environment that records the names read from it.
 """
 
-import ast
 import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -13,20 +11,20 @@ from unittest import mock
 
 from holdfast.app import DEFAULT_URL, Holdfast
 from holdfast.jobs.backoff import Backoff
-from holdfast.settings import HEALTH, RETENTION, Thresholds, make_settings
+from holdfast.settings import HEALTH, RETENTION, Settings, Thresholds
 from holdfast.tasks.options import Options
-from holdfast.web.options import make_options
+from holdfast.web.options import WebOptions
 from tools.reference.api import parameters, task_options
 from tools.reference.command import PREFIX, commands, options, variable
 from tools.reference.markdown import code, heading, plain, sentence, table
 from tools.reference.source import Field, source_of
 
-#: What the environment alone does not tell: the parts of what is one parameter in code.
+#: The parts of parameters that have an environment variable for each part.
 PARTS: dict[str, Mapping[str, Any]] = {"retention": RETENTION, "health": HEALTH, "backoff": {}}
 
 
-class _Noting(dict[str, str]):
-    """An environment without anything, that remembers what was looked for."""
+class _RecordingEnvironment(dict[str, str]):
+    """An empty environment that records the names read from it."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -38,29 +36,29 @@ class _Noting(dict[str, str]):
 
 
 @contextmanager
-def _noting() -> Iterator[list[str]]:
-    environment = _Noting()
+def _recording() -> Iterator[list[str]]:
+    environment = _RecordingEnvironment()
     with mock.patch.object(os, "environ", environment):
         yield environment.asked
 
 
 def variables() -> list[str]:
-    """Those that an application reads."""
-    with _noting() as asked:
-        make_settings()
+    """Return the environment variables that an application reads."""
+    with _recording() as asked:
+        Settings()
     return sorted({"HOLDFAST_URL", *(name for name in asked if name.startswith(PREFIX))})
 
 
 def page() -> str:
     return (
-        "# Configuration\n\nNothing needs to be configured. What is given for one job wins over its "
-        "task, the task over the application, the application over the environment, and that over the "
+        "# Configuration\n\nEvery setting has a default. A setting of a job wins over its task, the "
+        "task over the application, the application over the environment, and the environment over the "
         'default. Durations are seconds, a `timedelta`, or text such as `"1h 30m"`.\n'
         + heading(2, "The application", "application")
         + table(("setting", "in the environment", "default", "also for", "meaning"), _settings())
         + heading(2, "The command and the worker", "command")
-        + "Options of the command are set by `HOLDFAST_`, the verb and the option; all of them are on "
-        "[Command line](cli.md). Those that several verbs share, and those of a worker:\n"
+        + "The variable of an option is `HOLDFAST_`, the subcommand and the option; [Command "
+        "line](cli.md) has all of them. Those that several subcommands share, and those of a worker:\n"
         + table(("variable", "option", "meaning"), _shared())
         + heading(2, "The web", "web")
         + "Of `dashboard(app, ...)`; `holdfast web` has options for them, which `worker --web` and "
@@ -107,11 +105,11 @@ def _parts(one: Field) -> Iterator[list[str]]:
 
 
 def default(name: str) -> str:
-    """As it is when nobody says anything."""
+    """Return the default of a setting."""
     if name == "url":
         return DEFAULT_URL
-    with _noting():
-        settings = make_settings()
+    with _recording():
+        settings = Settings()
     known = {"timeout", "max_attempts", "poll_interval", "heartbeat", "aging", "app_version"}
     if name in known | {"archive", "database_timeout"}:
         return str(getattr(settings, name)).lower()
@@ -133,13 +131,11 @@ def _elsewhere(name: str) -> str:
 
 
 def _web_options() -> list[Field]:
-    source = source_of(make_options)
-    assert not isinstance(source.node, ast.ClassDef)
-    return list(source.parameters(source.node, bound=False))
+    return list(source_of(WebOptions).fields())
 
 
 def _shared() -> list[list[str]]:
-    """By variable: the same one may serve many verbs."""
+    """Return the rows of variables that several subcommands share, and of those of a worker."""
     rows: dict[str, list[str]] = {}
     for name, command in commands().items():
         for one in options(command):
@@ -149,9 +145,9 @@ def _shared() -> list[list[str]]:
     return [rows[name] for name in sorted(rows)]
 
 
-def _of(verb: str) -> Iterator[list[str]]:
-    for one in options(commands()[verb]):
-        told = variable(verb, one)
+def _of(name: str) -> Iterator[list[str]]:
+    for one in options(commands()[name]):
+        told = variable(name, one)
         if told and not one.envvar:
             yield _row(told, one)
 

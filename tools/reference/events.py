@@ -1,4 +1,4 @@
-"""Events: what each kind carries, found out by making one of each."""
+"""The page of events: the fields of each kind, read from a sample of each."""
 
 from datetime import UTC, datetime
 
@@ -36,12 +36,12 @@ def sample(kind: EventKind) -> JobEvent:
 
 
 def keys(kind: EventKind) -> list[str]:
-    """Of `event.data`, in Python."""
+    """Return the keys of `event.data`, in Python."""
     return list(sample(kind).data)
 
 
 def sent(kind: EventKind) -> list[str]:
-    """Of `data`, over SSE and WebSocket."""
+    """Return the keys of `data`, over SSE and WebSocket."""
     return list(data_of(sample(kind), None))
 
 
@@ -56,17 +56,17 @@ def page() -> str:
         for kind in EventKind
     )
     return (
-        "# Events\n\nWhat happens to a job, as three audiences hear of it. The guides tell how: "
+        "# Events\n\nThe events of a job, in Python, over SSE and over WebSocket. The guides: "
         "[Results and events](../guides/events.md), [Live events](../guides/live.md).\n"
         + heading(2, "In Python", "python")
         + "`app.events()` gives a [`JobEvent`](values.md#JobEvent) from every process, `@app.on(...)` "
         "an [`Event`](values.md#Event) from this one. `event.data` of a `JobEvent` has:\n"
         + table(("kind", "when", "`event.data`"), python)
-        + "`result_left_out` is there, and true, where a result is larger than 64 KiB.\n"
+        + "`result_left_out` is present, and true, if the result is larger than 64 KiB.\n"
         + heading(2, "Over SSE and WebSocket", "live")
         + '`{"event": ..., "data": {...}, "position": ...}`, at `/api/v1/events`:\n'
         + table(("event", "`data`", "with a link"), live)
-        + "Beside these come `hello`, `gone` and `ping`, which are about the stream: see "
+        + "A stream also sends `hello`, `gone` and `ping`, which are about the stream itself: see "
         "[Live events](../guides/live.md#what-is-sent).\n"
     )
 

@@ -1,4 +1,4 @@
-"""Markdown, written so that both the site and a code host read it the same way."""
+"""Markdown that the site and a code host render alike."""
 
 import re
 from collections.abc import Iterable, Sequence
@@ -12,12 +12,12 @@ def code(text: object) -> str:
 
 
 def cell(text: str) -> str:
-    """On one line. A bar ends the cell, unless it is in code."""
+    """Return the text of a table cell, on one line. Bars are escaped, except in code."""
     return _BAR.sub(lambda match: match[1] or "\\|", " ".join(text.split()))
 
 
 def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """With a blank line around it; nothing where there are no rows."""
+    """Return a table with blank lines around it; an empty text if there are no rows."""
     found = [[cell(one) for one in row] for row in rows]
     if not found:
         return ""
@@ -30,12 +30,13 @@ def heading(level: int, title: str, anchor: str) -> str:
 
 
 def block(text: str, language: str = "py") -> str:
-    """Not `python`: what is marked so is run by the tests, and a signature cannot be."""
+    """Return a code block. (Not marked `python`: the tests run such blocks, and a signature cannot
+    run.)"""
     return f"\n```{language}\n{text}\n```\n\n"
 
 
 def prose(text: str) -> str:
-    """A docstring: its paragraphs, its examples as code, and no HTML by accident."""
+    """Return a docstring as Markdown: paragraphs, examples as code blocks, no HTML."""
     parts = []
     for part in re.split(r"\n\s*\n", text.strip()):
         lines = part.splitlines()
@@ -51,6 +52,6 @@ def plain(text: str) -> str:
 
 
 def sentence(text: str) -> str:
-    """With a capital, as a cell that stands alone has; names in code stay as they are."""
+    """Return the text with a capital first letter, unless it begins with code."""
     text = text.strip()
     return text[:1].upper() + text[1:] if text[:1].islower() else text

@@ -1,4 +1,4 @@
-"""The REST API, from the description that the server gives of itself."""
+"""The page of the REST API, made from the OpenAPI description of the server."""
 
 import re
 from collections.abc import Iterator, Mapping
@@ -16,7 +16,7 @@ METHODS = ("get", "post", "put", "patch", "delete")
 
 
 def description() -> dict[str, Json]:
-    """OpenAPI. No database is opened for it."""
+    """Return the OpenAPI description. No database is opened."""
     schema: dict[str, Json] = dashboard(Holdfast("sqlite:///:none:.db")).openapi()
     return schema
 
@@ -30,15 +30,15 @@ def routes(schema: Mapping[str, Json]) -> Iterator[tuple[str, str, dict[str, Jso
 
 def who(permission: str) -> str:
     if permission == PUBLIC:
-        return "everybody"
+        return "anyone"
     if permission == KNOWN:
-        return "everybody who is logged in or has a token"
+        return "any authenticated caller"
     roles = [role for role, may in ROLES.items() if Permission(permission) in may]
     return f"{code(permission)}: {', '.join(roles)}"
 
 
 def typed(schema: Json) -> str:
-    """A type in a few words, with models as links."""
+    """Return a short text for a type, with links to models."""
     if not isinstance(schema, dict) or not schema:
         return "any JSON"
     if "$ref" in schema:
@@ -61,7 +61,7 @@ def typed(schema: Json) -> str:
 
 
 def bounds(schema: Json) -> str:
-    """The rules that a value must keep, and an example."""
+    """Return the bounds of a value, and an example."""
     found = [schema, *schema.get("anyOf", ())] if isinstance(schema, dict) else []
     words = []
     for one in found:
@@ -155,7 +155,7 @@ def page() -> str:
 
 
 def _order(schema: Mapping[str, Json], tag: str) -> int:
-    """As the server has them."""
+    """Return the place of a tag in the order of the server."""
     return list(dict.fromkeys(one["tags"][0] for *_, one in routes(schema))).index(tag)
 
 
@@ -165,13 +165,14 @@ What `holdfast web` serves, and `dashboard(app)` where you mount it. Paths are r
 `/api/v1` of that place, except `/health`, `/ready` and `/metrics`, which are at its root. The
 server describes itself at `GET /openapi.json`.
 
-- **Who asks**: `Authorization: Bearer hf_...`, the cookie of a login, or your own `authorize=`.
+- **Authentication**: `Authorization: Bearer hf_...`, the cookie of a login, or your own `authorize=`.
   Pages of other sites may change nothing, unless `origins=` names them. [Roles](web.md#roles)
-  tells what each role may.
+  has the permissions of each role.
 - **Errors** are `application/problem+json` ([Problem](#model-problem)): the thing, the rule and
-  the remedy, and for fields which one. 400 unreadable, 401 not known who, 403 may not, 404
-  unknown, 405 not that method, 409 not in this state, 413 too large, 415 not JSON, 421 a name
-  that is not allowed, 422 breaks a rule, 429 too often, 503 the database does not answer.
+  the remedy, and the field if there is one. 400 unreadable, 401 not authenticated, 403 not
+  permitted, 404 not found, 405 method not allowed, 409 not in this state, 413 too large, 415 not
+  JSON, 421 host name not allowed, 422 breaks a rule, 429 too many requests, 503 the database does
+  not answer.
 - **Lists** are newest first and paged: `next` of one page is `after` of the following one.
 - **Times** are UTC, ISO 8601; a moment without an offset is taken as UTC.
 """
@@ -179,7 +180,7 @@ server describes itself at `GET /openapi.json`.
 SOCKET = """
 ### `WebSocket /events` { #websocket-events }
 
-The same messages with the same parameters and the same permission, on a connection that stays.
-Browsers cannot set headers on it: the cookie, or `link=`, says who asks. [Live
+The same messages with the same parameters and the same permission, on one connection.
+Browsers cannot set headers on it: the cookie, or `link=`, authenticates the caller. [Live
 events](../guides/live.md) has the codes by which it is closed.
 """

@@ -1,4 +1,4 @@
-"""The tables, read from the migrations of both engines."""
+"""The page of the database schema, read from the migrations of both engines."""
 
 import re
 from collections.abc import Iterator
@@ -45,7 +45,7 @@ class Table:
 
 
 def read(engine: str) -> dict[str, Table]:
-    """The tables of "sqlite" or "postgres", after all migrations."""
+    """Return the tables of "sqlite" or "postgres", after all migrations."""
     tables: dict[str, Table] = {}
     folder = resources.files(f"holdfast.engine.{engine}").joinpath("migrations")
     for file in sorted(folder.iterdir(), key=lambda one: one.name):
@@ -63,7 +63,7 @@ def read(engine: str) -> dict[str, Table]:
 
 
 def _comment(text: str) -> str:
-    """What stands above the table; of a file's first one, not what is about the file."""
+    """Return the comment above a table, without the line about the migration."""
     lines = [line.removeprefix("--").strip() for line in text.splitlines()]
     return " ".join(line for line in lines if not line.startswith("breaking:"))
 
@@ -79,7 +79,7 @@ def _column(name: str, rest: str) -> Column:
 
 
 def words() -> dict[tuple[str, str], str]:
-    """What columns mean: as the fields say that are read from them, and as WORDS says of the rest."""
+    """Return the descriptions of columns: of the fields read from them, else of WORDS."""
     found: dict[tuple[str, str], str] = {}
     for name, thing in (("jobs", Job), ("attempts", Attempt), ("logs", LogLine)):
         found |= {(name, one.name): one.words for one in source_of(thing).fields() if one.words}
@@ -95,7 +95,7 @@ def page() -> str:
         "`holdfast migrate --sql` prints the statements. Read what you like; write only what the "
         "guides show, such as the triggers of [entities](../guides/entities.md): the rest may change "
         "with a release.\n\n"
-        "On SQLite times are integers, microseconds since 1970, and truth is 0 or 1.\n"
+        "On SQLite times are integers, microseconds since 1970, and booleans are 0 or 1.\n"
     ]
     for name in {**postgres, **sqlite}:
         one, other = sqlite.get(name, Table(name)), postgres.get(name, Table(name))

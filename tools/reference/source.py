@@ -1,5 +1,5 @@
-"""What the source says of a class or a function: its parameters, fields and methods, with the comments
-that begin with `#:`, by which the code explains them."""
+"""Reads the source of a class or a function: its parameters, fields and methods, with the comments that
+begin with `#:` and describe them."""
 
 import ast
 import inspect
@@ -26,7 +26,7 @@ class Field:
 @dataclass(frozen=True)
 class Method:
     name: str
-    signature: str  #: as one calls it, without the name
+    signature: str  #: without the name and `self`
     words: str
     fields: list[Field]
     is_property: bool = False
@@ -36,7 +36,7 @@ class Method:
 
 @dataclass
 class Source:
-    """One class, or one function, as written."""
+    """The source of a class or a function."""
 
     node: ast.ClassDef | Function
     lines: list[str] = field(repr=False)
@@ -52,29 +52,33 @@ class Source:
         return ""
 
     def fields(self) -> Iterator[Field]:
-        """What a class declares in its body."""
+        """Yield the fields that a class declares in its body."""
         for node in self.node.body:
             match node:
                 case ast.AnnAssign(target=ast.Name(id=name)) if not name.startswith("_"):
                     words = self.comment(node.lineno, node.end_lineno)
                     yield Field(name, typed(node.annotation), default_of(node.value), words)
-                case ast.Assign(targets=[ast.Name(id=name)]) if not name.startswith("_"):
+                case ast.Assign(targets=[ast.Name(id=name)]) if (
+                    not name.startswith("_") and twin_of(node) is None
+                ):
                     words = self.comment(node.lineno, node.end_lineno)
                     yield Field(name, "", text(node.value), words)
 
     def methods(self) -> Iterator[Method]:
         for node in self.node.body:
+            if isinstance(node, ast.Assign) and (name := twin_of(node)) is not None:
+                yield Method(name, signature="", words="", fields=[], is_async=True)
             if not isinstance(node, Function) or node.name.startswith("_"):
                 continue
             if not any(text(one) == "overload" for one in node.decorator_list):
                 yield self.method(node)
 
     def find(self, name: str, *, overload: bool = False) -> Function | None:
-        """A method; `overload`: the one of its overloads that has keywords."""
+        """Return a method; with `overload`, the overload of it that has keyword parameters."""
         for node in self.node.body:
             if isinstance(node, Function) and node.name == name:
-                told = any(text(one) == "overload" for one in node.decorator_list)
-                if told == overload and (not overload or node.args.kwonlyargs):
+                overloaded = any(text(one) == "overload" for one in node.decorator_list)
+                if overloaded == overload and (not overload or node.args.kwonlyargs):
                     return node
         return None
 
@@ -101,6 +105,14 @@ class Source:
                 yield Field(arg.arg, typed(arg.annotation), default_of(value), words)
 
 
+def twin_of(node: ast.Assign) -> str | None:
+    """The name of a method that is only the async twin of another: `aget = async_twin(get)`."""
+    match node:
+        case ast.Assign(targets=[ast.Name(id=name)], value=ast.Call(ast.Name("async_twin"))):
+            return name
+    return None
+
+
 def source_of(thing: Any) -> Source:
     lines = textwrap.dedent(inspect.getsource(thing)).splitlines()
     [node] = ast.parse("\n".join(lines)).body
@@ -109,7 +121,7 @@ def source_of(thing: Any) -> Source:
 
 
 def text(node: ast.AST) -> str:
-    """With the quotes that we use."""
+    """Return the code of a node, with double quotes."""
     written = ast.unparse(node)
     return written if '"' in written else written.replace("'", '"')
 
@@ -119,11 +131,13 @@ def typed(node: ast.expr | None) -> str:
         return ""
     if isinstance(node, ast.Constant) and isinstance(node.value, str):
         return node.value  # an annotation in quotes
+    if isinstance(node, ast.Subscript) and text(node.value) == "Steps":
+        return typed(node.slice)  # what a caller of the method gets
     return text(node).replace("Unset | ", "")  # how we spell "not given"
 
 
 def default_of(node: ast.expr | None) -> str | None:
-    """As a reader would write it: `field(...)` is how a dataclass spells it."""
+    """Return a default as code; of a dataclass's `field(...)`, the value."""
     if isinstance(node, ast.Call) and text(node.func) == "field":
         for keyword in node.keywords:
             if keyword.arg == "default":
@@ -134,7 +148,7 @@ def default_of(node: ast.expr | None) -> str | None:
 
 
 def signature(node: Function, *, bound: bool = True) -> str:
-    """On one line if it fits, else a parameter a line."""
+    """Return the signature on one line if it fits, else with one parameter on each line."""
     args = node.args
     parts = [_part(args, at, arg) for at, arg in enumerate([*args.posonlyargs, *args.args])]
     if args.posonlyargs:

@@ -1,4 +1,4 @@
-"""What may happen to a job: the table of transitions, from the data that the code itself goes by."""
+"""The page of states: the table of transitions, from the data that the code uses."""
 
 import inspect
 import re
@@ -11,29 +11,29 @@ from tools.reference.source import source_of
 _GROUP = re.compile(r"^    # (.*)$")
 _VERB = re.compile(r'^    "(\w+)": Transition')
 
-#: What the verbs mean to somebody who does not read the code.
+#: When each transition happens.
 WORDS = {
-    "promote": "its time has come",
+    "promote": "its `run_at` has passed",
     "claim": "a worker takes it",
-    "rescue": "its worker died: others may have it",
+    "rescue": "its worker died: another worker may claim it",
     "prune": "its retention is over",
     "completed": "the handler returned",
     "retry_later": "the handler raised, and attempts are left",
     "snoozed": "the handler raised `Snooze`",
     "failed": "the handler raised, and no attempt is left, or the error is permanent",
     "stopped": "it was cancelled while it ran",
-    "released": "its worker stops, and gives it back",
+    "released": "its worker shuts down, and gives it back",
     "unreadable": "its worker cannot read the payload, and gives it back",
-    "crashed": "its process died under it",
+    "crashed": "its process died while it ran",
     "recurred": "a run of a recurring job ended",
-    "park": "its key has no room under a limit",
-    "unpark": "its key has room again",
-    "free": "all that it waited for have ended",
-    "drop": "what it waited for failed, and its policy is to cancel",
+    "park": "its key has no capacity under a limit",
+    "unpark": "its key has capacity again",
+    "free": "all jobs that it waited for have ended",
+    "drop": "a job that it waited for failed, and its policy is to cancel",
     "cancel": "`app.jobs.cancel`",
-    "request_cancel": "`app.jobs.cancel` of one that runs: it is asked to stop",
+    "request_cancel": "`app.jobs.cancel` of a running job: it is asked to stop",
     "retry": "`app.jobs.retry`",
-    "reopen": "`app.workflows.retry`: it waits again for what is done again",
+    "reopen": "`app.workflows.retry`: it waits again for jobs that run again",
     "postpone": "`app.jobs.edit`: a later time",
     "hasten": "`app.jobs.edit`: a time that has come",
     "debounce": 'a newer request for its key, with `on_conflict="debounce"`',
@@ -43,7 +43,7 @@ WORDS = {
 
 
 def groups() -> dict[str, str]:
-    """Of each verb: who does it, as the comments of the table say."""
+    """Return the group of each transition, from the comments in the table."""
     found, group = {}, ""
     for line in inspect.getsource(job).splitlines():
         if match := _GROUP.match(line):
@@ -55,17 +55,17 @@ def groups() -> dict[str, str]:
 
 def page() -> str:
     statuses = {one.name: one for one in source_of(Status).fields()}
-    told = ([code(one.value), sentence(statuses[one.name].words)] for one in Status)
+    described = ([code(one.value), sentence(statuses[one.name].words)] for one in Status)
     return (
         "# States\n\n"
         "`blocked | scheduled | retrying -> pending -> running -> completed | failed | cancelled`\n\n"
-        "A job has one status. These are all that there are:\n"
-        + table(("status", "means"), told)
+        "Every job has one of these statuses:\n"
+        + table(("status", "meaning"), described)
         + "`completed`, `failed` and `cancelled` are final: only an operator's `retry` leads out of "
         "them. A recurring job never reaches one; it goes back to `scheduled`.\n"
         + heading(2, "Transitions", "transitions")
-        + "Nothing else can happen: the SQL, the code and the tests take their lists from this table, "
-        "and a verb that meets another status changes nothing.\n"
+        + "There are no others: the SQL, the code and the tests take their lists from this table, and "
+        "a transition from another status changes nothing.\n"
         + "".join(_table(group) for group in dict.fromkeys(groups().values()))
     )
 
@@ -81,4 +81,4 @@ def _table(group: str) -> str:
         for verb, step in TRANSITIONS.items()
         if groups()[verb] == group
     ]
-    return f"\n**{sentence(group)}**\n" + table(("verb", "from", "to", "when"), rows)
+    return f"\n**{sentence(group)}**\n" + table(("transition", "from", "to", "when"), rows)

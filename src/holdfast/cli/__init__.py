@@ -1,1 +1,1 @@
-"""The command `holdfast`. Start with `root.py`; each command is a module of `commands/`."""
+"""The command `holdfast`. Start with `root.py`; `commands/` has a module for each kind of thing."""

@@ -1,19 +1,16 @@
-"""Waiting for a database that does not answer yet: a server may be started before it."""
+"""Waiting for a database that does not answer yet, so that a server may start before it."""
 
 import logging
 import re
 import signal
-import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import FrameType
-from typing import TypeVar
 
 from holdfast.app import Holdfast
 from holdfast.errors import DatabaseBusy, DatabaseUnavailable, HoldfastError, StorageError
 
-T = TypeVar("T")
 logger = logging.getLogger("holdfast.web")
 
 PAUSE = 2.0  #: seconds between two attempts
@@ -27,9 +24,9 @@ _FOR_GOOD = re.compile(
 )
 
 
-def may_pass(problem: HoldfastError, url: str) -> bool:
+def is_temporary(problem: HoldfastError, url: str) -> bool:
     """Whether the same attempt may succeed later: the database is busy, or a server does not accept
-    connections yet. A SQLite file that cannot be opened needs somebody."""
+    connections yet. A SQLite file that cannot be opened is not temporary."""
     if isinstance(problem, DatabaseBusy):
         return True
     if isinstance(problem, StorageError) or not isinstance(problem, DatabaseUnavailable):
@@ -38,40 +35,34 @@ def may_pass(problem: HoldfastError, url: str) -> bool:
     return url.startswith("postgres") and not _FOR_GOOD.search(texts)
 
 
-def patiently(
-    app: Holdfast, attempt: Callable[[], T], waits: Callable[[], None] = lambda: None
-) -> T:
-    """What `attempt` returns, as soon as the database answers. SIGTERM and Ctrl-C end the process with
-    code 0 meanwhile; a refusal that cannot pass is raised. `waits` is called after each attempt that
+def wait_for_database(
+    app: Holdfast, attempt: Callable[[], object], after_failure: Callable[[], object]
+) -> None:
+    """Repeat `attempt` until the database answers. Meanwhile, SIGTERM and Ctrl-C end the process with
+    code 0. Raises an error that is not temporary. `after_failure` is called after each attempt that
     failed."""
-    told, at = "", 0.0
+    logged, at = "", 0.0
     with _ending_cleanly():
         while True:
             try:
-                result = attempt()
+                attempt()
+                break
             except HoldfastError as problem:
-                if not may_pass(problem, app.url):
+                if not is_temporary(problem, app.url):
                     raise
                 text = str(problem)
-                if text != told or time.monotonic() - at >= _AGAIN:
-                    logger.warning(
-                        "waiting for the database: %s; trying again every %g s", text, PAUSE
-                    )
-                    told, at = text, time.monotonic()
-                waits()
-                time.sleep(PAUSE)
-            else:
-                if told:
-                    logger.info("the database answers")
-                return result
+            if text != logged or time.monotonic() - at >= _AGAIN:
+                logger.warning("waiting for the database: %s; trying again every %g s", text, PAUSE)
+                logged, at = text, time.monotonic()
+            after_failure()
+            time.sleep(PAUSE)
+    if logged:
+        logger.info("the database answers")
 
 
 @contextmanager
 def _ending_cleanly() -> Iterator[None]:
-    """Signals end the process as they do while it serves."""
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
+    """Let signals end the process as they do while it serves."""
 
     def leave(number: int, frame: FrameType | None) -> None:
         raise SystemExit(0)

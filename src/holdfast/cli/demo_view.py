@@ -15,7 +15,7 @@ from rich.panel import Panel
 from rich.table import Column, Table
 from rich.text import Text
 
-from holdfast.cli.output import age, clean
+from holdfast.cli.output import age, clean, percent
 from holdfast.cli.progress_bars import bar, counts_line
 from holdfast.events.event import Event
 from holdfast.jobs.job import EventKind, Job
@@ -23,7 +23,6 @@ from holdfast.monitoring.stats import Stats
 
 SIDE_BY_SIDE = 110  # columns, from which on there is room for two panels in a row
 KEPT = 60  # ends that are remembered, and seconds that the throughput goes back
-_ENDS = (EventKind.COMPLETED, EventKind.FAILED, EventKind.CANCELLED)
 _MARKS = {  # in Unicode, in ASCII, and the style
     EventKind.COMPLETED: ("✔", "+", "green"),
     EventKind.RETRYING: ("↻", "~", "yellow"),
@@ -32,52 +31,38 @@ _MARKS = {  # in Unicode, in ASCII, and the style
 _BLOCKS, _ASCII_BLOCKS = "▁▂▃▄▅▆▇█", "_.-=+*#@"
 
 
-@dataclass(frozen=True)
-class End:
-    """How a run ended."""
-
-    kind: EventKind
-    type: str
-    note: str
-    seconds: float
-
-
 @dataclass
 class Record:
     """The events of the demo's jobs. They come from the worker's threads."""
 
     began: float = field(default_factory=time.monotonic)
-    ends: deque[End] = field(default_factory=lambda: deque(maxlen=KEPT))
+    #: How the last runs ended, the newest first, with the seconds that each took.
+    ends: deque[tuple[Event, float]] = field(default_factory=lambda: deque(maxlen=KEPT))
     totals: Counter[tuple[str, EventKind]] = field(default_factory=Counter)
-    _times: deque[float] = field(default_factory=lambda: deque(maxlen=10_000))
+    _finished: Counter[int] = field(default_factory=Counter)  # jobs, by the second
     _started: dict[str, float] = field(default_factory=dict)
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
-    def hear(self, event: Event) -> None:
-        now = time.monotonic()
+    def add(self, event: Event) -> None:
+        """Record an event."""
+        now, job = time.monotonic(), event.job
         with self._lock:
             if event.kind is EventKind.STARTED:
-                self._started[event.job.id] = now
-                return
-            if event.kind not in _MARKS:
-                return
-            began = self._started.pop(event.job.id, now)
-            self.totals[event.job.type, event.kind] += 1
-            self.ends.appendleft(End(event.kind, event.job.type, _note(event), now - began))
-            if event.kind in _ENDS:
-                self._times.append(now)
+                self._started[job.id] = now
+            elif event.kind in _MARKS:
+                self.totals[job.type, event.kind] += 1
+                self.ends.appendleft((event, now - self._started.pop(job.id, now)))
+                self._finished[int(now)] += event.kind is not EventKind.RETRYING
 
-    def newest(self, number: int) -> list[End]:
+    def newest(self, number: int) -> list[tuple[Event, float]]:
         with self._lock:
             return list(self.ends)[:number]
 
     def per_second(self, seconds: int) -> list[int]:
-        """How many ended in each of the last full seconds, the oldest first."""
+        """Return how many jobs ended in each of the last full seconds, the oldest first."""
         now = int(time.monotonic())
-        with self._lock:
-            ended = Counter(int(moment) for moment in self._times)
         first = max(int(self.began) + 1, now - seconds)
-        return [ended[second] for second in range(first, now)]
+        return [self._finished[second] for second in range(first, now)]
 
     @property
     def rate(self) -> float:
@@ -102,26 +87,29 @@ def _note(event: Event) -> str:
         return f"again in {event.retry_in or 0:.1f} s: {event.error}"
     if event.error is not None:
         return event.error
-    result = None if event.result is None else json.loads(event.result)
-    return "" if result is None else result if isinstance(result, str) else json.dumps(result)
+    result = json.loads(event.result or "null")
+    if result is None:
+        return ""
+    return result if isinstance(result, str) else json.dumps(result)
 
 
 class Board:
-    """The picture, and the line that stands for it where there is no terminal."""
+    """Draws the picture; without a terminal, a line stands for it."""
 
-    def __init__(self, out: Console, url: str, record: Record, told: Sequence[str] = ()) -> None:
+    def __init__(self, out: Console, url: str, record: Record, notes: Sequence[str] = ()) -> None:
         self._out = out
         self._url = url
-        self._told = told  #: lines about the dashboard
+        self._notes = notes  #: lines about the dashboard
         self._record = record
         self._unicode = "utf" in out.encoding.lower()
 
     def picture(self, stats: Stats, running: Sequence[Job], now: datetime) -> RenderableType:
         head, counts = self._head(), self._counts(stats)
-        room = max(6, self._out.height - self._lines(head) - self._lines(counts) - 1)
+        above = self._out.render_lines(Group(head, counts), pad=False)
+        room = max(6, self._out.height - len(above) - 1)
         wide = self._out.width >= SIDE_BY_SIDE
         height = room if wide else max(4, room // 2)
-        left = _panel("running", self._running(running, now, height - 2), height=height)
+        left = _panel("running", _running(running[: height - 2], now), height=height)
         right = _panel("just ended", self._ended(height - 2), height=height)
         body: RenderableType = Group(left, right)
         if wide:
@@ -129,52 +117,32 @@ class Board:
             body.add_row(left, right)
         return Group(head, counts, body, Text("  Ctrl-C ends it", style="dim"))
 
-    def _lines(self, text: RenderableType) -> int:
-        return len(self._out.render_lines(text, pad=False))
+    def line(self, stats: Stats) -> str:
+        """Return the counts and the throughput as a line."""
+        counts = "  ".join(f"{status} {number}" for status, number in stats.jobs.items() if number)
+        return f"{self._record.clock}  {self._record.rate:.1f} jobs/s  {counts}"
 
     def _head(self) -> Panel:
         lines = Text.assemble(
             (self._url, "bold"),
             ("\n$ ", "dim"),
             f"holdfast jobs list --url {self._url}",
-            *(f"\n{line}" for line in self._told),
+            *(f"\n{line}" for line in self._notes),
             overflow="fold",
         )
         title = Text("Holdfast demo", style="bold")
         return _panel(title, lines, subtitle=self._record.clock, subtitle_align="left")
 
     def _counts(self, stats: Stats) -> RenderableType:
-        room = min(KEPT, max(10, self._out.width - 24))
+        numbers = self._record.per_second(min(KEPT, max(10, self._out.width - 24)))
+        blocks = _BLOCKS if self._unicode else _ASCII_BLOCKS
+        step = (len(blocks) - 1) / max([*numbers, 1])
         line = Text.assemble((f"{self._record.rate:.1f}", "bold"), (" jobs/s  ", "dim"))
-        line.append(self._sparkline(self._record.per_second(room)), style="green")
+        line.append("".join(blocks[round(number * step)] for number in numbers), style="green")
         grid = _grid(Column(width=1), Column(ratio=1))
         grid.add_row("", counts_line(stats.jobs, stats.cap))
         grid.add_row("", line)
         return grid
-
-    def _sparkline(self, numbers: Sequence[int]) -> str:
-        blocks = _BLOCKS if self._unicode else _ASCII_BLOCKS
-        top = max([*numbers, 1])
-        return "".join(blocks[round(number / top * (len(blocks) - 1))] for number in numbers)
-
-    def _running(self, jobs: Sequence[Job], now: datetime, rows: int) -> RenderableType:
-        table = _grid(
-            Column(no_wrap=True, width=16),
-            Column(ratio=3),
-            Column(no_wrap=True, justify="right", width=4),
-            Column(no_wrap=True, overflow="ellipsis", ratio=3),
-            Column(no_wrap=True, justify="right", width=3),
-        )
-        for job in jobs[:rows]:
-            ran = (now - (job.started_at or now)).total_seconds()
-            table.add_row(
-                Text(job.type),
-                bar(job),
-                "" if job.progress is None else f"{job.progress:.0f}%",
-                Text(clean(job.message or ""), style="dim"),
-                Text(age(ran), style="dim"),
-            )
-        return table
 
     def _ended(self, rows: int) -> RenderableType:
         table = _grid(
@@ -183,20 +151,29 @@ class Board:
             Column(no_wrap=True, overflow="ellipsis", ratio=1),
             Column(no_wrap=True, justify="right", width=4),
         )
-        for end in self._record.newest(rows):
-            mark, plain, style = _MARKS[end.kind]
+        for event, seconds in self._record.newest(rows):
+            mark, plain, style = _MARKS[event.kind]
             table.add_row(
                 Text(mark if self._unicode else plain, style=style),
-                Text(end.type),
-                Text(clean(end.note), style="dim" if end.kind is EventKind.COMPLETED else style),
-                Text(f"{end.seconds:.1f}s", style="dim"),
+                Text(event.job.type),
+                Text(clean(_note(event)), style="dim" if style == "green" else style),
+                Text(f"{seconds:.1f}s", style="dim"),
             )
         return table
 
-    def line(self, stats: Stats) -> str:
-        """Return the same in a line, for where there is no terminal."""
-        counts = "  ".join(f"{status} {number}" for status, number in stats.jobs.items() if number)
-        return f"{self._record.clock}  {self._record.rate:.1f} jobs/s  {counts}"
+
+def _running(jobs: Sequence[Job], now: datetime) -> RenderableType:
+    table = _grid(
+        Column(no_wrap=True, width=16),
+        Column(ratio=3),
+        Column(no_wrap=True, justify="right", width=4),
+        Column(no_wrap=True, overflow="ellipsis", ratio=3, style="dim"),
+        Column(no_wrap=True, justify="right", width=3, style="dim"),
+    )
+    for job in jobs:
+        ran = age((now - (job.started_at or now)).total_seconds())
+        table.add_row(Text(job.type), bar(job), percent(job), Text(clean(job.message or "")), ran)
+    return table
 
 
 def _grid(*columns: Column) -> Table:

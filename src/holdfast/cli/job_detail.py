@@ -10,19 +10,10 @@ from rich.text import Text
 from holdfast.app import Holdfast
 from holdfast.cli.commands.logs import print_lines
 from holdfast.cli.commands.schedules import schedule_details
-from holdfast.cli.output import (
-    attempt_fields,
-    both,
-    clean,
-    console,
-    iso,
-    job_fields,
-    print_json,
-    status_text,
-    to_json,
-)
+from holdfast.cli.output import clean, console, full_time, progress, select, status_text, to_json
 from holdfast.cli.target import Common
 from holdfast.jobs.job import Attempt, Job
+from holdfast.jobs.job_json import iso, job_fields
 from holdfast.monitoring.health import why_it_waits
 
 LOG_LINES = 20  # the last ones; `jobs logs` prints all
@@ -38,12 +29,11 @@ def show_job(holdfast: Holdfast, id: str, common: Common) -> None:
     job = holdfast.jobs.get(id)
     runs = holdfast.jobs.attempts(id)
     waits = why_it_waits(holdfast.engine, job)
-    if common.as_json:
-        failures = [attempt_fields(run) for run in runs if run.error is not None]
-        told = {**job_fields(job), "waits": waits, "failures": failures}
-        if job.schedule is not None:  # of which every run is kept
-            told["runs"] = [attempt_fields(run) for run in runs]
-        print_json(told)
+    failures = [run for run in runs if run.error is not None]
+    fields = {**job_fields(job), "waits": waits, "failures": failures}
+    if job.schedule is not None:  # of which every run is kept
+        fields["runs"] = runs
+    if common.printed_json(fields):
         return
     lines = holdfast.jobs.logs(id, limit=LOG_LINES, newest=True)
     out = console()
@@ -60,21 +50,13 @@ def _fields(job: Job, now: datetime) -> Iterator[tuple[str, Text]]:
     status = status_text(job.status)
     if job.cancel_requested and job.completed_at is None:
         status.append(" (asked to stop)")
-    moments = {name: getattr(job, name) for name in _MOMENTS}
-    percent = "" if job.progress is None else f"{job.progress:.0f}% "
-    errors = {
-        "error": job.error,
-        "prune_error": job.prune_error,
-        "last_error": None if job.last_error == job.error else job.last_error,
-    }
+    errors = select(job, ("error", "prune_error", "last_error"))
+    if job.last_error == job.error:
+        errors["last_error"] = None
     found: dict[str, object] = {
-        "id": job.id,
-        "type": job.type,
+        **select(job, ("id", "type")),
         "status": status,
-        "queue": job.queue,
-        "priority": job.priority,
-        "key": job.key,
-        "idempotency_key": job.idempotency_key,
+        **select(job, ("queue", "priority", "key", "idempotency_key")),
         "entity": job.entity_type and f"{job.entity_type}:{to_json(job.entity_id)}",
         "attempts": f"{job.attempts} of {job.max_attempts}",
         "crashes": job.crashes or None,
@@ -82,8 +64,8 @@ def _fields(job: Job, now: datetime) -> Iterator[tuple[str, Text]]:
         "limit_key": job.limit_key,
         **schedule_details(job),
         "workflow": job.workflow_id and f"{job.workflow_id} ({job.node})",
-        **{name: moment and both(moment, now) for name, moment in moments.items()},
-        "progress": f"{percent}{job.message or ''}" or None,
+        **{name: at and full_time(at, now) for name, at in select(job, _MOMENTS).items()},
+        "progress": progress(job) or None,
         "payload": to_json(job.payload, indent=None),
         "result": None if job.result is None else to_json(job.result, indent=None),
         **{

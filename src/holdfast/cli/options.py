@@ -5,6 +5,7 @@ import functools
 import inspect
 import sys
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from typing import Annotated, Any, TypeVar
 
 import typer
@@ -20,23 +21,22 @@ ListLimitOption = Annotated[int, _LIMIT]
 OpenOption = Annotated[
     bool | None, typer.Option("--open/--no-open", help="Open a browser; on a terminal it does.")
 ]
-YesOption = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
 
 
 class Commands(typer.Typer):
-    """Commands, each of which may take groups of options."""
+    """A group of commands, whose parameters may be groups of options."""
 
     def command(self, *args: Any, **settings: Any) -> Callable[[F], F]:
         register = super().command(*args, **settings)
 
         def decorate(function: F) -> F:
-            register(flat(function))
+            register(flatten_options(function))
             return function
 
         return decorate
 
 
-def flat(function: Callable[..., Any]) -> Callable[..., Any]:
+def flatten_options(function: Callable[..., Any]) -> Callable[..., Any]:
     """Return the function with the fields of its groups as parameters, as Typer needs it."""
     signature = inspect.signature(function, eval_str=True)
     taken = {name: parameter.annotation for name, parameter in signature.parameters.items()}
@@ -77,16 +77,22 @@ def _value(name: str, kind: Any, given: dict[str, Any]) -> Any:
     return kind(**values)  # type: ignore[operator]
 
 
-def confirm(yes: bool, question: str, refusal: str, *, needless: bool = False) -> None:
-    """Return if --yes was given or the user agrees; exit with code 1 if the user does not.
+@dataclass(frozen=True, kw_only=True)
+class Confirmation:
+    """The option of commands that ask before they change something."""
 
-    Raises InvalidInput with `refusal` if stdin is no terminal. `needless`: there is nothing to change,
-    and no question.
-    """
-    if yes:
-        return
-    if not sys.stdin.isatty():
-        raise InvalidInput(f"{refusal} (stdin is no terminal): add --yes")
-    if not needless and not typer.confirm(question, err=True):
-        typer.echo("nothing was changed", err=True)
-        raise typer.Exit(1)
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False
+
+    def ask(self, question: str, refusal: str, *, skip: bool = False) -> None:
+        """Return if --yes was given or the user agrees; exit with code 1 if the user does not.
+
+        Raises InvalidInput with `refusal` if stdin is no terminal. `skip`: there is nothing to
+        change, and no question.
+        """
+        if self.yes:
+            return
+        if not sys.stdin.isatty():
+            raise InvalidInput(f"{refusal} (stdin is no terminal): add --yes")
+        if not skip and not typer.confirm(question, err=True):
+            typer.echo("nothing was changed", err=True)
+            raise typer.Exit(1)

@@ -3,25 +3,21 @@
 import json
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, is_dataclass, replace
 from datetime import datetime
 from itertools import islice
-from typing import Any, Generic, Literal, TypeVar
+from typing import Any, Generic, TypeVar
 
 import typer
 from rich import box
-from rich.cells import cell_len
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
 from holdfast.app import Holdfast
 from holdfast.core.log_format import escaped, escaped_json
-from holdfast.jobs.job import Job, Status
-from holdfast.jobs.job_json import attempt_fields as attempt_fields
-from holdfast.jobs.job_json import iso as iso
-from holdfast.jobs.job_json import job_fields as job_fields
-from holdfast.jobs.job_json import plain as plain
+from holdfast.jobs.job import Attempt, Job, Status
+from holdfast.jobs.job_json import attempt_fields, iso, job_fields
 
 T = TypeVar("T")
 STYLES: Mapping[str, str] = {
@@ -35,16 +31,32 @@ STYLES: Mapping[str, str] = {
     Status.CANCELLED: "dim",
 }
 PAGE = 100  # jobs whose payloads are read in one statement
-_NARROWEST = 4  # columns, below which nothing can be told
 
 
 # JSON
 
 
 def to_json(value: Any, *, indent: int | None = 2) -> str:
+    """Return a value as JSON: a record is an object of its fields, a time is ISO 8601."""
     # Letters beyond ASCII are escaped where the terminal or pipe could not take them.
     escape = "utf" not in (getattr(sys.stdout, "encoding", None) or "").lower()
-    return escaped_json(json.dumps(value, indent=indent, ensure_ascii=escape, default=str))
+    return escaped_json(json.dumps(value, indent=indent, ensure_ascii=escape, default=_encoded))
+
+
+def _encoded(value: Any) -> Any:
+    match value:
+        case datetime():
+            return iso(value)
+        case Job():
+            return job_fields(value)
+        case Attempt():
+            return attempt_fields(value)
+    return select(value, value.__dataclass_fields__) if is_dataclass(value) else str(value)
+
+
+def select(record: object, names: Iterable[str]) -> dict[str, Any]:
+    """Return these attributes of a record."""
+    return {name: getattr(record, name) for name in names}
 
 
 def print_json(value: Any) -> None:
@@ -53,11 +65,10 @@ def print_json(value: Any) -> None:
 
 def print_json_line(value: Any) -> None:
     typer.echo(to_json(value, indent=None))
-    sys.stdout.flush()
 
 
 def print_json_array(values: Iterable[Any]) -> None:
-    """An array, printed as it comes: it may be long."""
+    """Print an array one element at a time: it may be long."""
     separator = "["
     for value in values:
         typer.echo(f"{separator}\n{to_json(value)}", nl=False)
@@ -65,25 +76,8 @@ def print_json_array(values: Iterable[Any]) -> None:
     typer.echo("[]" if separator == "[" else "\n]")
 
 
-def print_jobs(
-    holdfast: Holdfast,
-    jobs: Iterator[Job],
-    columns: Sequence["Column[Job]"],
-    limit: int,
-    as_json: bool,
-) -> int:
-    """Print at most `limit` jobs, and return how many there were, or `limit` + 1. JSON has payloads and
-    results, which lists leave out."""
-    if as_json:
-        print_json_array(job_fields(job) for job in _whole(holdfast, islice(jobs, limit)))
-        return 0
-    found = list(islice(jobs, limit + 1))
-    print_table(columns, found[:limit], holdfast.engine.now())
-    return len(found)
-
-
-def _whole(holdfast: Holdfast, jobs: Iterator[Job]) -> Iterator[Job]:
-    """With payloads and results; read some at a time."""
+def with_bodies(holdfast: Holdfast, jobs: Iterator[Job]) -> Iterator[Job]:
+    """Yield the jobs with payloads and results, which are read a page at a time."""
     while page := list(islice(jobs, PAGE)):
         bodies = {job.id: job.body for job in holdfast.engine.get([job.id for job in page])}
         for job in page:
@@ -95,7 +89,7 @@ def _whole(holdfast: Holdfast, jobs: Iterator[Job]) -> Iterator[Job]:
 
 
 def clean(value: object, *, lines: bool = False) -> str:
-    """A stored text, made harmless; in one line unless `lines` are wanted."""
+    """Return a stored text without control characters; in one line unless `lines` are wanted."""
     text = escaped(str(value))
     return text if lines else text.replace("\n", " ").replace("\t", " ")
 
@@ -105,13 +99,13 @@ def console(*, stderr: bool = False) -> Console:
 
 
 def hint(text: str) -> None:
-    """Say on stderr what people may want to know, and programs do not."""
+    """Print to stderr, if stdout is a terminal, what programs need not know."""
     if console().is_terminal:
         typer.echo(text, err=True)
 
 
 def age(seconds: float) -> str:
-    """7 s, 3 m, 2 h: as short as can be."""
+    """Return a duration in its largest unit: 7s, 3m, 2h, 1d."""
     seconds = abs(seconds)
     for unit, size in (("d", 86400), ("h", 3600), ("m", 60)):
         if seconds >= size:
@@ -119,18 +113,31 @@ def age(seconds: float) -> str:
     return f"{seconds:.0f}s"
 
 
-def when(moment: datetime, now: datetime) -> str:
-    left = (moment - now).total_seconds()
+def when(time: datetime, now: datetime) -> str:
+    left = (time - now).total_seconds()
     return f"in {age(left)}" if left > 0 else f"{age(left)} ago"
 
 
-def both(moment: datetime, now: datetime) -> str:
-    """A moment, and how far away it is."""
-    return f"{iso(moment)} ({when(moment, now)})"
+def full_time(time: datetime, now: datetime) -> str:
+    """Return a time, and how far away it is."""
+    return f"{iso(time)} ({when(time, now)})"
 
 
 def count(number: int, cap: int) -> str:
     return f"{number}+" if number >= cap else str(number)
+
+
+def percent(job: Job) -> str:
+    return "" if job.progress is None else f"{job.progress:.0f}%"
+
+
+def progress(job: Job) -> str:
+    """Return the progress of a job and its message: "40% half way"."""
+    return f"{percent(job)} {job.message or ''}".strip()
+
+
+def failures(number: int) -> Text:
+    return Text(str(number), style="red" if number else "dim")
 
 
 def status_text(status: str) -> Text:
@@ -139,7 +146,7 @@ def status_text(status: str) -> Text:
 
 @dataclass(frozen=True)
 class Column(Generic[T]):
-    """A heading, and how a record's cell is found: a moment is relative for people, and None is '-'."""
+    """A heading, and how a record's cell is made: times are relative on a terminal, and None is '-'."""
 
     name: str
     value: Callable[[T], str | Text | int | datetime | None]
@@ -159,40 +166,29 @@ class Column(Generic[T]):
 def print_table(
     columns: Sequence[Column[T]], records: Iterable[T], now: datetime | None = None
 ) -> None:
-    """Print a row for each record. On a terminal, moments are told by their distance from `now`."""
+    """Print a row for each record. On a terminal, times are shown relative to `now`."""
     out = console()
     if not out.is_terminal:
         _print_plain(columns, [[column.cell(one, None) for column in columns] for one in records])
         return
-    columns = [column for column in columns if out.width >= column.from_width]
-    rows = [[column.cell(one, now) for column in columns] for one in records]
-    texts = ([column.name, *(row[index] for row in rows)] for index, column in enumerate(columns))
-    needs = [max(cell_len(str(text)) for text in column) for column in texts]
-    widths = fit(needs, [column.may_be_cut for column in columns], out.width)
     table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, 1, 0, 0))
-    for column, width in zip(columns, widths, strict=True):
-        side: Literal["left", "right"] = "right" if column.right else "left"
-        table.add_column(column.name, justify=side, no_wrap=True, overflow="ellipsis", width=width)
-    for row in rows:
-        table.add_row(*row)
+    columns = [column for column in columns if out.width >= column.from_width]
+    for column in columns:
+        # Rich makes columns narrower that may wrap; their texts are cut instead.
+        table.add_column(
+            Text(column.name, no_wrap=True),
+            justify="right" if column.right else "left",
+            no_wrap=not column.may_be_cut,
+            overflow="ellipsis",
+        )
+    for one in records:
+        cells = (column.cell(one, now) for column in columns)
+        table.add_row(*(Text.assemble(cell, no_wrap=True) for cell in cells))
     out.print(table)
 
 
-def fit(needs: Sequence[int], may_be_cut: Sequence[bool], room: int) -> list[int]:
-    """Widths of columns: those that may be cut share what the others leave, the small ones whole."""
-    widths = list(needs)
-    free = room - 2 * (len(needs) - 1)
-    free -= sum(need for need, cut in zip(needs, may_be_cut, strict=True) if not cut)
-    cuttable = sorted((index for index, cut in enumerate(may_be_cut) if cut), key=needs.__getitem__)
-    for place, index in enumerate(cuttable):
-        share = max(_NARROWEST, free // (len(cuttable) - place))
-        widths[index] = min(needs[index], share)
-        free -= widths[index]
-    return widths
-
-
 def _print_plain(columns: Sequence[Column[T]], rows: Sequence[Sequence[str | Text]]) -> None:
-    """Columns with two spaces between them, nothing cut: for pipes and files."""
+    """Print columns with two spaces between them, nothing cut: for pipes and files."""
     cells = [[column.name for column in columns], *([str(cell) for cell in row] for row in rows)]
     widths = [max(len(row[index]) for row in cells) for index in range(len(columns))]
     for row in cells:

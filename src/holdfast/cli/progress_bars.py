@@ -1,18 +1,12 @@
-"""Progress on a terminal: of one job, of all by status, and of a command that changes many."""
+"""Progress on a terminal: a bar for a job, counts by status, a counter for commands on many jobs."""
 
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from datetime import datetime
 
+from rich import progress
 from rich.console import RenderableType
-from rich.progress import (
-    BarColumn,
-    MofNCompleteColumn,
-    Progress,
-    SpinnerColumn,
-    TextColumn,
-    TimeRemainingColumn,
-)
 from rich.progress_bar import ProgressBar
 from rich.text import Text
 
@@ -31,19 +25,19 @@ def counter(
     if hidden or not out.is_terminal:
         yield lambda number: None
         return
-    name = TextColumn("{task.description}")
-    columns = (
-        [SpinnerColumn(), name, TextColumn("{task.completed} jobs")]
-        if total is None
-        else [name, BarColumn(), MofNCompleteColumn(), TimeRemainingColumn()]
-    )
-    with Progress(*columns, console=out, transient=True) as bars:
+    columns: list[progress.ProgressColumn] = [progress.TextColumn("{task.description}")]
+    if total is None:
+        columns = [progress.SpinnerColumn(), *columns, progress.TextColumn("{task.completed} jobs")]
+    else:
+        columns += [progress.BarColumn(), progress.MofNCompleteColumn()]
+        columns += [progress.TimeRemainingColumn()]
+    with progress.Progress(*columns, console=out, transient=True) as bars:
         task = bars.add_task(what, total=total)
         yield lambda number: bars.update(task, completed=number)
 
 
 def counts_line(counts: Mapping[Status, int], cap: int) -> Text:
-    """Each status with its number; a status without jobs is dim, or left out."""
+    """Return each status with its number of jobs; one without jobs is dim, or left out."""
     line = Text()
     for status, number in counts.items():
         if not number and status in (Status.BLOCKED, Status.CANCELLED):
@@ -55,8 +49,13 @@ def counts_line(counts: Mapping[Status, int], cap: int) -> Text:
     return line
 
 
+def began(job: Job) -> tuple[datetime, str]:
+    """Return a sort key: the longest running job comes first."""
+    return job.started_at or job.created_at, job.id
+
+
 def bar(job: Job) -> RenderableType:
-    """The progress of a job that runs or has finished; of others nothing."""
+    """Return a bar with the progress of a job that runs or has finished; for others nothing."""
     if job.status not in FINISHED and job.status is not Status.RUNNING:
         return Text("")
     done = 100.0 if job.status is Status.COMPLETED else job.progress or 0.0

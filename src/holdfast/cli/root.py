@@ -6,65 +6,52 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
+from holdfast import errors
 from holdfast.cli.commands import (
+    database,
     demo,
     dev,
-    doctor,
     enqueue,
-    errors,
-    health,
     jobs,
     limits,
     logs,
-    migrate,
+    monitoring,
     prune,
     queues,
     schedules,
-    stats,
     tokens,
     watch,
     web,
     worker,
-    workers,
     workflows,
 )
 from holdfast.cli.options import Commands
 from holdfast.cli.output import clean
-from holdfast.errors import (
-    DatabaseUnavailable,
-    HoldfastError,
-    InvalidInput,
-    JobNotFound,
-    SchemaError,
-    UnknownLimit,
-    UnknownTask,
-    UnknownToken,
-)
 
 # Stable: scripts may rely on them. 1 is any other failure.
-EXIT_CODES: dict[type[HoldfastError], int] = {
-    UnknownLimit: 4,  # before what it is a kind of
-    InvalidInput: 2,
-    DatabaseUnavailable: 3,
-    JobNotFound: 4,
-    UnknownTask: 4,
-    UnknownToken: 4,
-    SchemaError: 5,
+EXIT_CODES: dict[type[errors.HoldfastError], int] = {
+    errors.UnknownLimit: 4,  # before what it is a kind of
+    errors.InvalidInput: 2,
+    errors.DatabaseUnavailable: 3,
+    errors.JobNotFound: 4,
+    errors.UnknownTask: 4,
+    errors.UnknownToken: 4,
+    errors.SchemaError: 5,
 }
 
 
 class Root(TyperGroup):
-    """Errors are one line on stderr, and a stable exit code."""
+    """Prints an error as a line on stderr, and exits with its code."""
 
     def invoke(self, ctx: Any) -> Any:
         try:
             return super().invoke(ctx)
-        except HoldfastError as problem:
+        except errors.HoldfastError as problem:
             typer.echo(f"holdfast: {clean(problem, lines=True)}", err=True)
             raise typer.Exit(exit_code(problem)) from None
 
 
-def exit_code(problem: HoldfastError) -> int:
+def exit_code(problem: errors.HoldfastError) -> int:
     return next((code for kind, code in EXIT_CODES.items() if isinstance(problem, kind)), 1)
 
 
@@ -94,7 +81,7 @@ def root(
             "--version",
             callback=_version,
             is_eager=True,
-            allow_from_autoenv=False,  # HOLDFAST_VERSION may well be set by somebody's image
+            allow_from_autoenv=False,  # HOLDFAST_VERSION may be set by a container image
             help="Print it, and exit.",
         ),
     ] = False,
@@ -111,8 +98,9 @@ def root(
 
 
 for command in (
-    *(enqueue.enqueue, worker.worker, web.web, dev.dev, workers.workers, stats.stats),
-    *(errors.errors, health.health, prune.prune, migrate.migrate, doctor.doctor, demo.demo),
+    *(enqueue.enqueue, worker.worker, web.web, dev.dev, monitoring.workers, monitoring.stats),
+    *(monitoring.errors, monitoring.health, prune.prune, database.migrate, database.doctor),
+    demo.demo,
 ):
     cli.command()(command)
 for group in (jobs, queues, limits, schedules, workflows, tokens):
@@ -122,5 +110,5 @@ jobs.commands.command()(logs.logs)
 
 
 def main() -> None:
-    """The console script."""
+    """Run the console script."""
     cli(prog_name="holdfast")

@@ -5,18 +5,28 @@ given means the file that an application makes by default, if it is in the curre
 """
 
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime
+from itertools import islice
 from pathlib import Path
 from typing import Annotated, Any, TypeVar
 
 import typer
 
 from holdfast.app import DEFAULT_URL, Holdfast
-from holdfast.cli.output import Column, hint, print_json, print_table
+from holdfast.cli.output import (
+    Column,
+    hint,
+    print_json,
+    print_json_array,
+    print_table,
+    select,
+    with_bodies,
+)
 from holdfast.errors import DatabaseUnavailable, InvalidInput
+from holdfast.jobs.job import Job
 from holdfast.locate import load
 
 T = TypeVar("T")
@@ -38,11 +48,10 @@ class Target:
     app: AppOption = None
     url: Annotated[
         str | None,
-        typer.Option("--url", envvar="HOLDFAST_URL", help="A database instead of an application."),
+        typer.Option(envvar="HOLDFAST_URL", help="A database instead of an application."),
     ] = None
     schema: Annotated[
-        str,
-        typer.Option("--schema", envvar="HOLDFAST_SCHEMA", help="Its schema, on PostgreSQL."),
+        str, typer.Option(envvar="HOLDFAST_SCHEMA", help="Its schema, on PostgreSQL.")
     ] = "holdfast"
 
     @contextmanager
@@ -90,29 +99,46 @@ class Common(Target):
         bool, typer.Option("--json", envvar="HOLDFAST_JSON", help="Print JSON, for programs.")
     ] = False
 
-    def report(self, value: Any, *lines: str) -> None:
-        """Print what was done: with --json the value, else the lines."""
+    def printed_json(self, value: Any) -> bool:
+        """Print a value as JSON and return True, if --json was given."""
         if self.as_json:
             print_json(value)
-        for line in () if self.as_json else lines:
-            typer.echo(line)
+        return self.as_json
+
+    def report(self, value: Any, *lines: str) -> None:
+        """Print what was done: with --json the value, else the lines."""
+        if not self.printed_json(value):
+            for line in lines:
+                typer.echo(line)
 
     def print_list(
         self,
         found: Sequence[T],
         columns: Sequence[Column[T]],
-        fields: Callable[[T], dict[str, Any]],
         *,
+        fields: Sequence[str] = (),
         now: datetime | None = None,
         if_empty: str | None = None,
     ) -> None:
-        """Print a table or, with --json, an array of each record's fields. `if_empty` is a hint."""
-        if self.as_json:
-            print_json([fields(one) for one in found])
+        """Print a table or, with --json, an array of the records: all of them, or these fields.
+        `if_empty` is a hint."""
+        if self.printed_json([select(one, fields) for one in found] if fields else found):
             return
         print_table(columns, found, now)
         if if_empty is not None and not found:
             hint(if_empty)
+
+    def print_jobs(
+        self, holdfast: Holdfast, jobs: Iterator[Job], columns: Sequence[Column[Job]], limit: int
+    ) -> int:
+        """Print at most `limit` jobs, and return how many there were, or `limit` + 1. JSON has payloads
+        and results, which lists leave out."""
+        if self.as_json:
+            print_json_array(with_bodies(holdfast, islice(jobs, limit)))
+            return 0
+        found = list(islice(jobs, limit + 1))
+        print_table(columns, found[:limit], holdfast.engine.now())
+        return len(found)
 
 
 def required(argument: str | None, app: str | None) -> str:
@@ -134,7 +160,7 @@ def refuse_absent(holdfast: Holdfast) -> None:
 
 
 def _written(value: str | None, variable: str) -> bool:
-    """Whether an option is on the command line, as far as that makes a difference."""
+    """Whether an option was given on the command line, and differs from the environment."""
     return value is not None and value != os.environ.get(variable)
 
 

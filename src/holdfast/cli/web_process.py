@@ -9,6 +9,7 @@ import sys
 import threading
 from collections.abc import Mapping
 from contextlib import suppress
+from itertools import chain, repeat
 
 import typer
 
@@ -16,13 +17,13 @@ from holdfast.errors import InvalidInput
 
 logger = logging.getLogger("holdfast.web")
 
-_PATIENCE = 10.0  # seconds for it to serve, or to say that it waits for the database
+_PATIENCE = 10.0  # seconds for it to serve, or to report that it waits for the database
 _LEAVE = 6.0  # seconds for it to end by itself
 _PAUSES = (0.2, 1.0, 5.0, 15.0)  # seconds before it is started again, and again
 
 
 def parse_address(text: str) -> tuple[str, int]:
-    """[HOST:]PORT."""
+    """Read [HOST:]PORT."""
     host, _, port = text.rpartition(":")
     if not port.isdecimal() or int(port) > 65535:
         raise InvalidInput(f"--web {text!r}: write PORT or HOST:PORT, such as 8686")
@@ -31,8 +32,7 @@ def parse_address(text: str) -> tuple[str, int]:
 
 def end(process: "subprocess.Popen[bytes]", patience: float) -> None:
     """End a process: with SIGTERM and, if it has not ended after so many seconds, by force."""
-    with suppress(ProcessLookupError):
-        process.send_signal(signal.SIGTERM)
+    process.terminate()
     try:
         process.wait(patience)
     except subprocess.TimeoutExpired:
@@ -55,7 +55,7 @@ class WebProcess:
 
     def start(self) -> None:
         self._begin()
-        if not self._answers():  # it is gone, and has said why
+        if not self._answers():  # it has ended, and printed why
             raise typer.Exit(self._process.wait() or 1)
         self._environment["HOLDFAST_WEB_OPEN"] = "0"  # once is enough
         self._keeper.start()
@@ -81,15 +81,13 @@ class WebProcess:
 
     def _keep(self) -> None:
         """Start the server again whenever it ends; workers do not depend on it."""
-        failures = 0
-        while True:
+        for pause in chain(_PAUSES, repeat(_PAUSES[-1])):
             code = self._process.wait()
             if self._stopping.is_set():
                 return
             logger.error("the web server ended with code %d, and is started again", code)
-            if self._stopping.wait(_PAUSES[min(failures, len(_PAUSES) - 1)]):
+            if self._stopping.wait(pause):
                 return
-            failures += 1
             self._socket.close()
             self._begin()
 

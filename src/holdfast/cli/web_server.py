@@ -1,9 +1,9 @@
-"""The dashboard of an application on a socket, and what people are told about it."""
+"""The dashboard of an application on a socket, and the lines that announce it. Needs the packages of
+the web, an extra: import it after `check_installed`."""
 
 import socket
-import sys
 import webbrowser
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -11,37 +11,62 @@ import typer
 
 from holdfast.access import Access
 from holdfast.app import Holdfast
-from holdfast.errors import HoldfastError
+from holdfast.cli.database_wait import wait_for_database
+from holdfast.cli.target import Target, refuse_absent
+from holdfast.cli.web_process import Lifeline
+from holdfast.locate import find
+from holdfast.web import dashboard, options
+from holdfast.web.http import serving
+from holdfast.web.http.connections import ConnectionLimits
 
 if TYPE_CHECKING:
-    from holdfast.web.http.serving import Serving
+    from holdfast.cli.commands.web import WebOptions
+
+_LOOPBACK = "127.0.0.1"
 
 
-def installed() -> tuple[Any, Any]:
-    """The modules of the web, which need an extra."""
-    try:
-        from holdfast.web import options
-        from holdfast.web.http import serving
-    except ModuleNotFoundError as missing:
-        if (missing.name or "").partition(".")[0] == "holdfast":
-            raise
-        raise HoldfastError(
-            f"the web needs {missing.name!r}, which is not installed: pip install 'holdfast[web]'"
-        ) from None
-    return serving, options
+def serve(
+    application: str | None, given: "WebOptions", target: Target, lifeline: Lifeline | None
+) -> None:
+    """Serve the dashboard as soon as the database answers, until a signal. Raises InvalidInput for
+    options that do not fit together, before anything is opened."""
+    limits = {"total": given.max_connections, "per_address": given.max_connections_per_address}
+    how = serving.Serving(
+        tls_cert=given.tls_cert,
+        tls_key=given.tls_key,
+        proxies=tuple(given.proxy_headers_from or ()),
+        access_log=given.access_log,
+        limits=ConnectionLimits(**{name: most for name, most in limits.items() if most}),
+    )
+    names = given.allow_host or ()
+    chosen: dict[str, Any] = {
+        "authorize": None if given.authorize is None else find(given.authorize),
+        "read_only": given.read_only,
+        "hosts": serving.hosts_of(given.host, names),
+        "origins": given.origin or (),
+        "base": given.base,
+        "title": given.title,
+    }
+    options.WebOptions(**chosen)  # refused here, before anything is opened
+    release = (lambda: None) if lifeline is None else lifeline.release
+    with target.choose(application) as app:
+        if target.location(application) is None:
+            refuse_absent(app)
 
+        def check() -> None:
+            app.engine.open()
+            if not serving.is_loopback(given.host):
+                tokens, now = Access(app).list(), app.engine.now()
+                closed = given.authorize is not None
+                serving.refuse_open(given.host, names, authorize=closed, tokens=tokens, now=now)
 
-def refuse_open(holdfast: Holdfast, host: str, allowed: Any, authorize: object) -> None:
-    from holdfast.web.http import serving
-
-    if not serving.is_loopback(host):
-        serving.refuse_open(
-            host,
-            allowed,
-            authorize=authorize is not None,
-            tokens=Access(holdfast).list(),
-            now=holdfast.engine.now(),
-        )
+        wait_for_database(app, check, release)
+        with serving.listen(given.host, given.port) as listener:
+            site = Site(app, chosen, how, listener, given.host, names)
+            wait_for_database(app, lambda: site.announce(application or target.app), release)
+            if given.open_browser:
+                site.open()
+            serving.Server(site.web, how, ready=release).run([listener])
 
 
 class Site:
@@ -50,88 +75,61 @@ class Site:
     def __init__(
         self,
         app: Holdfast,
-        options: dict[str, Any],
-        serving: "Serving",
+        chosen: dict[str, Any],
+        how: serving.Serving,
         listener: socket.socket,
         host: str,
         names: Sequence[str] = (),
     ) -> None:
-        """`names`: by which alone it may be called, where others can."""
-        from holdfast.web import dashboard
-        from holdfast.web.http.serving import address_of, is_loopback
-
-        self.web = dashboard(app, **options)
-        name = host if is_loopback(host) else names[0]
-        self.address = address_of(listener, name, serving, options.get("base", ""))
+        """`names`: the accepted host names, if other machines can reach it."""
+        self.web = dashboard(app, **chosen)
         self._app = app
-        self._closed = options.get("authorize") is not None
-        self._serving = serving
-        self._listener = listener
-        self._host = host
+        self._closed = chosen.get("authorize") is not None
+        self._is_public = not serving.is_loopback(host)
+        self._is_plain = not (how.tls_cert or how.proxies)
+        name = names[0] if self._is_public else host
+        self.address = serving.address_of(listener, name, how, chosen.get("base", ""))
 
-    def announce(self, location: str | None, *, open_browser: bool) -> None:
-        from holdfast.web.http.serving import is_loopback
-
+    def announce(self, location: str | None) -> None:
+        """Print the address, and how to log in."""
         first = None if self._closed else Access(self._app).first_token()
         typer.echo(f"dashboard: {self.address}")
         if first is not None:
             typer.echo(f"first token, an administrator's, not shown again: {first}")
         elif not self._closed:
-            told = f" --app {location}" if location else ""
-            typer.echo(f"to log in: holdfast tokens create{told} --name YOU --role admin")
-        if not (is_loopback(self._host) or self._serving.tls_cert or self._serving.proxies):
+            option = f" --app {location}" if location else ""
+            typer.echo(f"to log in: holdfast tokens create{option} --name YOU --role admin")
+        if self._is_public and self._is_plain:
             typer.echo(
                 "warning: other machines can reach it, without TLS: whoever listens in reads tokens. "
                 "Give --tls-cert and --tls-key, or put a proxy with TLS in front "
                 "(--proxy-headers-from)",
                 err=True,
             )
-        sys.stdout.flush()
-        if open_browser:
-            self.open()
 
     def open(self) -> None:
-        """In a browser, logged in. What comes after `#` is not sent to any server."""
+        """Open it in a browser, logged in. What comes after `#` is not sent to any server."""
         webbrowser.open(f"{self.address}#token={self.web.state.web.invitations.make()}")
-
-    def serve(self, ready: Callable[[], None]) -> None:
-        from holdfast.web.http.serving import Server
-
-        Server(self.web, self._serving, ready=ready).run([self._listener])
 
 
 @contextmanager
-def dashboard(app: Holdfast, port: int | None, *, open_browser: bool) -> Iterator[Sequence[str]]:
-    """The demonstration's, in a thread of this process; what to tell about it."""
-    try:
-        serving, _ = installed()
-    except HoldfastError as problem:
-        yield [f"no dashboard: {problem}"]
-        return
-    with _some_listener(serving, port) as listener:
-        host = "127.0.0.1"
-        site = Site(
-            app,
-            {"hosts": serving.hosts_of(host, ()), "title": "Holdfast demo"},
-            serving.Serving(),
-            listener,
-            host,
-        )
+def demo_dashboard(app: Holdfast, port: int | None, *, open_browser: bool) -> Iterator[list[str]]:
+    """Serve the dashboard of the demonstration in a thread; yield lines about it."""
+    with _listen(port) as listener:
+        chosen = {"hosts": serving.hosts_of(_LOOPBACK, ()), "title": "Holdfast demo"}
+        site = Site(app, chosen, serving.Serving(), listener, _LOOPBACK)
         _, token = Access(app).create("demo", "admin", expires="12h", by="the demonstration")
-        with serving.Background(site.web, listener):
+        with serving.background(site.web, listener):
             if open_browser:
                 site.open()
             yield [f"dashboard: {site.address}", f"token: {token}"]
 
 
-def _some_listener(serving: Any, port: int | None) -> socket.socket:
-    """On the port that was asked for, else on ours, else on a free one."""
-    found: socket.socket
+def _listen(port: int | None) -> socket.socket:
+    """Listen on the port that was asked for, else on the default one, else on a free one."""
     if port is not None:
-        found = serving.listen("127.0.0.1", port)
-        return found
+        return serving.listen(_LOOPBACK, port)
     try:
-        found = serving.listen("127.0.0.1", serving.PORT)
+        return serving.listen(_LOOPBACK, serving.PORT)
     except serving.CannotListen:
-        found = serving.listen("127.0.0.1", 0)
-    return found
+        return serving.listen(_LOOPBACK, 0)

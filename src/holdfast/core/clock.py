@@ -1,7 +1,7 @@
-"""Time as a parameter.
+"""Clocks: code takes the time from a clock that it is given, and tests give a clock that they move.
 
-Nothing below the edges asks the system for the time. On PostgreSQL the server's clock decides, so
-that machines with different clocks agree; a clock that is not the system's overrides it (tests).
+On PostgreSQL the server's clock decides, so that machines with different clocks agree. A clock of a
+test decides instead of the server's.
 """
 
 import time
@@ -14,7 +14,7 @@ MICROSECOND = timedelta(microseconds=1)
 
 
 class Clock(Protocol):
-    """What tells the time."""
+    """The type of clocks."""
 
     rules_the_database: bool  #: True: the database uses this clock instead of its own
 
@@ -36,7 +36,7 @@ class SystemClock:
 
 
 class FakeClock:
-    """A clock that moves only when told to: `clock.advance(30)`."""
+    """A clock that a test moves: `clock.advance(30)`."""
 
     rules_the_database = True
 
@@ -56,7 +56,7 @@ class FakeClock:
 
 
 def to_microseconds(moment: datetime) -> int:
-    """Microseconds since 1970, exact (a float of seconds would round)."""
+    """Return the microseconds since 1970, exactly (a float of seconds would be rounded)."""
     return (moment - EPOCH) // MICROSECOND
 
 

@@ -1,7 +1,7 @@
 """Encode arguments, results and errors as JSON text, and decode them.
 
 Type hints decide how (pydantic). A value that does not fit its hint is refused with an error that names
-the field. Errors can always be encoded: whatever was raised, the result is bounded, printable text.
+the field. Any exception can be encoded: the result is printable text of a bounded length.
 """
 
 import inspect
@@ -14,13 +14,7 @@ from typing import Annotated, Any, NamedTuple
 
 import typing_extensions
 from pydantic import ConfigDict, PlainSerializer, PlainValidator, TypeAdapter, ValidationError
-from pydantic_core import (
-    ErrorDetails,
-    PydanticSerializationError,
-    SchemaSerializer,
-    SchemaValidator,
-    to_json,
-)
+from pydantic_core import PydanticSerializationError, SchemaSerializer, SchemaValidator, to_json
 from pydantic_core.core_schema import CoreConfig
 
 from holdfast.errors import InvalidArguments, InvalidInput, PayloadTooLarge
@@ -33,6 +27,9 @@ _CONFIG = CoreConfig(
     val_json_bytes="base64",
     ser_json_inf_nan="constants",  # so that `_bounded` finds and refuses them: null would hide them
 )
+
+#: What the serializer raises for a value that JSON does not have.
+_UNENCODABLE = (PydanticSerializationError, UnicodeError, RecursionError, ValueError)
 
 
 class _Shape:
@@ -52,15 +49,16 @@ class Arguments:
         self.name = name
         self.signature = _signature(name, handler, skip)
         self._shape = _shape(name, handler, self.signature)
-        kinds = {parameter.kind for parameter in self.signature.parameters.values()}
-        self._collects = inspect.Parameter.VAR_KEYWORD in kinds
+        collectors = [
+            one.name for one in self.signature.parameters.values() if one.kind is one.VAR_KEYWORD
+        ]
+        self._collector = "".join(collectors)  #: the name of its `**parameter`, if it has one
 
     def encode(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> str:
         """Check the arguments of a call and return the payload. Raises InvalidArguments."""
+        what = f"the arguments of task {self.name!r}"
         try:
-            bound: Mapping[str, Any] = kwargs
-            if args or self._collects:
-                bound = self._flatten(self.signature.bind(*args, **kwargs))
+            bound = self._flatten(args, kwargs) if args or self._collector else kwargs
             data = self._shape.serializer.to_json(self._shape.validator.validate_python(bound))
         except ValidationError as problem:
             raise InvalidArguments(
@@ -70,11 +68,9 @@ class Arguments:
             raise InvalidArguments(
                 f"task {self.name!r} takes {self.signature}: {problem}"
             ) from None
-        except (PydanticSerializationError, UnicodeError, RecursionError, ValueError) as problem:
-            raise InvalidArguments(
-                _not_json(f"the arguments of task {self.name!r}", problem)
-            ) from None
-        return _bounded(data, f"the arguments of task {self.name!r}")
+        except _UNENCODABLE as problem:
+            raise _not_json(what, problem) from None
+        return _bounded(data, what)
 
     def decode(self, payload: str) -> dict[str, Any]:
         """Return the handler's keyword arguments from a stored payload. Raises InvalidArguments."""
@@ -88,14 +84,11 @@ class Arguments:
     def json_schema(self) -> dict[str, Any]:
         return self._shape.adapter.json_schema()
 
-    def _flatten(self, bound: inspect.BoundArguments) -> dict[str, Any]:
-        flat: dict[str, Any] = {}
-        for name, value in bound.arguments.items():
-            if self.signature.parameters[name].kind is inspect.Parameter.VAR_KEYWORD:
-                flat.update(value)
-            else:
-                flat[name] = value
-        return flat
+    def _flatten(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> dict[str, Any]:
+        """Return all arguments by name, those of a `**parameter` among the others."""
+        bound = dict(self.signature.bind(*args, **kwargs).arguments)
+        collected = bound.pop(self._collector, {})
+        return {**bound, **collected}
 
 
 class Result:
@@ -109,7 +102,7 @@ class Result:
     def encode(self, value: Any) -> str:
         try:
             data = self._shape.serializer.to_json(value, warnings=False)
-        except (PydanticSerializationError, UnicodeError, RecursionError, ValueError) as problem:
+        except _UNENCODABLE as problem:
             raise InvalidArguments(
                 f"the result of task {self.name!r} cannot be written as JSON: {problem}"
             ) from None
@@ -123,8 +116,8 @@ def encode_json(value: Any, what: str) -> str:
     """Return the JSON text of a value without type hints. Raises InvalidArguments, naming `what`."""
     try:
         data = to_json(value, inf_nan_mode="constants", bytes_mode="base64")
-    except (PydanticSerializationError, UnicodeError, RecursionError, ValueError) as problem:
-        raise InvalidArguments(_not_json(what, problem)) from None
+    except _UNENCODABLE as problem:
+        raise _not_json(what, problem) from None
     return _bounded(data, what)
 
 
@@ -135,8 +128,8 @@ def _bounded(data: bytes, what: str) -> str:
             "elsewhere and pass its id or path"
         )
     text = data.decode()
-    # NaN and Infinity are not JSON, and PostgreSQL refuses them. The letters may also be part of a
-    # string, which only parsing tells.
+    # NaN and Infinity are not JSON, and PostgreSQL refuses them. Only parsing tells them from the same
+    # letters in a string.
     if "NaN" in text or "Infinity" in text:
         try:
             json.loads(text, parse_constant=_refuse_constant)
@@ -151,14 +144,15 @@ def _refuse_constant(_: str) -> None:
     raise ArithmeticError
 
 
-def _not_json(what: str, problem: Exception) -> str:
-    return (
+def _not_json(what: str, problem: Exception) -> InvalidArguments:
+    return InvalidArguments(
         f"{what} cannot be written as JSON ({str(problem)[:200]}): give numbers, strings, booleans, "
         "None, lists and dicts, or annotate the parameter with the type to convert"
     )
 
 
-_WORDS = {"missing": "is missing", "extra_forbidden": "there is no such argument"}
+#: Instead of pydantic's messages, for errors about an argument itself and not about a part of it.
+_MESSAGES = {"missing": "is missing", "extra_forbidden": "there is no such argument"}
 
 
 def _describe(problem: ValidationError) -> str:
@@ -166,15 +160,12 @@ def _describe(problem: ValidationError) -> str:
 
 
 def _fields(problem: ValidationError) -> list[tuple[str, str]]:
-    """Which do not fit, and why."""
-    found = problem.errors(include_url=False, include_input=False, include_context=False)[:50]
-    return [(".".join(map(str, error["loc"])), _why(error)) for error in found]
-
-
-def _why(error: ErrorDetails) -> str:
-    """In our words, where it is about an argument itself and not about something inside of one."""
-    words = _WORDS if len(error["loc"]) == 1 else {}
-    return words.get(error["type"], error["msg"])
+    """Return which fields do not fit, and why."""
+    found = []
+    for error in problem.errors(include_url=False, include_input=False, include_context=False)[:50]:
+        ours = _MESSAGES if len(error["loc"]) == 1 else {}
+        found.append((".".join(map(str, error["loc"])), ours.get(error["type"], error["msg"])))
+    return found
 
 
 def _signature(name: str, handler: Callable[..., Any], skip: int) -> inspect.Signature:
@@ -240,7 +231,7 @@ def _adapt(hint: Any) -> Any:
 
 
 def _struct(struct: type) -> Any:
-    import msgspec  # only ever reached when the caller's own code has imported it
+    import msgspec  # the caller's own code has imported it, if it has a Struct
 
     def validate(value: Any) -> Any:
         return value if isinstance(value, struct) else msgspec.convert(value, struct, strict=False)

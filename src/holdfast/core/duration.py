@@ -14,7 +14,7 @@ _LONGEST = 100 * 365 * 86400.0  # beyond a century it is a mistake, and dates ov
 
 
 def seconds(value: Duration, *, what: str = "duration") -> float:
-    """The duration in seconds; `what` is named in the error."""
+    """Return a duration in seconds. Raises InvalidInput, which names `what`."""
     result = _parse(value)
     if result is None or not math.isfinite(result) or not 0 <= result <= _LONGEST:
         raise InvalidInput(
@@ -24,10 +24,25 @@ def seconds(value: Duration, *, what: str = "duration") -> float:
     return result
 
 
+def positive(value: Duration, *, what: str, instead: str = "") -> float:
+    """Return a duration in seconds, which may not be 0. `instead`: what else the error suggests."""
+    result = seconds(value, what=what)
+    if not result:
+        raise InvalidInput(f"{what}=0: give a positive duration{instead}")
+    return result
+
+
+def timeout_seconds(value: Duration | None) -> float | None:
+    """Return the timeout of a run in seconds; None: no timeout."""
+    return (
+        None
+        if value is None
+        else positive(value, what="timeout", instead=", or None for no timeout")
+    )
+
+
 def _parse(value: object) -> float | None:
-    if isinstance(value, bool):
-        return None
-    if isinstance(value, int | float):
+    if isinstance(value, int | float) and not isinstance(value, bool):
         return float(value) if abs(value) < 1e300 else None
     if isinstance(value, timedelta):
         return value.total_seconds()

@@ -1,7 +1,7 @@
-"""UUIDv7: ids made by the client, sorted by the moment they were made.
+"""UUIDv7: ids that sort by the time at which they were made.
 
-Monotonic within a process, so that jobs enqueued one after the other sort in that order, and made
-before the insert, so that an insert repeated after a cut connection cannot double.
+The ids of a process sort in the order in which it made them. The client makes them before the insert,
+so that an insert sent again after a lost connection adds no second job.
 """
 
 import os
@@ -42,16 +42,15 @@ def new_id() -> str:
 
 
 def floor_id(moment: datetime) -> str:
-    """Return the smallest id of this moment: a bound for searches by time."""
+    """Return the smallest id of a time: a bound for searches by time."""
     milliseconds = max(0, to_microseconds(moment) // 1000)
     return str(UUID(int=milliseconds << 80))
 
 
-def parse_id(value: object) -> str:
-    """Return a job's id as it is stored, from a string or a UUID. Raises InvalidInput."""
+def parse_id(value: object, what: str = "a job id: ids are UUIDs, as Job.id gives them") -> str:
+    """Return an id as it is stored, from a string or a UUID. Raises InvalidInput, which says that the
+    value is not `what`."""
     try:
         return str(value if isinstance(value, UUID) else UUID(str(value)))
     except ValueError:
-        raise InvalidInput(
-            f"{str(value)[:80]!r} is not a job id: ids are UUIDs, as Job.id gives them"
-        ) from None
+        raise InvalidInput(f"{str(value)[:80]!r} is not {what}") from None

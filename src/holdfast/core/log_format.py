@@ -1,5 +1,5 @@
-"""Formats of log lines: text for people, or JSON for machines. Used by handlers (`ctx.log`) and by
-the processes of the command; both show the fields that a job's own logger adds to a record."""
+"""Formats of log lines, as text or JSON, and `RunLog`, the logger of a run (`ctx.log`). Both formats
+show the fields that RunLog adds to a record."""
 
 import json
 import logging
@@ -22,7 +22,7 @@ _CONTROLS = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u2
 
 
 def configure(level: str = "info", format: str = "text") -> None:
-    """Log to stderr. Replaces what was configured before, so that a repeated call is harmless."""
+    """Log to stderr, instead of to the handlers configured before."""
     if level.lower() not in LEVELS:
         raise InvalidInput(f"log level {level!r}: choose one of {', '.join(LEVELS)}")
     if format not in FORMATS:
@@ -33,13 +33,13 @@ def configure(level: str = "info", format: str = "text") -> None:
 
 
 def escaped(text: str) -> str:
-    """A text with its control characters escaped: it cannot move a terminal's cursor, colour or clear
-    it, set its title, or turn the direction of writing. Line feeds and tabs stay."""
+    """Return a text with its control characters escaped: it cannot move a terminal's cursor, colour or
+    clear the terminal, set its title, or turn the direction of writing. Line feeds and tabs stay."""
     return _CONTROLS.sub(_escape, text)
 
 
 def escaped_json(text: str) -> str:
-    """JSON text, the same value, without characters that a terminal acts upon."""
+    """Return JSON text of the same value, without characters that a terminal acts upon."""
     return _CONTROLS.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
 
 
@@ -60,19 +60,17 @@ def _moment(record: logging.LogRecord) -> str:
 class Text(logging.Formatter):
     """2030-01-01T12:00:00.000Z INFO holdfast.job: fetched [job_id=... task=fetch attempt=1]"""
 
-    def format(self, record: logging.LogRecord) -> str:
+    def formatMessage(self, record: logging.LogRecord) -> str:
         head = f"{_moment(record)} {record.levelname} {record.name}: {record.getMessage()}"
         extras = " ".join(f"{name}={value}" for name, value in _extras(record).items())
-        lines = [f"{head} [{extras}]" if extras else head]
-        if record.exc_info:
-            lines.append(self.formatException(record.exc_info))
-        if record.stack_info:
-            lines.append(self.formatStack(record.stack_info))
-        return escaped("\n".join(lines))
+        return f"{head} [{extras}]" if extras else head
+
+    def format(self, record: logging.LogRecord) -> str:
+        return escaped(super().format(record))
 
 
 class JsonLines(logging.Formatter):
-    """One object a line: time, level, logger, message, and job_id, task, attempt, error, trace."""
+    """A JSON object on each line: time, level, logger, message, job_id, task, attempt, error, trace."""
 
     def format(self, record: logging.LogRecord) -> str:
         line: dict[str, object] = {
@@ -91,8 +89,8 @@ class JsonLines(logging.Formatter):
 
 
 class RunLog(logging.LoggerAdapter[logging.Logger]):
-    """`ctx.log`. What it is given goes two ways: to logging, as that is configured, and from INFO on to
-    whoever keeps lines with the job."""
+    """`ctx.log`: passes each line to `logging`, and from INFO on also to `keep`, which stores it with
+    the job."""
 
     def __init__(
         self, logger: logging.Logger, extra: Mapping[str, object], keep: Callable[[str, str], None]
@@ -109,17 +107,20 @@ class RunLog(logging.LoggerAdapter[logging.Logger]):
     def log(self, level: int, msg: object, *args: object, **kwargs: Any) -> None:
         if level >= logging.INFO:
             self._keep(level_name(level), line_text(msg, args, kwargs.get("exc_info")))
-        kwargs["stacklevel"] = kwargs.get("stacklevel", 1) + 1  # this method is not who logs
+        kwargs["stacklevel"] = (
+            kwargs.get("stacklevel", 1) + 1
+        )  # skip this method, so that the record names the caller
         super().log(level, msg, *args, **kwargs)
 
 
 def level_name(level: int) -> str:
-    """One of LEVELS, also for the levels that an application adds between them."""
+    """Return the name in LEVELS of a level, also for levels that an application adds between them."""
     return LEVELS[min(max(level // 10, 1), len(LEVELS)) - 1]
 
 
 def line_text(msg: object, args: tuple[Any, ...], exc_info: Any = None) -> str:
-    """The message with its traceback, bounded. Never raises: a run does not fail by its log."""
+    """Return the message with its traceback, of a bounded length. Never raises: a line of the log must
+    not fail the run."""
     try:
         text = logging.LogRecord("", 0, "", 0, msg, args, None).getMessage()
         error = sys.exception() if exc_info is True else exc_info

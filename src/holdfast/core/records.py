@@ -1,7 +1,7 @@
-"""Values: frozen to the type checker, cheap to make.
+"""Dataclasses that only the type checker freezes.
 
-A frozen dataclass of 27 fields takes 5 µs to build, a plain one 1 µs, and a worker builds one for
-each job that it claims. So only the type checker forbids to assign to them.
+A frozen dataclass of 27 fields takes 5 µs to make, a plain one 1 µs, and a worker makes one for each
+job that it claims.
 """
 
 from dataclasses import dataclass
@@ -12,6 +12,6 @@ C = TypeVar("C")
 
 @dataclass_transform(frozen_default=True, kw_only_default=True)
 def value(cls: type[C]) -> type[C]:
-    """A dataclass with slots and keywords only, not to be changed once made."""
+    """Make a class a dataclass with slots and keyword arguments, whose objects must not be changed."""
     made: Any = dataclass(slots=True, kw_only=True)(cls)
     return made  # type: ignore[no-any-return]

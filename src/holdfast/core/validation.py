@@ -3,7 +3,7 @@
 import json
 import re
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, TypeGuard
 from uuid import UUID
 
 from holdfast.core.codec import encode_json
@@ -26,7 +26,7 @@ def name(value: object, what: str) -> str:
 
 def key(value: object, what: str = "key") -> str:
     """Check a key or an idempotency key, and return it."""
-    if not isinstance(value, str) or not 0 < len(value) <= LONGEST_KEY or not _is_text(value):
+    if not is_text(value) or not 0 < len(value) <= LONGEST_KEY:
         raise InvalidInput(
             f"{what}={str(value)[:80]!r}: a key is a string of 1 to {LONGEST_KEY} characters, without "
             "NUL or lone surrogates"
@@ -41,7 +41,7 @@ def entity(value: Any) -> tuple[str, str]:
         if isinstance(id, UUID):
             id = str(id)
         plain = isinstance(id, int | str) and not isinstance(id, bool)
-        if isinstance(kind, str) and _NAME.fullmatch(kind) and plain and _is_text(str(id)):
+        if isinstance(kind, str) and _NAME.fullmatch(kind) and plain and is_text(str(id)):
             return kind, encode_json(id, "entity")
     raise InvalidInput(
         f"entity={value!r}: give a pair of a name and an id, e.g. ('movie', 7); the id is an integer, "
@@ -49,12 +49,12 @@ def entity(value: Any) -> tuple[str, str]:
     )
 
 
-def entity_of(text: str, told: str) -> tuple[str, int | str]:
-    """Return the entity in a text: the id of movie:7 is a number, of movie:"7" a string. `told`: the
-    beginning of the error."""
+def entity_of(text: str, error: str) -> tuple[str, int | str]:
+    """Return the entity in a text: the id of movie:7 is a number, of movie:"7" a string. `error`:
+    the beginning of the message of InvalidInput."""
     kind, _, id = text.partition(":")
     if not kind or not id:
-        raise InvalidInput(f"{told}: write TYPE:ID, such as movie:7")
+        raise InvalidInput(f"{error}: write TYPE:ID, such as movie:7")
     try:
         read = json.loads(id)
     except (ValueError, RecursionError):
@@ -77,5 +77,10 @@ def moment(value: object, what: str) -> datetime:
     return value.astimezone(UTC)
 
 
-def _is_text(value: str) -> bool:
-    return "\x00" not in value and not any("\ud800" <= char <= "\udfff" for char in value)
+def is_text(value: object) -> TypeGuard[str]:
+    """Return whether a value is a string that every database stores."""
+    return (
+        isinstance(value, str)
+        and "\x00" not in value
+        and not any("\ud800" <= char <= "\udfff" for char in value)
+    )

@@ -2,74 +2,51 @@
 
 import random
 import threading
-from collections.abc import Callable, Iterator
-from itertools import chain, count, cycle
+from collections.abc import Callable
+from itertools import count
 
 from holdfast.demo import tasks
 from holdfast.errors import HoldfastError
-from holdfast.jobs.job import Job
 
 INTERVAL = 0.3  # seconds between two enqueues
 
 _dice = random.Random()  # noqa: S311 - for variety
-_numbers = count(1)
+_number = count(1).__next__
 
 
-def _feed() -> Job:
+def _feed() -> None:
     name = _dice.choice(["news", "weather", "films", "recipes"])
-    return tasks.fetch_feed.enqueue(feed=f"https://{name}.example/feed.xml")
+    tasks.fetch_feed.enqueue(feed=f"https://{name}.example/feed.xml")
 
 
-def _video() -> Job:
-    return tasks.transcode_video.enqueue(video=f"film-{next(_numbers)}")
-
-
-def _flaky() -> Job:
-    return tasks.call_flaky_api.enqueue(order=next(_numbers))
-
-
-def _upload() -> Job:
-    return tasks.parse_upload.enqueue(file=f"upload-{next(_numbers)}.xls")
-
-
-def _reminder() -> Job:
+def _reminder() -> None:
     later = tasks.send_reminder.using(delay=_dice.uniform(1.5, 4.0))
-    return later.enqueue(to=_dice.choice(["ann", "ben", "cid", "dan"]))
+    later.enqueue(to=_dice.choice(["ann", "ben", "cid", "dan"]))
 
 
-def _podcast() -> Job:
+def _podcast() -> None:
     name = _dice.choice(["history", "science", "music"])
-    return tasks.import_podcast.using(entity=("podcast", name)).enqueue(podcast=name)
+    tasks.import_podcast.using(entity=("podcast", name)).enqueue(podcast=name)
 
 
-def _image() -> Job:
-    return tasks.resize_image.enqueue(image=f"photo-{next(_numbers)}.jpg")
+def _partner() -> None:
+    tasks.sync_partner.enqueue(partner=_dice.choice(["acme", "globex", "hooli", "initech"]))
 
 
-def _archive() -> Job:
-    return tasks.checksum_archive.enqueue(archive=f"backup-{next(_numbers)}.tar")
-
-
-def _partner() -> Job:
-    name = _dice.choice(["acme", "globex", "hooli", "initech"])
-    return tasks.sync_partner.enqueue(partner=name)
-
-
-def _partners() -> Job:
+def _partners() -> None:
     """Enqueue more jobs than the limit lets run at the same time."""
-    return [_partner() for _ in range(4)][-1]
+    for _ in range(4):
+        _partner()
 
 
-def _subtitles() -> Job:
-    number = next(_numbers)
-    return tasks.read_subtitles.enqueue(
-        file=_dice.choice([f"fr-{number}.txt", f"sub-{number}9.srt"])
-    )
+def _subtitles() -> None:
+    number = _number()
+    tasks.read_subtitles.enqueue(file=_dice.choice([f"fr-{number}.txt", f"sub-{number}9.srt"]))
 
 
-def _film() -> Job:
+def _film() -> None:
     """Start a workflow: one job, then three at the same time, then one."""
-    film = f"film-{next(_numbers)}"
+    film = f"film-{_number()}"
     with tasks.app.workflow(f"publish-{film}") as flow:
         scan = flow.add(tasks.scan_film, film=film)
         parts = [
@@ -80,26 +57,31 @@ def _film() -> Job:
             )
             for quality in ("480p", "720p", "1080p")
         ]
-        last = flow.add(tasks.publish_film.using(after=parts), film=film)
-    return tasks.app.jobs.get(last.id)
+        flow.add(tasks.publish_film.using(after=parts), film=film)
 
 
-ONE_OF_EACH = (
-    *(_film, _video, _podcast, _flaky, _reminder, _upload, _image, _archive, _feed, _partners),
-    _subtitles,
-)
-MIX = (
-    *(_feed, _video, _podcast, _feed, _image, _flaky, _feed, _reminder, _archive, _feed),
-    *(_image, _partners, _feed, _podcast, _feed, _flaky, _image, _feed, _upload, _reminder),
-    *(_partner, _film, _feed, _subtitles, _image, _feed, _partner, _feed),
-)
+#: Each kind of job, in the order of the first round, and how often it is enqueued after that.
+KINDS: dict[Callable[[], object], int] = {
+    _film: 1,
+    lambda: tasks.transcode_video.enqueue(video=f"film-{_number()}"): 1,
+    _podcast: 3,
+    lambda: tasks.call_flaky_api.enqueue(order=_number()): 3,
+    _reminder: 2,
+    lambda: tasks.parse_upload.enqueue(file=f"upload-{_number()}.xls"): 1,
+    lambda: tasks.resize_image.enqueue(image=f"photo-{_number()}.jpg"): 4,
+    lambda: tasks.checksum_archive.enqueue(archive=f"backup-{_number()}.tar"): 1,
+    _feed: 10,
+    _partners: 1,
+    _partner: 2,
+    _subtitles: 1,
+}
 
 
 class Feeder:
     """A thread that enqueues until it is stopped; first, without a pause, one job of each kind."""
 
-    def __init__(self, failed: Callable[[HoldfastError], None]) -> None:
-        self._failed = failed
+    def __init__(self) -> None:
+        self.problem: HoldfastError | None = None  #: why it ended by itself
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, name="holdfast-demo", daemon=True)
 
@@ -111,15 +93,14 @@ class Feeder:
         self._thread.join()
 
     def _run(self) -> None:
+        weights = list(KINDS.values())
         try:
-            for number, enqueue in enumerate(self._order()):
+            for enqueue in KINDS:
                 if self._stop.is_set():
                     return
                 enqueue()
-                if number >= len(ONE_OF_EACH):
-                    self._stop.wait(_dice.uniform(0.5, 1.5) * INTERVAL)
+            while not self._stop.wait(_dice.uniform(0.5, 1.5) * INTERVAL):
+                [enqueue] = _dice.choices(list(KINDS), weights)
+                enqueue()
         except HoldfastError as problem:
-            self._failed(problem)
-
-    def _order(self) -> Iterator[Callable[[], Job]]:
-        return chain(ONE_OF_EACH, cycle(MIX))
+            self.problem = problem

@@ -1,6 +1,6 @@
 -- Tokens, secrets, the audit log.
 -- Nothing here changes an entry of the audit log: entries are added, read, and, when old, deleted.
--- The same statements, in the same order, as in access.sqlite.sql. How they are written: engine/statements.py.
+-- The same statements, in the same order, as in access.sqlite.sql. How they are written: engine/script.py.
 
 -- name: hold_tokens
 -- One at a time looks whether there is any, and makes the first.

@@ -1,6 +1,7 @@
 """Tokens, secrets and the audit log, as scripts. A secret itself never comes here: only its hash."""
 
 import json
+from dataclasses import asdict
 from datetime import datetime
 from typing import Any, Literal, NamedTuple
 
@@ -9,11 +10,14 @@ from holdfast.engine.dialect import MICRO, Dialect
 from holdfast.engine.script import Row, Run, Script
 from holdfast.jobs.read import LAST_ID
 
-FRESH = 60.0  #: seconds in which a token's use is written down once
-AGE = 365 * 86400.0  #: seconds that entries of the audit log are kept, at the most
-KEPT = 1_000_000  #: of them, at the most
-PRUNED = 1000  #: entries or sessions, at a time
-LISTED = 1000  #: tokens, at the most
+FRESH = 60.0  #: seconds between two writes of a token's last use
+AGE = 365 * 86400.0  #: seconds: older entries of the audit log are deleted
+KEPT = 1_000_000  #: entries of the audit log: of more, the oldest are deleted
+PRUNED = 1000  #: entries or sessions that one call deletes
+LISTED = 1000  #: tokens that a list has at most
+_TIMES = ("created_at", "expires_at", "revoked_at", "last_used_at")
+_TOKEN = ("id", "name", "role", "kind", "scope", "parent_id", *_TIMES, "created_by")
+_ENTRY = ("id", "at", "actor", "role", "action", "target", "detail", "address", "request_id")
 
 Kind = Literal["token", "session"]
 
@@ -52,7 +56,7 @@ class NewToken:
 
 @value
 class Entry:
-    """What somebody did, or tried to."""
+    """One entry of the audit log: an action, or an attempt."""
 
     actor: str
     role: str
@@ -73,27 +77,21 @@ class Entries(NamedTuple):
 class Found(NamedTuple):
     token: TokenInfo
     hash: str
-    is_stale: bool  #: its last use should be written down
+    is_stale: bool  #: the time of its last use must be written
 
 
 def add(dialect: Dialect, new: NewToken) -> Script[TokenInfo]:
     params = {
+        **asdict(new),
         "now": dialect.now(),
-        "id": new.id,
-        "hash": new.hash,
-        "name": new.name,
-        "role": new.role,
-        "kind": new.kind,
         "scope": json.dumps({"tasks": new.tasks, "queues": new.queues}),
-        "parent_id": new.parent_id,
         "life": None if new.life is None else round(new.life * MICRO),
-        "created_by": new.created_by,
     }
     return _token(dialect, (yield Run("add_token", params)).rows[0])
 
 
 def add_first(dialect: Dialect, new: NewToken) -> Script[TokenInfo | None]:
-    """Only if there was never one; of several that try, one succeeds."""
+    """Add a token if there was never one, else return None. Of several callers, one succeeds."""
     yield Run("hold_tokens", {})
     if (yield Run("any_token", {"id": new.id})).rows[0][0]:
         return None
@@ -131,7 +129,7 @@ def secret(name: str) -> Script[str | None]:
 
 
 def keep_secret(name: str, made: str) -> Script[str]:
-    """This one, or the one that somebody else kept before."""
+    """Store a secret unless the name has one; return the stored one."""
     yield Run("keep_secret", {"name": name, "value": made})
     kept: str = (yield Run("secret", {"name": name})).rows[0][0]
     return kept
@@ -139,18 +137,7 @@ def keep_secret(name: str, made: str) -> Script[str]:
 
 def record(dialect: Dialect, entry: Entry, detail: str) -> Script[None]:
     """`detail` is JSON text."""
-    params = {
-        "now": dialect.now(),
-        "id": entry.id,
-        "actor": entry.actor,
-        "role": entry.role,
-        "action": entry.action,
-        "target": entry.target,
-        "detail": detail,
-        "address": entry.address,
-        "request_id": entry.request_id,
-    }
-    yield Run("record", params)
+    yield Run("record", {**asdict(entry), "now": dialect.now(), "detail": detail})
 
 
 def entries(dialect: Dialect, after: str | None, limit: int) -> Script[Entries]:
@@ -160,7 +147,7 @@ def entries(dialect: Dialect, after: str | None, limit: int) -> Script[Entries]:
 
 
 def prune(dialect: Dialect, limit: int) -> Script[int]:
-    """Old entries, and sessions that are over; how many went."""
+    """Delete old entries and expired sessions; return how many."""
     now = dialect.now()
     params = {"now": now, "age": round(AGE * MICRO), "kept": KEPT, "limit": limit}
     gone = (yield Run("prune_audit", params)).changed
@@ -168,33 +155,12 @@ def prune(dialect: Dialect, limit: int) -> Script[int]:
 
 
 def _token(dialect: Dialect, row: Row) -> TokenInfo:
-    scope = json.loads(row[4])
-    expires, revoked, used = (None if at is None else dialect.moment(at) for at in row[7:10])
-    return TokenInfo(
-        id=row[0],
-        name=row[1],
-        role=row[2],
-        kind=row[3],
-        tasks=tuple(scope["tasks"]),
-        queues=tuple(scope["queues"]),
-        parent_id=row[5],
-        created_at=dialect.moment(row[6]),
-        expires_at=expires,
-        revoked_at=revoked,
-        last_used_at=used,
-        created_by=row[10],
-    )
+    values = dict(zip(_TOKEN, row, strict=False))  # `find_token` has two columns more
+    scope = {name: tuple(allowed) for name, allowed in json.loads(values.pop("scope")).items()}
+    times = {name: dialect.moment(values[name]) for name in _TIMES if values[name] is not None}
+    return TokenInfo(**values | scope | times)
 
 
 def _entry(dialect: Dialect, row: Row) -> Entry:
-    return Entry(
-        id=row[0],
-        at=dialect.moment(row[1]),
-        actor=row[2],
-        role=row[3],
-        action=row[4],
-        target=row[5],
-        detail=json.loads(row[6]),
-        address=row[7],
-        request_id=row[8],
-    )
+    values = dict(zip(_ENTRY, row, strict=True))
+    return Entry(**values | {"at": dialect.moment(row[1]), "detail": json.loads(row[6])})

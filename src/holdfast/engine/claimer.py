@@ -16,7 +16,7 @@ from holdfast.limits.limit import QUEUE, Rule
 if TYPE_CHECKING:
     from holdfast.engine.engine import Engine
 
-SCAN = 1000  # jobs that a claim under limits looks at, at the most
+SCAN = 1000  # jobs that a claim under limits looks at, at most
 NO_RULES: Mapping[str, Rule] = {}
 _LOOK_FOR_LIMITS = 2.0  # seconds between two looks whether a queue has got a limit
 
@@ -25,7 +25,7 @@ class Claimer:
     """Takes jobs for the workers of one process. A dead or unknown worker, and a paused queue, get
     nothing."""
 
-    beginning: Mapping[str, Any] = {}  #: what tells a statement to look from the beginning
+    beginning: Mapping[str, Any] = {}  #: parameters that make a statement look from the beginning
 
     def __init__(self, engine: "Engine") -> None:
         self._engine = engine
@@ -138,19 +138,16 @@ class Claimer:
         except DatabaseBusy:
             if not at_once:
                 raise  # the whole database is held, and not a key
+            # Another transaction holds a limit and does not end: jobs without one need not wait for it.
             others = [type for type in types if type not in rules and not has_queue_limit]
-            return self._fetch_others(queue, limit, worker, others)
+            jobs = self._fetch_unlimited(queue, limit, worker, others).jobs if others else []
+            return Fetched(jobs, more=bool(jobs), due=0.1)
         if limited.full and at_once:
             self._look_again(limited.full)
         queues = self._limited_queues
         (queues.add if limited.has_queue_limit else queues.discard)(queue)
         self._scan[queue] = min(SCAN, max(100, 4 * scan)) if limited.parked else scan // 2
         return Fetched(limited.jobs, limited.more or made, limited.due)
-
-    def _fetch_others(self, queue: str, limit: int, worker: str, types: Sequence[str]) -> Fetched:
-        """Another transaction holds a limit and does not end: jobs without one need not wait for it."""
-        jobs = self._fetch_unlimited(queue, limit, worker, types).jobs if types else []
-        return Fetched(jobs, more=bool(jobs), due=0.1)
 
     def _look_again(self, full: set[str]) -> None:
         """What ended while these were parked could not see them yet: of a finish and a claim, the one
@@ -161,7 +158,9 @@ class Claimer:
     def release(self, freed: Mapping[str, int]) -> None:
         """Let others run under these keys. No lock is taken, unless a job waits."""
         engine = self._engine
-        waited_for = engine.run(lambda: limit_scripts.awaited(freed), write=False) if freed else {}
+        waited_for = (
+            engine.run(lambda: limit_scripts.keys_with_parked(freed), write=False) if freed else {}
+        )
         if waited_for:
             engine.write(limit_scripts.release, waited_for)
 

@@ -9,65 +9,94 @@ at intervals) and a `doctor` (how the database is set up).
 """
 
 import logging
-from abc import abstractmethod
-from collections.abc import Callable, Collection, Iterable, Sequence
-from contextlib import suppress
+import os
+import sys
+import threading
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from datetime import datetime
 from functools import partial
-from typing import Any, Concatenate
+from typing import Any, Concatenate, ParamSpec, TypeVar
 
+from holdfast import errors
 from holdfast.core.clock import Clock
 from holdfast.engine.claimer import Claimer
 from holdfast.engine.dialect import Dialect
-from holdfast.engine.doctor import Doctor
-from holdfast.engine.fork_guard import ForkGuard
-from holdfast.engine.inspector import Inspector, P
 from holdfast.engine.maintenance import Maintenance
-from holdfast.engine.records import Beat, Promoted, Report, Seen, Swept
+from holdfast.engine.records import Beat, Doctor, Held, LimitInfo, Seen, Swept
 from holdfast.engine.script import Script, T
 from holdfast.engine.transaction import Transaction
-from holdfast.engine.unknown_outcome import until_known
+from holdfast.engine.unknown_outcome import insert_again
 from holdfast.engine.wakeups import Wakeups
-from holdfast.errors import (
-    AppClosed,
-    DatabaseBusy,
-    DatabaseUnavailable,
-    InvalidInput,
-    KeyConflict,
-    Refused,
-    StorageError,
-)
 from holdfast.events import outbox
 from holdfast.jobs import commands, log_lines, rescue
 from holdfast.jobs import finish as finish_scripts
-from holdfast.jobs.job import Claim, EventKind, Job, LogLine, NewJob
+from holdfast.jobs import read as read_scripts
+from holdfast.jobs.job import Claim, EventKind, Job, NewJob, Status
 from holdfast.jobs.outcome import WEEK, Applied, Finish, Outcome
 from holdfast.limits import scripts as limits
-from holdfast.limits.limit import Declared
-from holdfast.monitoring import rollups
-from holdfast.monitoring.metrics import Rollup
+from holdfast.monitoring import pending_walk, rollups
+from holdfast.monitoring.hourly_cache import HOUR, HourlyCache
+from holdfast.monitoring.metrics import Point, Total
 from holdfast.workflows import scripts as workflows
 
 logger = logging.getLogger("holdfast.engine")
 
 TIMEOUT = 30.0  # seconds for one call, unless the application says otherwise
 # What speaks of the values in a finish, and of nothing else: sent again, it would be refused again.
-_REFUSALS = (InvalidInput, KeyConflict, Refused)
+_REFUSALS = (errors.InvalidInput, errors.KeyConflict, errors.Refused)
+P = ParamSpec("P")
+M = TypeVar("M")
+Takes = Callable[Concatenate[Dialect, P], Script[T]]  #: a script, which is given the dialect first
+Verb = Callable[Concatenate["Engine", P], T]  #: a method
 
 
-class Engine(Inspector):
+# A verb that is one script: `engine.promote(10)` runs `commands.promote(dialect, 10)`.
+
+
+def _reads(script: Takes[P, T]) -> Verb[P, T]:
+    def verb(engine: "Engine", /, *args: P.args, **options: P.kwargs) -> T:
+        return engine.read(script, *args, **options)
+
+    return verb
+
+
+def _writes(script: Takes[P, T]) -> Verb[P, T]:
+    def verb(engine: "Engine", /, *args: P.args, **options: P.kwargs) -> T:
+        return engine.write(script, *args, **options)
+
+    return verb
+
+
+def _writes_batch(script: Takes[[Sequence[M]], None]) -> Verb[[Sequence[M]], None]:
+    def verb(engine: "Engine", batch: Sequence[M]) -> None:
+        if batch:
+            engine.write(script, batch)
+
+    return verb
+
+
+class Engine(ABC):
     """One database that holds jobs."""
 
+    dialect: Dialect
     claimer: Claimer
     doctor: Doctor
 
     def __init__(self, clock: Clock, timeout: float = TIMEOUT) -> None:
         """`timeout`: seconds that a call waits for the database before it raises."""
-        super().__init__()
         self.clock = clock
         self.maintenance = Maintenance(self)
         self._timeout = timeout
-        self._fork_guard = ForkGuard()
         self._closed = False
+        self._opened_by: int | None = None  # the process whose connections these are...
+        self._opening_call = ""  # ... and the call that opened them
+        self._totals = HourlyCache(lambda start, end: self.read(rollups.totals, start, end))
+        self._points = HourlyCache(
+            lambda start, end: self.read(rollups.series, start, end, None, None)
+        )
 
     # What each engine does in its own way.
 
@@ -106,12 +135,13 @@ class Engine(Inspector):
         """A new subscription to hints; close it. `events`: hints that there are new events."""
 
     @abstractmethod
-    def _run(
-        self, script: Callable[[], Script[T]], write: bool, deadline: float | None = None
+    def run(
+        self, script: Callable[[], Script[T]], *, write: bool, deadline: float | None = None
     ) -> T:
-        """`deadline`: by the monotonic clock, if it is not to be the timeout of a call from now on."""
+        """Run a script, in a transaction of our own if it writes. It may be run again from the start.
+        `deadline`: by the monotonic clock, if it is not to be the timeout of a call from now on."""
 
-    def hint(self, queues: frozenset[str]) -> None:
+    def hint(self, queues: frozenset[str]) -> None:  # noqa: B027
         """Let others look at these queues ("*": all), soon. (On SQLite each commit does so.)"""
 
     def lock_holders(self) -> set[int]:
@@ -121,33 +151,66 @@ class Engine(Inspector):
 
     # Running scripts.
 
-    def run(self, script: Callable[[], Script[T]], *, write: bool) -> T:
-        return self._run(script, write)
+    def read(self, script: Takes[P, T], *args: P.args, **options: P.kwargs) -> T:
+        """Run a script that changes nothing."""
+        return self.run(lambda: script(self.dialect, *args, **options), write=False)
 
     def run_vital(self, script: Callable[[], Script[T]]) -> T:
         """Run a write that must not wait behind others of this process: a heartbeat."""
         return self.run(script, write=True)
 
-    def write(
-        self,
-        script: Callable[Concatenate[Dialect, P], Script[T]],
-        *args: P.args,
-        **options: P.kwargs,
-    ) -> T:
-        """Run a script in a transaction of our own; it is given the dialect first."""
+    def write(self, script: Takes[P, T], *args: P.args, **options: P.kwargs) -> T:
+        """Run a script in a transaction of our own."""
         return self.run(lambda: script(self.dialect, *args, **options), write=True)
+
+    # Processes. Connections must not cross a fork: both sides would write on one socket, or believe to
+    # hold one lock. An engine that has opened nothing may be forked, and each child opens its own.
 
     def check_usable(self) -> None:
         """Raise if it is closed, or was opened before a fork."""
         if self._closed:
-            raise AppClosed("this Holdfast is closed: make a new one")
-        self._fork_guard.check()
+            raise errors.AppClosed("this Holdfast is closed: make a new one")
+        if self._is_opened_elsewhere:
+            raise errors.UsedAfterFork(
+                f"this Holdfast was opened before a fork, by process {self._opened_by} "
+                f"({self._opening_call}), and is used by its child {os.getpid()}: connections cannot "
+                "be shared. Remove that call from what runs before the fork, or make a new Holdfast in "
+                "each child"
+            )
 
-    def _repeated(self, jobs: Sequence[NewJob], insert: Callable[[float], list[Job]]) -> list[Job]:
-        """Insert jobs, and send them again while nobody can tell whether they were committed."""
-        script = partial(commands.insert, self.dialect, jobs, hint={job.queue for job in jobs})
-        again = partial(self._run, script, True)
-        return until_known(insert, again, jobs, self._timeout)
+    @property
+    def _is_opened_elsewhere(self) -> bool:
+        return self._opened_by is not None and self._opened_by != os.getpid()
+
+    @contextmanager
+    def _opened_here(self) -> Iterator[None]:
+        """Note this process as the one that opens it; if that fails, none has."""
+        # Before anything is opened: a child that is forked meanwhile must not wait for a lock that no
+        # thread of it will ever release.
+        is_new = self._opened_by is None
+        if is_new:
+            self._opening_call, self._opened_by = _opening_call(), os.getpid()
+        try:
+            yield
+        except BaseException:
+            if is_new:
+                self._opened_by = None
+            raise
+
+    # Inserts.
+
+    def _insert_until_known(
+        self, jobs: Sequence[NewJob], insert: Callable[[float], list[Job]]
+    ) -> list[Job]:
+        """Return what `insert` does, which is called with the moment, by the monotonic clock, at which
+        it has to end. Insert again while the database does not tell whether that was committed."""
+        deadline = time.monotonic() + self._timeout
+        try:
+            return insert(deadline)
+        except errors.OutcomeUnknown as problem:
+            again = partial(commands.insert, self.dialect, jobs, hint={job.queue for job in jobs})
+            run_again = partial(self.run, again, write=True, deadline=deadline)
+            return insert_again(jobs, run_again, problem, deadline, self._timeout)
 
     # How runs end.
 
@@ -172,15 +235,15 @@ class Engine(Inspector):
         that is refused harms no other, and one that is too large for a full disk delays no other."""
         try:
             return self._finish(finishes)
-        except (*_REFUSALS, StorageError):
+        except (*_REFUSALS, errors.StorageError):
             if len(finishes) == 1:
                 return self._finish_alone(finishes[0])
         results: dict[Claim, Applied] = {}
-        failure: StorageError | None = None
+        failure: errors.StorageError | None = None
         for member in finishes:
             try:
                 results |= self._finish_alone(member)
-            except StorageError as problem:
+            except errors.StorageError as problem:
                 failure = problem
                 results[Claim(member.id, member.claim_no)] = Applied.UNWRITTEN
         if failure is not None and set(results.values()) == {Applied.UNWRITTEN}:
@@ -216,64 +279,75 @@ class Engine(Inspector):
     def _advance(self, members_of: Collection[str]) -> None:
         """What follows from these ends. If it cannot be done now, the next look does it."""
         if members_of:
-            with suppress(DatabaseBusy, DatabaseUnavailable):
+            with suppress(errors.DatabaseBusy, errors.DatabaseUnavailable):
                 self.write(workflows.advance, members_of)
 
     # What else workers write.
 
-    def declare(self, declared: Sequence[Declared]) -> None:
-        """Make known the limits that the code has."""
-        self.write(limits.declare, declared)
-
-    def promote(self, limit: int) -> Promoted:
-        """Make due jobs pending; tells when to look again."""
-        return self.write(commands.promote, limit)
+    declare = _writes(limits.declare)  # the limits that the code has
+    promote = _writes(commands.promote)  # make due jobs pending; tells when to look again
+    ask_stacks = _writes(rescue.ask_stacks)  # let a worker tell where its runs stand
+    tell_stacks = _writes(rescue.tell_stacks)
+    leave = _writes(rescue.leave)  # what it still holds, when it is swept, did not kill it
+    report = _writes_batch(rescue.report)  # progress; a row that is held is skipped
+    log = _writes_batch(log_lines.log)  # lines whose job is gone are dropped
+    roll_up = _writes_batch(rollups.roll_up)
+    probe = _writes(rollups.probe)  # raises if the database takes no write
 
     def beat(self, worker: str, info: str) -> Beat:
         """Write a worker's heartbeat; tells whether it counts as alive, and what it holds."""
         return self.run_vital(lambda: rescue.beat(self.dialect, worker, info))
-
-    def ask_stacks(self, worker: str) -> bool:
-        """Let a worker tell where its runs stand, with its next beat; False: it is not there."""
-        return self.write(rescue.ask_stacks, worker)
-
-    def tell_stacks(self, worker: str, text: str) -> None:
-        """Write where a worker's runs stand."""
-        self.write(rescue.tell_stacks, worker, text)
 
     def sweep(self, dead: Sequence[Seen], *, limit: int) -> Swept:
         """Declare workers dead that are still as silent as was seen, and give back what dead
         workers hold. Death is for good."""
         return self.write(rescue.sweep, dead, limit, WEEK)
 
-    def leave(self, worker: str) -> None:
-        """Deregister a worker that stops in good order: what it still holds, when it is swept, did not
-        kill it."""
-        self.write(rescue.leave, worker)
-
     def record_verdict(self, claim: Claim, verdict: str) -> None:
         """Write how a run ended for the worker that claims the job next: its own cannot record it."""
         self.run(lambda: rescue.record_verdict(claim, verdict), write=True)
 
-    def report(self, reports: Sequence[Report]) -> None:
-        """How far runs have come, each only while its claim holds; a row that is held is skipped."""
-        if reports:
-            self.write(rescue.report, reports)
+    # What may be read: never a lock, never a scan that grows with the table.
 
-    def log(self, lines: Sequence[LogLine]) -> None:
-        """Keep lines that runs wrote; those whose job is gone are dropped, and one that was sent
-        before stays as it is."""
-        if lines:
-            self.write(log_lines.log, lines)
+    get = _reads(read_scripts.get)  # whole jobs, in the order of the ids
+    search = _reads(read_scripts.search)  # a page of jobs; a bounded look, so that it may be short
+    workers = _reads(read_scripts.workers)  # dead ones, too
+    queues = _reads(read_scripts.queues)
+    suspects = _reads(read_scripts.suspects)  # a bounded look; paused queues are left out
+    backlog = _reads(pending_walk.walk)  # what is pending: a few seeks for each kind
+    next_due = _reads(commands.next_due)
+    stacks = _reads(rescue.stacks)  # where a worker's runs stood when it was last asked
+    shares = _reads(rollups.shares)  # how many jobs of each queue each worker finished
+    overdue = _reads(rollups.overdue)  # what should have been made pending the longest ago
 
-    def roll_up(self, figures: Sequence[Rollup]) -> None:
-        """Write what a worker did; a row that is there already is replaced."""
-        if figures:
-            self.write(rollups.roll_up, figures)
+    def counts(self, *, cap: int = 10_000) -> dict[Status, int]:
+        """How many jobs are in each status, each counted up to `cap`."""
+        return self.run(lambda: read_scripts.counts(Status, cap), write=False)
 
-    def probe(self) -> None:
-        """Commit a small write. Raises if the database takes none."""
-        self.write(rollups.probe)
+    def limits(self, *, cap: int = 10_000) -> list[LimitInfo]:
+        """Every limit, with what runs under it and what waits for it, counted up to `cap`."""
+        return self.run(lambda: limits.listing(cap), write=False)
+
+    def held(self, worker: str) -> list[Held]:
+        """The claims that a worker holds, according to the database."""
+        return self.run(lambda: rescue.held(worker), write=False)
+
+    def now(self) -> datetime:
+        """The clock by which times in this database are written: ages are measured by it."""
+        return self.clock.now()
+
+    def series(
+        self, since: datetime, *, type: str | None = None, queue: str | None = None
+    ) -> list[Point]:
+        """What ended in each minute from this one on; minutes in which nothing did are left out."""
+        now = self.now()
+        if type is not None or queue is not None:  # there may be many of these to remember
+            return self.read(rollups.series, since, now + HOUR, type, queue)
+        return self._points.all(since, now)
+
+    def totals(self, since: datetime) -> list[Total]:
+        """The same by task and queue, with how long they waited and ran."""
+        return self._totals.all(since, self.now())
 
     def is_followed(
         self,
@@ -285,5 +359,19 @@ class Engine(Inspector):
         far as was known within the last second.)"""
         audience = self.dialect.audience
         if audience.is_stale:
-            self._run(lambda: outbox.read_audience(self.dialect), False, deadline)
+            self.run(lambda: outbox.read_audience(self.dialect), write=False, deadline=deadline)
         return audience.listens(ids, kinds)
+
+
+def _opening_call() -> str:
+    """Which function of ours was called, and the line that called it."""
+    frame, name = sys._getframe(), ""
+    while frame.f_back is not None:
+        module = frame.f_globals.get("__name__", "")
+        if module.partition(".")[0] not in ("holdfast", "contextlib"):
+            break
+        name = frame.f_code.co_name
+        frame = frame.f_back
+    if frame.f_globals.get("__name__", "").startswith(("threading", "concurrent.")):
+        return f"{name}() in thread {threading.current_thread().name!r}"
+    return f"{name}() at {frame.f_code.co_filename}:{frame.f_lineno}"

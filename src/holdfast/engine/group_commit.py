@@ -1,4 +1,4 @@
-"""Group commit: what many threads ask for at the same moment is written in one transaction.
+"""Group commit: what many threads write at the same time is written in one transaction.
 
 There is no thread of its own. The first to come leads: it writes its own request, and those that
 gathered meanwhile; when it is done, the oldest that waits leads next. One thread alone pays nothing,
@@ -14,7 +14,7 @@ from typing import Generic, TypeVar
 
 from holdfast.errors import DatabaseBusy, DatabaseError, HoldfastError, OutcomeUnknown
 
-CROWD = 16  # from a group of this size on, the next leader gives the others a moment to gather
+MANY = 16  # from a group of this size on, the next leader waits for others to gather
 GATHERING = 0.001  # seconds: measured to give a seventh more at sixty-four threads
 
 R = TypeVar("R")
@@ -32,8 +32,8 @@ class Request(Generic[R, T]):
         self.ready = False
         self.result: T
         self.error: BaseException | None = None
-        self.next: Request[R, T] | None = None  # whom to wake after this one
-        self.gone = False  # nobody waits for it any more
+        self.next: Request[R, T] | None = None  # the request to wake after this one
+        self.gone = False  # its thread has given up
         self._woken = threading.Lock()
         self._woken.acquire()
 
@@ -70,7 +70,7 @@ class GroupCommit(Generic[R, T]):
         self._lock = threading.Lock()
         self._waiting: list[Request[R, T]] = []
         self._led = False
-        self._crowd = 0
+        self._last_size = 0
         self._promoted: Request[R, T] | None = None
 
     def submit(self, work: R, timeout: float = threading.TIMEOUT_MAX) -> T:
@@ -125,12 +125,12 @@ class GroupCommit(Generic[R, T]):
             self._promoted.wake()
 
     def _lead(self) -> None:
-        if self._crowd > CROWD:
+        if self._last_size > MANY:
             time.sleep(GATHERING)
         with self._lock:
             group = self._waiting[: self._largest]
             del self._waiting[: self._largest]
-            self._crowd = len(group)
+            self._last_size = len(group)
         try:
             self._write(group)
         except BaseException as error:

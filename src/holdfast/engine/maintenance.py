@@ -1,4 +1,5 @@
-"""What is done to a database at intervals: a bounded look each time; the next call goes on there."""
+"""Pruning and repair, at intervals: each call looks at a bounded number of rows, and the next call
+continues after them."""
 
 from collections.abc import Collection, Sequence
 from datetime import timedelta
@@ -32,7 +33,7 @@ class Maintenance:
 
     def prune(self, wanted: Retention, *, limit: int, leases: int = 10) -> Pruned:
         """Delete finished jobs whose time is over, and lease those for which the caller has to do
-        something first. A bounded look, the next call goes on: `more` tells."""
+        something first. The next call continues; `more`: there is something left."""
         engine = self._engine
         if not self._pruned_to:
             self.prune_from_the_start()
@@ -100,8 +101,7 @@ class Maintenance:
         changed = self._engine.run(lambda: workflows.changed_workflows(limit), write=False)
         if not changed:
             return 0
-        done = self._engine.write(workflows.advance, changed)
-        return done.freed + done.dropped
+        return self._engine.write(workflows.advance, changed)
 
     def find_orphans(self, limit: int) -> None:
         """Look again at jobs that wait for one whose row is gone, and at workflows whose last job is,
@@ -118,7 +118,7 @@ class Maintenance:
         return self._engine.write(rollups.prune)
 
     def prune_events(self) -> int:
-        """Delete some of the events that nobody needs; how many."""
+        """Delete some of the events that are not needed any more; return how many."""
         if not self._engine.run(outbox.is_kept, write=False):
             return 0
         return self._engine.write(outbox.prune, outbox.PRUNED)

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from importlib import resources
 from typing import ClassVar, Generic, TypeVar
 
-from holdfast.engine.statements import fill
+from holdfast.engine.script import fill
 from holdfast.errors import HoldfastError, SchemaError
 
 C = TypeVar("C")
@@ -28,18 +28,11 @@ class Migration:
     number: int
     title: str
     breaking: bool
-    sql: str
+    sql: str = ""  #: of those that this release knows
 
     @property
     def name(self) -> str:
         return f"{self.number:04d}_{self.title}"
-
-
-@dataclass(frozen=True, slots=True)
-class AppliedMigration:
-    number: int
-    title: str
-    breaking: bool
 
 
 def load(package: str, words: Mapping[str, str]) -> list[Migration]:
@@ -88,7 +81,7 @@ class Migrations(ABC, Generic[C]):
         return load(self.package, self._words)
 
     @abstractmethod
-    def applied(self, connection: C) -> list[AppliedMigration]:
+    def applied(self, connection: C) -> list[Migration]:
         """What the database has recorded."""
 
     @abstractmethod
@@ -107,7 +100,7 @@ class Migrations(ABC, Generic[C]):
             if migration.number > newest and migration.breaking:
                 raise SchemaError(
                     f"the database was migrated by a newer release of Holdfast (migration "
-                    f"{migration.number:04d}_{migration.title} is not known here, and older releases "
+                    f"{migration.name} is not known here, and older releases "
                     "cannot work with it): upgrade the holdfast package on this machine"
                 )
         done = {migration.number for migration in applied}

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 from holdfast.jobs.job import FINISHED, Claim, Job, Status
 
@@ -58,7 +58,7 @@ class LimitInfo:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Edit:
-    """What is to change of a job that waits; None: stays as it is."""
+    """A change of a job that waits; None: no change."""
 
     priority: int | None = None
     queue: str | None = None
@@ -110,14 +110,14 @@ class Held(NamedTuple):
 class Beat(NamedTuple):
     alive: bool
     held: list[Held]
-    asked: bool = False  #: somebody wants to see where its runs stand
+    asked: bool = False  #: the stacks of its runs are asked for
 
 
 class Stacks(NamedTuple):
     """Where the runs of a worker stood."""
 
     asked_at: datetime | None
-    at: datetime | None  #: None: it has not told yet
+    at: datetime | None  #: None: it has not answered yet
     text: str | None
 
 
@@ -185,7 +185,7 @@ class QueueInfo:
     name: str
     depth: int  #: pending jobs, counted up to a cap
     paused_at: datetime | None  #: nothing of it is claimed since then
-    resume_at: datetime | None = None  #: when it goes on by itself
+    resume_at: datetime | None = None  #: when the pause ends by itself
 
 
 class Finding(NamedTuple):
@@ -195,9 +195,16 @@ class Finding(NamedTuple):
     subject: str
     text: str  #: what it is, and what to do about it
 
+    @classmethod
+    def judge(
+        cls, fine: bool, subject: str, well: str, problem: str, level: str = "warn"
+    ) -> "Finding":
+        """What is fine, or a problem of this level, each with its text."""
+        return cls("ok", subject, well) if fine else cls(level, subject, problem)
+
 
 class Sizes(NamedTuple):
-    """Bytes. What an engine cannot tell cheaply is None or empty."""
+    """Bytes. What is not cheap to measure is None or empty."""
 
     database: int
     log: int | None  #: what is not yet part of the database's file
@@ -211,6 +218,17 @@ class Measures(NamedTuple):
     version: str  #: of the server, or of the library
     sizes: Sizes
     migrations: list[tuple[str, datetime]]  #: by name, with the time of each
+
+
+class Doctor(Protocol):
+    """What an operator may ask of a database's set-up."""
+
+    def diagnose(self) -> list[Finding]:
+        """What is well and what is not, with remedies. Changes nothing, and tells of a database that
+        cannot be reached instead of raising."""
+
+    def measure(self) -> Measures:
+        """How large it is, as far as that costs little to know, and which migrations it has had."""
 
 
 class Parent(NamedTuple):

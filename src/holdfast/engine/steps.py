@@ -1,22 +1,28 @@
 """The async face: one logic for both, written as steps.
 
-A verb of the application is a generator of steps, each a script to run. `go` runs them here and now;
+A method of the application is a generator of steps, each a script to run. `go` runs them here and now;
 `ago` hands each to a small pool of threads of its own (the application may have filled the default
-one), or awaits it on the caller's asynchronous transaction.
+one), or awaits it on the caller's asynchronous transaction. `run_steps` and `async_twin` make the two
+methods that an application calls from the one that returns steps.
 """
 
 import asyncio
+import inspect
 import os
 import threading
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Coroutine, Generator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from functools import wraps
+from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar, get_args
 
 from holdfast.engine.engine import Engine
-from holdfast.engine.script import Script
+from holdfast.engine.script import Script, adrive, drive
 from holdfast.engine.transaction import Transaction
 
+C = TypeVar("C", bound=Callable[..., Any])
+P = ParamSpec("P")
+S = TypeVar("S", bound="HasRunner")
 T = TypeVar("T")
 THREADS = 32  # as many enqueues share a commit
 
@@ -25,7 +31,6 @@ THREADS = 32  # as many enqueues share a commit
 class Step:
     script: Callable[[], Script[Any]]
     write: bool = True
-    catch: tuple[type[Exception], ...] = ()  #: errors that are answers, too
 
 
 Steps = Generator[Step, Any, T]
@@ -58,39 +63,18 @@ class Runner:
         self._at_close.append(work)
 
     def go(self, steps: Steps[T], tx: Any = None) -> T:
-        engine = self.engine
-        transaction = None if tx is None else engine.adopt(tx)
-        try:
-            step = next(steps)
-            while True:
-                try:
-                    if transaction is None:
-                        answer = engine.run(step.script, write=step.write)
-                    else:
-                        answer = transaction.run(step.script())
-                except step.catch as problem:
-                    answer = problem
-                step = steps.send(answer)
-        except StopIteration as end:
-            result: T = end.value
-            return result
+        if tx is None:
+            engine = self.engine
+            return drive(steps, lambda step: engine.run(step.script, write=step.write))
+        transaction = self.engine.adopt(tx)
+        return drive(steps, lambda step: transaction.run(step.script()))
 
     async def ago(self, steps: Steps[T], tx: Any = None) -> T:
         if tx is None:
             return await self.hop(lambda: self.go(steps))
         # A synchronous transaction runs here: its thread matters.
         transaction = await self.adopt(tx)
-        try:
-            step = next(steps)
-            while True:
-                try:
-                    answer = await transaction.arun(step.script())
-                except step.catch as problem:
-                    answer = problem
-                step = steps.send(answer)
-        except StopIteration as end:
-            result: T = end.value
-            return result
+        return await adrive(steps, lambda step: transaction.arun(step.script()))
 
     async def adopt(self, tx: Any) -> Transaction:
         await self.hop(self.engine.open)  # the first use may wait for the database
@@ -111,3 +95,44 @@ class Runner:
         self.engine.close()
         if self._executor is not None and self._pid == os.getpid():
             self._executor.shutdown()
+
+
+class HasRunner(Protocol):
+    """An object whose methods are steps."""
+
+    _runner: Runner
+
+
+def run_steps(
+    method: Callable[Concatenate[S, P], Steps[T]],
+) -> Callable[Concatenate[S, P], T]:
+    """Decorate a method that returns steps: a call runs them and returns their result. If the method
+    has a parameter `tx` and it is given, they run in that transaction of the caller."""
+
+    @wraps(method)
+    def run(self: S, /, *args: P.args, **options: P.kwargs) -> T:
+        return self._runner.go(method(self, *args, **options), options.get("tx"))
+
+    return _signed(run, method)
+
+
+def async_twin(
+    method: Callable[Concatenate[S, P], T],
+) -> Callable[Concatenate[S, P], Coroutine[Any, Any, T]]:
+    """Return the same method for `await`. `method`: one that `run_steps` has decorated."""
+    steps: Callable[Concatenate[S, P], Steps[T]] = method.__wrapped__  # type: ignore[attr-defined]
+
+    @wraps(steps)
+    async def run(self: S, /, *args: P.args, **options: P.kwargs) -> T:
+        return await self._runner.ago(steps(self, *args, **options), options.get("tx"))
+
+    run.__name__ = f"a{steps.__name__}"
+    return _signed(run, steps)
+
+
+def _signed(run: C, method: Callable[..., Any]) -> C:
+    """Let `help()` show the result of the steps, not the steps."""
+    signature = inspect.signature(method)
+    *_, result = get_args(signature.return_annotation)
+    run.__signature__ = signature.replace(return_annotation=result)  # type: ignore[attr-defined]
+    return run

@@ -4,16 +4,15 @@ SQLAlchemy's and Django's wrappers are opened down to the driver's own connectio
 that their transaction has begun, so that an engine needs to know drivers only.
 """
 
+from collections.abc import Callable
 from typing import Any, Protocol
 
-from holdfast.engine.script import Script, T
+from holdfast.engine.script import Run, Script, T
 from holdfast.errors import TransactionError
 
 
 class Transaction(Protocol):
     """A caller's open transaction, ready to carry scripts."""
-
-    is_async: bool
 
     def run(self, script: Script[T]) -> T:
         """Run a script inside it; its hints reach their workers when it commits."""
@@ -25,6 +24,21 @@ _ACCEPTED = (
     "an open sqlite3, aiosqlite, psycopg or asyncpg connection, a SQLAlchemy Connection or Session "
     "(also the async ones), or Django's connection"
 )
+
+
+def in_savepoint(script: Script[T], in_transaction: Callable[[], bool] = lambda: True) -> Script[T]:
+    """A script around a script: when it fails, nothing of it stays and the caller's work goes on.
+    `in_transaction`: some errors end the caller's whole transaction, and nothing is left to undo."""
+    yield Run("SAVEPOINT holdfast", {})
+    try:
+        result = yield from script
+    except BaseException:
+        if in_transaction():
+            yield Run("ROLLBACK TO SAVEPOINT holdfast", {})
+            yield Run("RELEASE SAVEPOINT holdfast", {})
+        raise
+    yield Run("RELEASE SAVEPOINT holdfast", {})
+    return result
 
 
 def kind_of(tx: object) -> str:
@@ -54,9 +68,9 @@ def unwrap(tx: Any) -> Any:
         case "django.BaseDatabaseWrapper":
             return _unwrap_django(tx)
         case "sqlalchemy.AsyncSession" | "sqlalchemy.AsyncConnection":
-            raise is_async(tx)
+            raise needs_await(tx)
         case "sqlalchemy.async_scoped_session":
-            raise is_async(tx)
+            raise needs_await(tx)
         case _:
             return tx
 
@@ -111,7 +125,7 @@ def foreign(tx: object, database: str) -> TransactionError:
     )
 
 
-def is_async(tx: object) -> TransactionError:
+def needs_await(tx: object) -> TransactionError:
     """The error for an asynchronous connection in a synchronous verb."""
     return TransactionError(
         f"tx= was given an asynchronous connection ({type(tx).__qualname__}): use the verb's async "

@@ -1,7 +1,7 @@
 """Inserts whose outcome is unknown, because the connection broke before the answer to the commit came.
 
 Ids are made by the client, and an insert leaves out what has an id that is there already. So it can be
-sent again until the database tells: a job is added once, whichever of the tries was committed.
+sent again until the database tells: a job is added once, whichever of the attempts was committed.
 """
 
 import time
@@ -10,30 +10,25 @@ from collections.abc import Callable, Sequence
 from holdfast.errors import DatabaseBusy, DatabaseUnavailable, OutcomeUnknown
 from holdfast.jobs.job import Job, NewJob
 
-_SHORTEST, _LONGEST = 0.05, 1.0  # seconds between two tries
+_SHORTEST, _LONGEST = 0.05, 1.0  # seconds between two attempts
 
 
 def may_double(jobs: Sequence[NewJob]) -> bool:
-    """Whether sending these again could add a second job: the first try may have changed the live job
-    that holds the key, and that one may have finished since."""
+    """Whether sending these again could add a second job: the first attempt may have changed the live
+    job that holds the key, and that one may have finished since."""
     return any(job.key is not None and job.on_conflict in ("replace", "debounce") for job in jobs)
 
 
-def until_known(
-    insert: Callable[[float], list[Job]],
-    again: Callable[[float], list[Job]],
+def insert_again(
     jobs: Sequence[NewJob],
+    insert: Callable[[], list[Job]],
+    failure: Exception,
+    deadline: float,
     timeout: float,
 ) -> list[Job]:
-    """Return what `insert` does, or `again` after it: both are called with the moment, by the monotonic
-    clock, at which they have to end. Raises OutcomeUnknown, with the ids, if the
-    database does not tell within `timeout` seconds, or if a repeat is refused or could double a job;
-    any other error is one of `insert`, and certain."""
-    deadline = time.monotonic() + timeout
-    try:
-        return insert(deadline)
-    except OutcomeUnknown as problem:
-        failure: Exception = problem
+    """Insert jobs after a first `failure`, until the database tells. Raises OutcomeUnknown, with the
+    ids, if it does not before the deadline, `timeout` seconds after the first attempt began, or if an
+    attempt is refused or could double a job."""
     told = f"the database did not tell within {timeout:g} s whether that was committed"
     if not (repeats := not may_double(jobs)):
         told = (
@@ -44,7 +39,7 @@ def until_known(
         time.sleep(pause)
         pause = min(2 * pause, _LONGEST)
         try:
-            return again(deadline)
+            return insert()
         except (DatabaseBusy, DatabaseUnavailable) as problem:
             failure = problem
         except Exception as problem:  # of another repeat, too; but the first try may be committed

@@ -4,7 +4,9 @@ import os
 import select
 import threading
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from contextlib import suppress
+from typing import Any
 
 EVERYWHERE = frozenset({"*"})
 _LONGEST = 3600.0  # seconds: poll() takes milliseconds, as a C integer
@@ -13,7 +15,8 @@ _LONGEST = 3600.0  # seconds: poll() takes milliseconds, as a C integer
 class Wakeups(ABC):
     """One thread's subscription. Another thread of this process ends its wait through a pipe."""
 
-    def __init__(self) -> None:
+    def __init__(self, on_close: Callable[[Any], None]) -> None:
+        self._on_close = on_close
         self._closed = False
         self._lock = threading.Lock()
         self._poll = Poll()
@@ -47,6 +50,7 @@ class Wakeups(ABC):
             if self._closed:
                 return
             self._closed = True
+        self._on_close(self)
         self._release()
         os.close(self._pipe)
         os.close(self._pipe_end)

@@ -32,7 +32,7 @@ class Audience:
     def listens(self, ids: Sequence[str] | None, kinds: Iterable[EventKind]) -> bool:
         """Whether an event of one of these kinds would be written for one of these jobs, or (None) for
         any job."""
-        if self._samples and any(self._pace.room(kind) for kind in kinds):
+        if self._samples and any(self._pace.left(kind) for kind in kinds):
             return True
         if ids is None or EVERYTHING in self._topics:
             return bool(self._topics)
@@ -42,7 +42,7 @@ class Audience:
         """Return those of these jobs for which an event of this kind must be written."""
         if EVERYTHING in self._topics:
             return ids
-        left = self._pace.room(kind) if self._samples else 0
+        left = self._pace.left(kind) if self._samples else 0
         if not left:
             return [id for id in ids if id in self._topics] if self._topics else ()
         if not self._topics:

@@ -57,8 +57,9 @@ class Feed:
         #: For each topic: all its events from this position on are written.
         self.since: Mapping[str, int] = dict.fromkeys(topics, 0)
         self._name = name or f"~{token_hex(8)}"
-        self._named = name is not None
-        self._life = NAMED if name is not None else UNNAMED
+        # A subscription is renewed so early that it outlives its reader by NAMED or, mostly, UNNAMED.
+        self._renew_every = UNNAMED / 3 if name is None else NAMED / 10
+        self._life = UNNAMED if name is None else NAMED + self._renew_every
         self._wanted = wanted
         self._renew_at = float("-inf")
         self._soon = _SOON
@@ -66,13 +67,12 @@ class Feed:
         self._lost_at: float | None = None
         self._stopped = False
         self._interrupted = False
-        self._outbox_cursor: outbox.OutboxCursor | None = None
-        if after is not None:
-            self._outbox_cursor = outbox.OutboxCursor(validation.integer(after, "after", 0))
+        position = 0 if after is None else validation.integer(after, "after", 0)
+        self._cursor = outbox.OutboxCursor(position)
         engine.open()
         self._wakeups = engine.wakeups(events=True)
         try:
-            self._subscribe()
+            self._subscribe(from_now=after is None)
         except BaseException:
             self._wakeups.close()
             raise
@@ -80,7 +80,7 @@ class Feed:
     @property
     def position(self) -> int:
         """The position up to which all events were returned."""
-        return 0 if self._outbox_cursor is None else self._outbox_cursor.position
+        return self._cursor.position
 
     def take(self, patience: float) -> list[JobEvent]:
         """Return the next events; none if none came for `patience` seconds, or if the feed was stopped
@@ -115,68 +115,56 @@ class Feed:
         while not self._stopped:
             if time.monotonic() >= self._renew_at:
                 self._subscribe()
-            outbox_cursor = self._outbox_cursor
-            if outbox_cursor is None:
-                raise AssertionError("subscribed above")
-            before = outbox_cursor.position
-            reading = self._engine.run(
-                partial(outbox.read, before, BATCH, mark=outbox_cursor.wants_mark), write=False
-            )
-            self._check(before, reading.floor)
-            if reading.rows and not self._is_held():
+            cursor, engine = self._cursor, self._engine
+            read = partial(outbox.read, cursor.position, BATCH, mark=cursor.wants_mark)
+            reading = engine.run(read, write=False)
+            self._check(reading.floor)
+            if reading.rows and not self._is_subscribed():
                 self._subscribe()
-            rows = outbox_cursor.take(reading, BATCH)
+            rows = cursor.take(reading, BATCH)
             self._looked_at = time.monotonic()
-            events = decoded(self._engine.dialect, rows)
+            events = decoded(engine.dialect, rows)
             if found := [event for event in events if self._wanted(event)]:
                 return found
             if len(rows) < BATCH:
-                self._soon = (
-                    min(POLL, 2 * self._soon) if outbox_cursor.pending and not rows else _SOON
-                )
+                self._soon = min(POLL, 2 * self._soon) if cursor.pending and not rows else _SOON
                 return []
         return []
 
     def _rest(self, left: float) -> None:
         """Wait for a hint, or until it is time to read without one."""
-        pending = self._outbox_cursor is not None and self._outbox_cursor.pending
-        self._wakeups.wait(min(left, self._soon if pending else POLL))
+        self._wakeups.wait(min(left, self._soon if self._cursor.pending else POLL))
         time.sleep(max(0.0, min(left, self._looked_at + self.apart - time.monotonic())))
 
-    def _subscribe(self) -> None:
-        spare = self._life / 10 if self._named else self._life / 3
-        life = self._life + (spare if self._named else 0.0)
+    def _subscribe(self, *, from_now: bool = False) -> None:
         engine = self._engine
-        subscription = engine.run(
-            lambda: outbox.subscribe(engine.dialect, self._name, self._topics, life), write=True
-        )
-        self._renew_at = time.monotonic() + spare
-        if self._outbox_cursor is None:
-            self._outbox_cursor = outbox.OutboxCursor(subscription.newest)
-        position = self._outbox_cursor.position
+        subscription = engine.write(outbox.subscribe, self._name, self._topics, self._life)
+        self._renew_at = time.monotonic() + self._renew_every
+        if from_now:
+            self._cursor = outbox.OutboxCursor(subscription.newest)
+        position = self._cursor.position
         if position > subscription.newest:
             raise InvalidInput(
                 f"after={position}: the newest event of this database is {subscription.newest}: is the "
                 "position of another one? after=None begins now"
             )
-        self._check(position, subscription.floor)
+        self._check(subscription.floor)
         for topic in self.since.keys() & subscription.since.keys():
             if subscription.since[topic] > self.since[topic]:  # it had no follower for a while
-                self._check(position, subscription.since[topic])
+                self._check(subscription.since[topic])
         self.since = subscription.since
         engine.maintenance.prune_events()
 
-    def _is_held(self) -> bool:
+    def _is_subscribed(self) -> bool:
         """Whether the subscription is still alive. If it is not, events may not have been written."""
-        engine = self._engine
-        return engine.run(lambda: outbox.is_held(engine.dialect, self._name), write=False)
+        return self._engine.read(outbox.is_subscribed, self._name)
 
-    def _check(self, position: int, floor: int) -> None:
-        if position < floor:
+    def _check(self, floor: int) -> None:
+        if self.position < floor:
             raise EventsGone(
-                f"the events after position {position} are gone (they begin at {floor}): events are "
-                f"kept while somebody follows, {NAMED / 60:.0f} minutes longer for a name=, and at "
-                f"most {outbox.KEPT:,}. Look at the jobs themselves, and go on with after=None"
+                f"the events after position {self.position} are gone (they begin at {floor}): events "
+                f"are kept while they have followers, {NAMED / 60:.0f} minutes longer for a name=, at "
+                f"most {outbox.KEPT:,}. Read the jobs themselves, and go on with after=None"
             )
 
     def interrupt(self) -> None:

@@ -1,7 +1,7 @@
 -- Events, written with the change that they report.
--- The same statements, in the same order, as in outbox.sqlite.sql. How they are written: engine/statements.py.
+-- The same statements, in the same order, as in outbox.sqlite.sql. How they are written: engine/script.py.
 
--- name: audience
+-- name: followed_topics
 -- The topics that are followed.
 SELECT topic
   FROM {schema}.followers
@@ -36,13 +36,13 @@ RETURNING position;
 -- Wake the followers when the transaction commits.
 SELECT pg_notify('{schema}_events', '');
 
--- name: hold_outbox
+-- name: lock_outbox
 -- Lock the outbox: one transaction at a time reads the followers and acts on them.
 SELECT floor
   FROM {schema}.outbox
    FOR UPDATE;
 
--- name: covered
+-- name: followed_since
 -- From which positions on all events of these topics are written.
 SELECT topic, since
   FROM {schema}.followers
@@ -69,11 +69,11 @@ SELECT :name::text, key, {now} + :life::bigint * interval '1 microsecond', value
 ON CONFLICT (name, topic) DO UPDATE
    SET until = GREATEST(followers.until, excluded.until), since = excluded.since;
 
--- name: is_held
+-- name: is_subscribed
 -- Whether a subscription is alive.
 SELECT EXISTS (SELECT 1 FROM {schema}.followers WHERE name = :name::text AND until > {now});
 
--- name: horizon
+-- name: outbox_bounds
 -- The last position that was given to an event, and the position behind which all events can be read.
 SELECT (SELECT CASE WHEN is_called THEN last_value ELSE 0 END FROM {schema}.events_position_seq),
        (SELECT floor FROM {schema}.outbox);
@@ -96,7 +96,7 @@ SELECT position, at, job_id::text, kind, data::text, (SELECT floor FROM {schema}
  LIMIT :limit::int;
 
 -- name: prune_events
--- Delete the oldest events: those up to a position, and those of an age; a bounded look.
+-- Delete the oldest events: those up to a position, and those that are too old; a bounded search.
 DELETE FROM {schema}.events
  WHERE position = ANY(ARRAY(SELECT old.position
                               FROM (SELECT position, at

@@ -44,7 +44,7 @@ def emit(
 def read_audience(dialect: Dialect) -> Script[bool]:
     """Read what is followed; return whether anything is."""
     params = {"now": dialect.now(), "limit": TOPICS + 1}
-    topics = [row[0] for row in (yield Run("audience", params)).rows]
+    topics = [row[0] for row in (yield Run("followed_topics", params)).rows]
     dialect.audience.learn(topics if len(topics) <= TOPICS else [EVERYTHING])
     return bool(topics)
 
@@ -66,11 +66,11 @@ def subscribe(
     """Follow these topics from now on, for `life` seconds. If a topic had no follower until now, its
     events were not written. Then a row of kind BEGIN is added, and the topic counts as complete only
     from that row's position on: a reader that goes on from an earlier position gets EventsGone."""
-    yield Run("hold_outbox", {})
+    yield Run("lock_outbox", {})
     now = dialect.now()
     asked = {"now": now, "topics": json.dumps([EVERYTHING, *topics])}
     covered: dict[str, list[int]] = {}
-    for topic, position in (yield Run("covered", asked)).rows:
+    for topic, position in (yield Run("followed_since", asked)).rows:
         covered.setdefault(topic, []).append(position)
     whole = covered.get(EVERYTHING, [])
     known = {topic: [*whole, *covered.get(topic, [])] for topic in topics}
@@ -87,7 +87,7 @@ def subscribe(
 
 def bounds() -> Script[OutboxBounds]:
     """Return the range of positions that can be read."""
-    return OutboxBounds(*(yield Run("horizon", {})).rows[0])
+    return OutboxBounds(*(yield Run("outbox_bounds", {})).rows[0])
 
 
 class Reading(NamedTuple):
@@ -100,9 +100,9 @@ class Reading(NamedTuple):
     rows: list[Row]
 
 
-def is_held(dialect: Dialect, name: str) -> Script[bool]:
+def is_subscribed(dialect: Dialect, name: str) -> Script[bool]:
     """Return whether a subscription is alive. If it is alive after a read, it was during the read."""
-    return bool((yield Run("is_held", {"now": dialect.now(), "name": name})).rows[0][0])
+    return bool((yield Run("is_subscribed", {"now": dialect.now(), "name": name})).rows[0][0])
 
 
 def read(after: int, limit: int, *, mark: bool) -> Script[Reading]:
@@ -166,7 +166,7 @@ def is_kept() -> Script[bool]:
 
 def prune(dialect: Dialect, limit: int) -> Script[int]:
     """Delete the oldest events, or all of them if they have no followers; return their number."""
-    yield Run("hold_outbox", {})
+    yield Run("lock_outbox", {})
     now = dialect.now()
     followed = yield from read_audience(dialect)
     newest, _ = yield from bounds()

@@ -1,7 +1,7 @@
 -- Events, written with the change that they report.
--- The same statements, in the same order, as in outbox.postgres.sql. How they are written: engine/statements.py.
+-- The same statements, in the same order, as in outbox.postgres.sql. How they are written: engine/script.py.
 
--- name: audience
+-- name: followed_topics
 -- The topics that are followed.
 SELECT topic
   FROM holdfast_followers
@@ -34,12 +34,12 @@ SELECT {now}, jobs.id,
 -- Wake the followers. Nothing to do: the kernel reports every commit (wakeups.py).
 SELECT 1;
 
--- name: hold_outbox
+-- name: lock_outbox
 -- Nothing to lock: there is one writer at a time.
 SELECT floor
   FROM holdfast_outbox;
 
--- name: covered
+-- name: followed_since
 -- From which positions on all events of these topics are written.
 SELECT topic, since
   FROM holdfast_followers
@@ -66,11 +66,11 @@ SELECT :name, key, {now} + :life, value
 ON CONFLICT (name, topic) DO UPDATE
    SET until = MAX(until, excluded.until), since = excluded.since;
 
--- name: is_held
+-- name: is_subscribed
 -- Whether a subscription is alive.
 SELECT EXISTS (SELECT 1 FROM holdfast_followers WHERE name = :name AND until > {now});
 
--- name: horizon
+-- name: outbox_bounds
 -- The last position that was given to an event, and the position behind which all events can be read.
 SELECT COALESCE((SELECT seq FROM sqlite_sequence WHERE name = 'holdfast_events'), 0),
        (SELECT floor FROM holdfast_outbox);
@@ -92,7 +92,7 @@ SELECT position, at, job_id, kind, data, (SELECT floor FROM holdfast_outbox)
  LIMIT :limit;
 
 -- name: prune_events
--- Delete the oldest events: those up to a position, and those of an age; a bounded look.
+-- Delete the oldest events: those up to a position, and those that are too old; a bounded search.
 DELETE FROM holdfast_events
  WHERE position IN (SELECT position
                       FROM (SELECT position, at

@@ -28,7 +28,7 @@ class Pace:
         now, present, before = self._count_of(kind)
         self._counts[kind] = now, present + number, before
 
-    def room(self, kind: EventKind) -> int:
+    def left(self, kind: EventKind) -> int:
         """Return how many more events of a kind may be written now."""
         return max(0, MOST - self._count_of(kind)[1])
 

@@ -5,6 +5,7 @@ import random
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from functools import partial
 from typing import Any, NamedTuple
 
 from holdfast.core.duration import Duration, seconds
@@ -53,24 +54,19 @@ def backoff(value: Any, what: str = "backoff") -> Callable[[int], float]:
     if isinstance(value, Backoff):
         return value.after
     if callable(value):
-        return _Checked(value)
+        return partial(_checked, value)
     constant = seconds(value, what=what)
     return lambda attempts: constant
 
 
-class _Checked:
-    """Calls an application's function. If that raises or returns no valid delay, the default backoff is
-    used: the failure of the job must be recorded in any case."""
-
-    def __init__(self, function: Callable[[int], Any]) -> None:
-        self._function = function
-
-    def __call__(self, attempts: int) -> float:
-        try:
-            delay = seconds(self._function(attempts), what="backoff")
-        except (Exception, SystemExit):
-            return DEFAULT.after(attempts)
-        return min(delay, _LONGEST) if math.isfinite(delay) else DEFAULT.after(attempts)
+def _checked(function: Callable[[int], Any], attempts: int) -> float:
+    """Call an application's function. If it raises or returns no valid delay, use the default backoff:
+    the failure of the job must be recorded in any case."""
+    try:
+        delay = seconds(function(attempts), what="backoff")
+    except (Exception, SystemExit):
+        return DEFAULT.after(attempts)
+    return min(delay, _LONGEST) if math.isfinite(delay) else DEFAULT.after(attempts)
 
 
 FAILS_AT = "; it fails at "  #: in the error of a job that waits for a worker that can read it

@@ -1,5 +1,5 @@
 -- Find the jobs that run next, and make them running.
--- The same statements, in the same order, as in claim.sqlite.sql. How they are written: engine/statements.py.
+-- The same statements, in the same order, as in claim.sqlite.sql. How they are written: engine/script.py.
 
 -- name: claim
 -- Take the best pending jobs of one type in one queue, in the order of running, past those that others hold.

@@ -1,5 +1,5 @@
-"""How a worker takes jobs, as scripts: look for the best, and make them running; with limits, count
-in between (decision 0013)."""
+"""Scripts by which a worker claims jobs: find the first in the order of running, and make them running;
+with limits, count in between (decision 0013)."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -17,19 +17,19 @@ from holdfast.limits.keys import KeyNotMade
 from holdfast.limits.limit import QUEUE, Rule, UnreadableArguments
 from holdfast.limits.scripts import capacities, declare, make_capacity, spend, turn, unpark
 
-_STARTED = CLAIMED.count(",") + 1  # where a claim in one statement tells when it began
-FAIR = 100  # jobs that are looked at, at least, where keys take turns
-_SUSPECTS = 20  # more are looked at than are wanted, as limits may hold some back
+_STARTED = CLAIMED.count(",") + 1  # the column with the start, if one statement claims
+FAIR = 100  # the fewest jobs to look at if keys take turns
+_SUSPECTS = 20  # jobs to look at beyond those wanted: limits may hold some back
 
-Wanted = Sequence[Mapping[str, Any]]  #: types, each with its limit, and what else the engine adds
+Wanted = Sequence[Mapping[str, Any]]  #: types, each with its limit and fields of the engine
 
 
 class Limited(NamedTuple):
-    """What a claim under limits came to."""
+    """The result of a claim under limits."""
 
     jobs: list[Job]
     parked: int
-    full: set[str]  #: keys for which jobs were parked, since so many run
+    full: set[str]  #: keys whose capacity is used up, for which jobs were parked
     more: bool
     due: float | None  #: seconds until a rate lets more start
     has_queue_limit: bool  #: the queue has a limit of its own
@@ -38,7 +38,7 @@ class Limited(NamedTuple):
 def claim(
     dialect: Dialect, queue: str, limit: int, worker: str, wanted: Wanted
 ) -> Script[list[Job]]:
-    """Without limits."""
+    """Claim jobs that have no limits."""
     if not wanted:
         return []
     params: dict[str, Any] = {
@@ -69,7 +69,7 @@ def _look(params: Mapping[str, Any], wanted: Wanted, *options: str) -> Script[li
 
 
 def _take(dialect: Dialect, rows: Sequence[Row], params: Mapping[str, Any]) -> Script[list[Job]]:
-    """Make running what was looked at."""
+    """Make the jobs of these rows running."""
     if not rows:
         return []
     ids = json.dumps([row[0] for row in rows])
@@ -90,14 +90,17 @@ def claim_limited(
     scan: int,
     has_queue_limit: bool,
 ) -> Script[Limited]:
-    """With limits. `scan`: how many jobs of a type whose limit has keys to look at. `has_queue_limit`:
-    the queue itself may have a limit; if it has, and this is False, no job is found."""
+    """Claim jobs that may have limits. `scan`: how many jobs to look at of a type whose limit has keys.
+    `has_queue_limit`: the queue itself may have a limit; if it has one and this is False, no job is
+    found."""
     whole = yield from _whole(dialect, [queue] if has_queue_limit else [], rules)
     queue_limit = whole.get(QUEUE + queue)
     allowed = []
     for one in wanted:
         rule = rules.get(one["type"])
-        most = min([free, *(capacity.left for capacity in _rooms_of(rule, queue_limit, whole))])
+        most = min(
+            [free, *(capacity.left for capacity in _capacities_of(rule, queue_limit, whole))]
+        )
         if most:
             is_keyed = rule is not None and rule.keyed is not None
             looked = max(most, scan, FAIR if rule and rule.fair else 0) if is_keyed else most
@@ -129,14 +132,14 @@ def claim_limited(
 
 
 class Prospect(NamedTuple):
-    """What a look at limits tells, without holding anything: not who may run, but who may not."""
+    """What is known of limits without locks: no job may run, or some may."""
 
     is_open: bool  #: some job may be allowed to run
     due: float | None  #: seconds until a rate lets more start
 
 
 def look_ahead(dialect: Dialect, queue: str, rules: Mapping[str, Rule]) -> Script[Prospect]:
-    """Is it worth while to hold limits and count?"""
+    """Return whether any job of these types may run, so that locking the limits is worth while."""
     names = sorted({name for rule in rules.values() for name in rule.whole})
     lists = {"types": json.dumps(sorted(rules)), "keys": json.dumps(names)}
     reply = yield Run("claimable_types", {"now": dialect.now(), "queue": queue, **lists})
@@ -149,7 +152,7 @@ def look_ahead(dialect: Dialect, queue: str, rules: Mapping[str, Rule]) -> Scrip
         for capacity in whole
         if capacity.waits_for_rate and capacity.key in wanted
     ]
-    # A claim writes anew what a step back of the clock has left.
+    # After a step back of the clock, a claim has to write the starts again.
     is_open = any(full.isdisjoint(rules[type].whole) for type in claimable) or any(
         capacity.stepped_back for capacity in whole
     )
@@ -159,9 +162,9 @@ def look_ahead(dialect: Dialect, queue: str, rules: Mapping[str, Rule]) -> Scrip
 def _whole(
     dialect: Dialect, queues: Sequence[str], rules: Mapping[str, Rule]
 ) -> Script[dict[str, Capacity]]:
-    """The capacities of limits without keys; a limit that is not in the table yet is added. A limit
-    whose keys take turns is locked too: a claim that skips rows which another claim has locked would
-    let a key start out of turn."""
+    """Lock limits without keys, and return their capacities; add a limit that is not in the table yet.
+    A limit whose keys take turns is locked too: a claim that skips rows which another claim has locked
+    would let a key start out of turn."""
     names = {name for rule in rules.values() for name in rule.whole}
     if dialect.claims_in_one:
         names |= {rule.keyed for rule in rules.values() if rule.fair and rule.keyed is not None}
@@ -172,17 +175,17 @@ def _whole(
     return found
 
 
-def _rooms_of(
+def _capacities_of(
     rule: Rule | None, queue_limit: Capacity | None, whole: Mapping[str, Capacity]
 ) -> list[Capacity]:
-    mine = [] if rule is None else [whole[name] for name in rule.whole if name in whole]
-    return mine if queue_limit is None else [*mine, queue_limit]
+    own = [] if rule is None else [whole[name] for name in rule.whole if name in whole]
+    return own if queue_limit is None else [*own, queue_limit]
 
 
 def _look_at_each(
     dialect: Dialect, params: Mapping[str, Any], wanted: Wanted, limit: int, guard: Sequence[str]
 ) -> Script[list[Row]]:
-    """Each type up to a limit of its own, all in the order of running."""
+    """Return pending jobs of these types, each type up to its own limit, in the order of running."""
     if not wanted:
         return []
     if dialect.claims_in_one:
@@ -197,8 +200,8 @@ def _look_at_each(
 def _candidates(
     rows: Sequence[Row], rules: Mapping[str, Rule]
 ) -> tuple[list[Candidate[Row]], dict[str, str], dict[str, str]]:
-    """Who may be chosen; the keys of their limits, with the limits' names; and whose key cannot be
-    made, with the reason."""
+    """Return the jobs that may be admitted; the keys of their limits, with the limits' names; and the
+    reasons of jobs whose key cannot be made."""
     candidates: list[Candidate[Row]] = []
     named: dict[str, str] = {}
     faults: dict[str, str] = {}
@@ -224,13 +227,13 @@ def _candidates(
 def _keyed(
     dialect: Dialect, named: Mapping[str, str], rules: Mapping[str, Rule]
 ) -> Script[dict[str, Capacity]]:
-    """The capacities of keys, all of them locked in one go: two claims that lock in two orders would
-    wait for each other."""
+    """Lock keys in one statement, and return their capacities: two claims that lock keys in different
+    orders would wait for each other."""
     keyed = yield from capacities(dialect, named, "keyed")
     if missing := named.keys() - keyed.keys():
         yield Run("add_keys", {}, [{"key": key, "name": named[key]} for key in sorted(missing)])
         keyed = yield from capacities(dialect, named, "keyed")
-    if named.keys() - keyed.keys():  # a limit that nobody has declared yet
+    if named.keys() - keyed.keys():  # of a limit that is not in the table yet
         yield from declare(dialect, [one for rule in rules.values() for one in rule.declared])
         keyed = yield from capacities(dialect, named, "keyed")
     return keyed
@@ -242,7 +245,7 @@ def _take_all(
     params: Mapping[str, Any],
     queue_limit: Capacity | None,
 ) -> Script[list[Job]]:
-    """In the order of running; those without limits as if there were none."""
+    """Make the admitted jobs running, and return them in the order of running."""
     if queue_limit is not None or all(one.rule is not None for one in taken):
         return (yield from _take_limited(dialect, taken, params, queue_limit))
     jobs = yield from _take(dialect, [one.row for one in taken if one.rule is None], params)
@@ -313,8 +316,8 @@ def claim_suspects(
     types: Sequence[str],
     rules: Mapping[str, Rule],
 ) -> Script[list[Job]]:
-    """Jobs with deaths on record that their limits allow. One that a limit holds back stays pending:
-    parked, it would come back among the ordinary ones."""
+    """Claim jobs with deaths on record that their limits allow. One that a limit holds back stays
+    pending: a parked job would return to the queue as an ordinary one."""
     if limit < 1:
         return []
     lists = {"queues": json.dumps(list(queues)), "types": json.dumps(list(types))}
@@ -327,7 +330,7 @@ def claim_suspects(
     keyed = yield from _keyed(dialect, named, rules)
     taken: dict[str, list[Candidate[Row]]] = {}
     free = limit
-    for candidate in (one._replace(place=None) for one in candidates):  # it stands in no line
+    for candidate in (one._replace(place=None) for one in candidates):  # it has no place in line
         queue = candidate.row[2]
         admitted = admit([candidate], free, whole, whole.get(QUEUE + queue), keyed)
         if admitted.take:

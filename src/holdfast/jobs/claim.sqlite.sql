@@ -1,5 +1,5 @@
 -- Find the jobs that run next, and make them running.
--- The same statements, in the same order, as in claim.postgres.sql. How they are written: engine/statements.py.
+-- The same statements, in the same order, as in claim.postgres.sql. How they are written: engine/script.py.
 
 -- name: claim
 -- Nothing to do: here `look` and `take`, in one transaction, are quicker than an UPDATE that returns rows.

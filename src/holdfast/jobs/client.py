@@ -1,7 +1,7 @@
 """`app.jobs`: look at jobs, wait for them, and change what happens to them: by id, by filter, or by
 entity."""
 
-from collections.abc import AsyncIterator, Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Iterator, Mapping
 from datetime import datetime
 from functools import partial
 from typing import Any
@@ -10,23 +10,13 @@ from uuid import UUID
 from holdfast.core import validation
 from holdfast.core.duration import Duration
 from holdfast.core.ids import parse_id
-from holdfast.engine.records import Edit, Filter, Page
-from holdfast.engine.script import Script
-from holdfast.engine.steps import Runner, Steps, read_step, write_step
-from holdfast.errors import InvalidInput, JobNotFound
+from holdfast.engine.records import Filter, Page
+from holdfast.engine.steps import Runner, Steps, async_twin, read_step, run_steps
+from holdfast.errors import InvalidInput
 from holdfast.events.feed import patience
-from holdfast.jobs import commands, log_lines
+from holdfast.jobs import log_lines
 from holdfast.jobs import read as read_scripts
-from holdfast.jobs.bulk_change import Act, BulkChange, Progress
-from holdfast.jobs.bulk_result import (
-    Changed,
-    Verb,
-    make_edit,
-    settle_cancel,
-    settle_delete,
-    settle_edit,
-    settle_retry,
-)
+from holdfast.jobs.changes import Changed, Changes, Notify, Verb, make_edit, only
 from holdfast.jobs.error_groups import BROKEN, ErrorGroups, read_errors
 from holdfast.jobs.filters import make_filter
 from holdfast.jobs.job import Attempt, Job, LogLine, Status
@@ -58,6 +48,7 @@ class Jobs:
         self._tasks = tasks
         self._results = Results(runner, tasks)
         self._dialect = runner.engine.dialect
+        self._changes = Changes(self._dialect, keep)
         self._keep = keep
         self._aging = aging
 
@@ -67,49 +58,35 @@ class Jobs:
 
     # looking
 
-    def get(self, id: str | UUID, *, tx: Any = None) -> Job:
+    @run_steps
+    def get(self, id: str | UUID, *, tx: Any = None) -> Steps[Job]:
         """Return a job with its payload and result. Raises JobNotFound."""
-        return self._runner.go(self._get(id), tx)
-
-    async def aget(self, id: str | UUID, *, tx: Any = None) -> Job:
-        return await self._runner.ago(self._get(id), tx)
-
-    def _get(self, id: str | UUID) -> Steps[Job]:
         known = parse_id(id)
-        return _only(
-            (yield from read_step(lambda: read_scripts.get(self._dialect, [known]))), known
-        )
+        found = yield from read_step(lambda: read_scripts.get(self._dialect, [known]))
+        return only(found, known)
 
-    def attempts(self, id: str | UUID) -> list[Attempt]:
+    aget = async_twin(get)
+
+    @run_steps
+    def attempts(self, id: str | UUID) -> Steps[list[Attempt]]:
         """Return the failed runs of a job with their tracebacks, the newest first."""
-        return self._runner.go(self._attempts(id))
-
-    async def aattempts(self, id: str | UUID) -> list[Attempt]:
-        return await self._runner.ago(self._attempts(id))
-
-    def _attempts(self, id: str | UUID) -> Steps[list[Attempt]]:
         return read_step(partial(read_scripts.attempts, self._dialect, parse_id(id)))
 
+    aattempts = async_twin(attempts)
+
+    @run_steps
     def logs(
         self, id: str | UUID, *, after: str | None = None, limit: int = LINES, newest: bool = False
-    ) -> list[LogLine]:
+    ) -> Steps[list[LogLine]]:
         """Return what the last 20 runs of a job wrote with `ctx.log`, in order. `after`: only lines
         behind this one (its `cursor`), which may be the last so far: a running job adds lines.
         `newest`: the last `limit` lines instead of the first."""
-        return self._runner.go(self._logs(id, after, limit, newest))
-
-    async def alogs(
-        self, id: str | UUID, *, after: str | None = None, limit: int = LINES, newest: bool = False
-    ) -> list[LogLine]:
-        return await self._runner.ago(self._logs(id, after, limit, newest))
-
-    def _logs(
-        self, id: str | UUID, after: str | None, limit: int, newest: bool
-    ) -> Steps[list[LogLine]]:
         known, place = parse_id(id), None if after is None else log_lines.parse_cursor(after)
         if type(limit) is not int or not 1 <= limit <= MOST_LINES:
             raise InvalidInput(f"limit={limit!r}: give a number of lines from 1 to {MOST_LINES}")
         return read_step(lambda: log_lines.logs(self._dialect, known, place, limit, newest))
+
+    alogs = async_twin(logs)
 
     def why(self, id: str | UUID) -> list[str]:
         """Return why a job is not finished yet: "limit tmdb-api: 4 of 4 running, 17th in line"."""
@@ -121,8 +98,7 @@ class Jobs:
     def search(self, *, limit: int | None = None, tx: Any = None, **filter: Any) -> Iterator[Job]:
         """Return all jobs that match, the newest first, read page by page, without payloads and
         results."""
-        wanted = make_filter(**filter)
-        return self._pages(wanted, _limit(limit), tx)
+        return self._pages(make_filter(**filter), _limit(limit), tx)
 
     def _pages(self, filter: Filter, limit: int | None, tx: Any) -> Iterator[Job]:
         after = None
@@ -136,8 +112,7 @@ class Jobs:
     def asearch(
         self, *, limit: int | None = None, tx: Any = None, **filter: Any
     ) -> AsyncIterator[Job]:
-        wanted = make_filter(**filter)
-        return self._apages(wanted, _limit(limit), tx)
+        return self._apages(make_filter(**filter), _limit(limit), tx)
 
     async def _apages(self, filter: Filter, limit: int | None, tx: Any) -> AsyncIterator[Job]:
         after = None
@@ -149,50 +124,47 @@ class Jobs:
                 return
             limit = None if limit is None else limit - len(page.jobs)
 
-    def _page(self, filter: Filter, after: str | None, limit: int | None) -> Steps[Page]:
-        size = PAGE if limit is None else min(limit, PAGE)
-        return read_step(lambda: read_scripts.search(self._dialect, filter, after, size))
+    def _page(
+        self, filter: Filter, after: str | None, limit: int | None, size: int = PAGE
+    ) -> Steps[Page]:
+        most = size if limit is None else min(limit, size)
+        return read_step(lambda: read_scripts.search(self._dialect, filter, after, most))
 
-    def latest(self, *, tx: Any = None, **filter: Any) -> Job | None:
+    @run_steps
+    def latest(self, /, *, tx: Any = None, **filter: Any) -> Steps[Job | None]:
         """Return the newest job that matches, with its body: `latest(entity=("movie", 7),
         type="transcode")`."""
-        return self._runner.go(self._latest(make_filter(**filter)), tx)
-
-    async def alatest(self, *, tx: Any = None, **filter: Any) -> Job | None:
-        return await self._runner.ago(self._latest(make_filter(**filter)), tx)
-
-    def _latest(self, filter: Filter) -> Steps[Job | None]:
-        page = yield from self._page(filter, None, 1)
+        wanted, after, limit = make_filter(**filter), None, 1
         while True:
+            page = yield from self._page(wanted, after, limit)
+            after, limit = page.next, PAGE
             if page.jobs:
                 newest = partial(read_scripts.get, self._dialect, [page.jobs[0].id])
-                whole = yield from read_step(newest)
-                return whole[0] if whole else (yield from self._latest(filter))
-            if page.next is None:
+                if whole := (yield from read_step(newest)):
+                    return whole[0]
+                after, limit = None, 1  # it was deleted meanwhile
+            elif after is None:
                 return None
-            page = yield from self._page(filter, page.next, None)
 
-    def count(self, *, cap: int = COUNT_CAP, tx: Any = None, **filter: Any) -> int:
+    alatest = async_twin(latest)
+
+    @run_steps
+    def count(self, /, *, cap: int = COUNT_CAP, tx: Any = None, **filter: Any) -> Steps[int]:
         """Return how many jobs match, counted up to `cap`."""
-        return self._runner.go(self._count(cap, make_filter(**filter)), tx)
-
-    async def acount(self, *, cap: int = COUNT_CAP, tx: Any = None, **filter: Any) -> int:
-        return await self._runner.ago(self._count(cap, make_filter(**filter)), tx)
-
-    def _count(self, cap: int, filter: Filter) -> Steps[int]:
-        if filter == Filter(status=filter.status):
-            statuses = sorted(filter.status) or list(Status)
+        wanted = make_filter(**filter)
+        if wanted == Filter(status=wanted.status):
+            statuses = sorted(wanted.status) or list(Status)
             found = yield from read_step(lambda: read_scripts.counts(statuses, cap))
             return min(sum(found.values()), cap)
         total, after = 0, None
         while total < cap:
-            page = yield from read_step(
-                partial(read_scripts.search, self._dialect, filter, after, 1000)
-            )
+            page = yield from self._page(wanted, after, None, 1000)
             total, after = total + len(page.jobs), page.next
             if after is None:
                 break
         return min(total, cap)
+
+    acount = async_twin(count)
 
     def errors(self, *, status: Collection[str] = BROKEN, type: str | None = None) -> ErrorGroups:
         """Return the newest failures, grouped by exception, message and place."""
@@ -214,30 +186,31 @@ class Jobs:
 
     # changing
 
-    def cancel(self, id: str | UUID, *, tx: Any = None) -> Job:
+    @run_steps
+    def cancel(self, id: str | UUID, *, tx: Any = None) -> Steps[Job]:
         """Cancel a job. A running job is asked to stop (`job.cancel_requested`), and is cancelled when
         its run has ended."""
-        return self._runner.go(self._change(id, self._cancelling, settle_cancel), tx)
+        return self._changes.one("cancel", id)
 
-    async def acancel(self, id: str | UUID, *, tx: Any = None) -> Job:
-        return await self._runner.ago(self._change(id, self._cancelling, settle_cancel), tx)
+    acancel = async_twin(cancel)
 
-    def retry(self, id: str | UUID, *, tx: Any = None) -> Job:
+    @run_steps
+    def retry(self, id: str | UUID, *, tx: Any = None) -> Steps[Job]:
         """Run a job again from the beginning: its attempts start at 0, and its error is cleared.
         Refused while it runs, or if another unfinished job has its key."""
-        return self._runner.go(self._change(id, self._retrying, settle_retry), tx)
+        return self._changes.one("retry", id)
 
-    async def aretry(self, id: str | UUID, *, tx: Any = None) -> Job:
-        return await self._runner.ago(self._change(id, self._retrying, settle_retry), tx)
+    aretry = async_twin(retry)
 
-    def delete(self, id: str | UUID, *, tx: Any = None) -> Job:
+    @run_steps
+    def delete(self, id: str | UUID, *, tx: Any = None) -> Steps[Job]:
         """Delete a job in any status, and return it as it was. If it is running, its run ends without a
         record."""
-        return self._runner.go(self._change(id, self._deleting, settle_delete), tx)
+        return self._changes.one("delete", id)
 
-    async def adelete(self, id: str | UUID, *, tx: Any = None) -> Job:
-        return await self._runner.ago(self._change(id, self._deleting, settle_delete), tx)
+    adelete = async_twin(delete)
 
+    @run_steps
     def edit(
         self,
         id: str | UUID,
@@ -247,95 +220,47 @@ class Jobs:
         delay: Duration | None = None,
         queue: str | None = None,
         tx: Any = None,
-    ) -> Job:
+    ) -> Steps[Job]:
         """Give a waiting job another priority, another time (a moment, or a time from now) or another
         queue. Refused once it runs or is finished."""
-        wanted = make_edit(priority, run_at, delay, queue, self._aging)
-        return self._runner.go(self._edit(id, wanted), tx)
+        return self._changes.edit(id, make_edit(priority, run_at, delay, queue, self._aging))
 
-    async def aedit(
-        self,
-        id: str | UUID,
-        *,
-        priority: int | None = None,
-        run_at: datetime | None = None,
-        delay: Duration | None = None,
-        queue: str | None = None,
-        tx: Any = None,
-    ) -> Job:
-        wanted = make_edit(priority, run_at, delay, queue, self._aging)
-        return await self._runner.ago(self._edit(id, wanted), tx)
+    aedit = async_twin(edit)
 
-    def _edit(self, id: str | UUID, wanted: Edit) -> Steps[Job]:
-        def editing(jobs: Sequence[Job], only: Collection[Status]) -> Script[list[str]]:
-            return commands.edit(self._dialect, jobs[0].id, wanted)
-
-        return self._change(id, editing, partial(settle_edit, wanted=wanted))
-
+    @run_steps
     def cancel_all(
-        self, *, everything: bool = False, progress: Progress = None, tx: Any = None, **filter: Any
-    ) -> Changed:
+        self, /, *, everything: bool = False, progress: Notify = None, tx: Any = None, **filter: Any
+    ) -> Steps[Changed]:
         """Cancel all jobs that match, in batches: each is a short transaction of its own, so that other
         writers do not wait for a million rows. `progress` is called after each batch, with the sum so
         far. Recurring jobs are skipped, unless they are running."""
-        return self._runner.go(self._all("cancel", filter, everything, progress), tx)
+        return self._all("cancel", filter, everything, progress)
 
-    async def acancel_all(
-        self, *, everything: bool = False, progress: Progress = None, tx: Any = None, **filter: Any
-    ) -> Changed:
-        return await self._runner.ago(self._all("cancel", filter, everything, progress), tx)
+    acancel_all = async_twin(cancel_all)
 
+    @run_steps
     def retry_all(
-        self, *, everything: bool = False, progress: Progress = None, tx: Any = None, **filter: Any
-    ) -> Changed:
+        self, /, *, everything: bool = False, progress: Notify = None, tx: Any = None, **filter: Any
+    ) -> Steps[Changed]:
         """Run all jobs that match again from the beginning, in batches as `cancel_all`. Skipped are
         running and blocked jobs, recurring ones (unless the filter names their entity or key), and jobs
         whose key another unfinished job has."""
-        return self._runner.go(self._all("retry", filter, everything, progress), tx)
+        return self._all("retry", filter, everything, progress)
 
-    async def aretry_all(
-        self, *, everything: bool = False, progress: Progress = None, tx: Any = None, **filter: Any
-    ) -> Changed:
-        return await self._runner.ago(self._all("retry", filter, everything, progress), tx)
+    aretry_all = async_twin(retry_all)
 
+    @run_steps
     def delete_all(
-        self, *, everything: bool = False, progress: Progress = None, tx: Any = None, **filter: Any
-    ) -> Changed:
+        self, /, *, everything: bool = False, progress: Notify = None, tx: Any = None, **filter: Any
+    ) -> Steps[Changed]:
         """Delete all jobs that match, in any status, in batches as `cancel_all`. Recurring jobs are
         skipped, unless the filter names their entity or key."""
-        return self._runner.go(self._all("delete", filter, everything, progress), tx)
+        return self._all("delete", filter, everything, progress)
 
-    async def adelete_all(
-        self, *, everything: bool = False, progress: Progress = None, tx: Any = None, **filter: Any
-    ) -> Changed:
-        return await self._runner.ago(self._all("delete", filter, everything, progress), tx)
-
-    def _cancelling(self, jobs: Sequence[Job], only: Collection[Status]) -> Script[list[str]]:
-        keep = {job.id: self._keep(job.type) for job in jobs}
-        return commands.cancel(self._dialect, list(keep), keep, only)
-
-    def _retrying(self, jobs: Sequence[Job], only: Collection[Status]) -> Script[list[str]]:
-        return commands.retry(self._dialect, [job.id for job in jobs], only)
-
-    def _deleting(self, jobs: Sequence[Job], only: Collection[Status]) -> Script[list[str]]:
-        return commands.delete(self._dialect, [job.id for job in jobs], only)
-
-    def _change(
-        self, id: str | UUID, act: Act, settle: Callable[[Job, Job | None, bool], Job]
-    ) -> Steps[Job]:
-        known = parse_id(id)
-
-        def script() -> Script[tuple[Job, list[str], list[Job]]]:
-            before = _only((yield from read_scripts.get(self._dialect, [known])), known)
-            changed = yield from act([before], ())
-            after = yield from read_scripts.get(self._dialect, [known])
-            return before, changed, after
-
-        before, changed, after = yield from write_step(script)
-        return settle(before, after[0] if after else None, bool(changed))
+    adelete_all = async_twin(delete_all)
 
     def _all(
-        self, verb: Verb, given: Mapping[str, Any], everything: bool, progress: Progress
+        self, verb: Verb, given: Mapping[str, Any], everything: bool, progress: Notify
     ) -> Steps[Changed]:
         wanted = dict(given)
         most = _limit(wanted.pop("limit", None))
@@ -344,20 +269,8 @@ class Jobs:
                 f"{verb}_all() without a filter would concern every job: give one, such as "
                 "status='failed' or entity=('movie', 7), or everything=True"
             )
-        act: Mapping[Verb, Act] = {
-            "cancel": self._cancelling,
-            "retry": self._retrying,
-            "delete": self._deleting,
-        }
-        change = BulkChange(self._dialect, verb, make_filter(**wanted), act[verb])
-        return change.steps(most, progress)
+        return self._changes.all(verb, make_filter(**wanted), most, progress)
 
 
 def _limit(limit: int | None) -> int | None:
     return None if limit is None else validation.integer(limit, "limit", 0)
-
-
-def _only(found: Sequence[Job], id: str) -> Job:
-    if not found:
-        raise JobNotFound(f"no job has the id {id}: it was never made, or deleted, or pruned")
-    return found[0]

@@ -110,8 +110,12 @@ def _settle(dialect: Dialect, job: NewJob) -> Script[Job]:
                 "or choose on_conflict='existing', 'replace' or 'debounce'"
             )
         if job.on_conflict != "existing":
-            reply = yield Run("replace", {"now": dialect.now()}, [_replacement(dialect, job, id)])
-            if not reply.rows:
+            now = dialect.now()
+            row = new_row(dialect, job, now) | {
+                "holder": id,
+                "moves": job.on_conflict == "debounce",
+            }
+            if not (yield Run("replace", {"now": now}, [row])).rows:
                 continue
             yield from emit(dialect, EventKind.ENQUEUED, [id])
         found = yield from get(dialect, [id])
@@ -173,11 +177,6 @@ def new_row(dialect: Dialect, job: NewJob, now: Any) -> dict[str, Any]:
         "waits": job.waits,
         "idempotency_key": job.idempotency_key,
     }
-
-
-def _replacement(dialect: Dialect, job: NewJob, holder: str) -> dict[str, Any]:
-    row = new_row(dialect, job, dialect.now())
-    return row | {"holder": holder, "moves": job.on_conflict == "debounce"}
 
 
 def _inserted(dialect: Dialect, jobs: Sequence[NewJob], now: Any, reply: Reply) -> list[Job]:
@@ -279,10 +278,13 @@ def pause(
     during: float | None = None,
 ) -> Script[None]:
     """Pause a queue, for good, `until` a moment or `during` some seconds; or resume it."""
-    resume = {
+    params = {
+        "now": dialect.now(),
+        "name": queue,
+        "paused": paused,
         "resume_at": None if until is None else dialect.time(until),
         "resume_in": None if during is None else round(during * MICRO),
     }
-    yield Run("pause", {"now": dialect.now(), "name": queue, "paused": paused, **resume})
+    yield Run("pause", params)
     if not paused:
         yield from wake([queue])

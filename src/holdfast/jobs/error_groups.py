@@ -1,8 +1,8 @@
-"""What goes wrong, by kind: failures of the same exception, message and place are one group.
+"""Groups of failures: those with the same exception, message and place.
 
-A message counts without what differs from job to job (`normalise`), a traceback by the last frame of
-the application's own code (`top_frame`), without its line: groups outlive edits. All that is pure;
-`read_errors` and `members` look at a bounded number of the newest failures, and store nothing.
+Messages are compared without what varies from job to job (`normalise`). The place is the last frame
+of the application's own code (`top_frame`), without its line, so that groups survive edits. Both are
+pure; `read_errors` and `members` look at a bounded number of the newest failures, and store nothing.
 """
 
 import hashlib
@@ -22,19 +22,19 @@ from holdfast.jobs import read as read_scripts
 from holdfast.jobs.job import Job, Status
 from holdfast.jobs.read import LastRun
 
-LOOK = 1000  #: of the newest failures
+LOOK = 1000  #: the newest failures to look at
 BROKEN = (Status.FAILED, Status.RETRYING)
 SAMPLES = 5
 BUCKETS = 12
-_PAGES = 3  # looked at, at the most, where few of them are of the wanted task
+_PAGES = 3  # the most pages to read if few failures are of the wanted task
 _LONGEST_ERROR = 1000
 _LONGEST_MESSAGE = 300
 
 
-# kinds, which are decided without looking at anything
+# kinds, from texts alone
 
 # In this order: a URL holds paths, a path holds numbers.
-_DIFFERENT = {
+_VARYING = {
     "<url>": r"\b[a-z][a-z0-9+.-]{1,20}://[^\s'\"<>)\]]+",
     "<email>": r"\b[\w.+-]{1,64}@[\w-]{1,63}(?:\.[\w-]{1,63})+",
     "<text>": r"""(?<!\w)(?:'[^'\n]*'|"[^"\n]*"|`[^`\n]*`)(?!\w)""",
@@ -44,18 +44,18 @@ _DIFFERENT = {
     "<hex>": r"\b(?:0x[0-9a-f]+|(?=[0-9a-f]*\d)(?=[0-9a-f]*[a-f])[0-9a-f]{8,})\b",
     "<n>": r"(?<![\w<])[+-]?\d+(?:[.,:]\d+)*|\d+",
 }
-_PATTERNS = {word: re.compile(text, re.IGNORECASE) for word, text in _DIFFERENT.items()}
+_PATTERNS = {word: re.compile(text, re.IGNORECASE) for word, text in _VARYING.items()}
 _EXCEPTION = re.compile(r"([A-Za-z_][\w.]*)(?:: ?(.*))?", re.DOTALL)
 _FRAME = re.compile(r'^[ |+-]*File "([^"\n]+)", line \d+, in (.+)$', re.MULTILINE)
 _FOREIGN = re.compile(
     r"[/\\](?:site|dist)-packages[/\\]|[/\\]lib(?:64)?[/\\]python\d[\d.]*[/\\]|^<", re.IGNORECASE
 )
 _OWN = str(Path(__file__).parents[1])  # the package
-_DEMO = str(Path(_OWN) / "demo")  # whose tasks are an application's
+_DEMO = str(Path(_OWN) / "demo")  # its tasks count as an application's
 
 
 def normalise(message: str) -> str:
-    """A message without what differs from job to job: numbers, names in quotes, addresses, paths."""
+    """Return a message without what varies from job to job: numbers, quoted names, addresses, paths."""
     text = " ".join(message[: 4 * _LONGEST_MESSAGE].split())
     for word, pattern in _PATTERNS.items():
         text = pattern.sub(word, text)
@@ -63,25 +63,25 @@ def normalise(message: str) -> str:
 
 
 def top_frame(trace: str | None) -> str | None:
-    """Where it was raised: the last frame in code of the application, else the last of all; by file,
-    the two last parts of its path, and function."""
+    """Return where an error was raised: the last frame in the application's code, or else the last of
+    all; as the two last parts of the file's path, and the function."""
     frames = _FRAME.findall(trace or "")
     if not frames:
         return None
-    theirs = (frame for frame in reversed(frames) if _is_theirs(frame[0]))
-    path, function = next(theirs, frames[-1])
+    own = (frame for frame in reversed(frames) if _is_applications(frame[0]))
+    path, function = next(own, frames[-1])
     short = "/".join(re.split(r"[/\\]", path)[-2:])
     return f"{short} in {function.strip()}"
 
 
-def _is_theirs(path: str) -> bool:
+def _is_applications(path: str) -> bool:
     if _FOREIGN.search(path):
         return False
     return not path.startswith(_OWN) or path.startswith(_DEMO)
 
 
 class Kind(NamedTuple):
-    """What makes failures alike."""
+    """What the failures of a group have in common."""
 
     exception: str  #: the name of its class; empty: there was none
     message: str
@@ -94,7 +94,7 @@ class Kind(NamedTuple):
 
 
 def fingerprint(error: str | None, trace: str | None) -> Kind:
-    """The kind of a failure, by its error ("Type: message") and its traceback."""
+    """Return the kind of a failure, from its error ("Type: message") and its traceback."""
     parts = _EXCEPTION.fullmatch(error or "")
     name, message = (parts[1], parts[2] or "") if parts else ("", error or "")
     return Kind(name, normalise(message), top_frame(trace))
@@ -145,7 +145,7 @@ def read_errors(
     type: str | None = None,
     look: int = LOOK,
 ) -> ErrorGroups:
-    """The newest failures of a task, or of all, in groups."""
+    """Return the newest failures of a task, or of all tasks, in groups."""
     found: list[_Failure] = []
     after, complete = None, False
     for _ in range(_PAGES):
@@ -154,7 +154,14 @@ def read_errors(
         after, complete = page.next, page.next is None
         if complete or len(found) >= look:
             break
-    return group(found, complete, engine.now())
+    alike: dict[Kind, list[_Failure]] = {}
+    for one in found:
+        alike.setdefault(one.kind, []).append(one)
+    now = engine.now()
+    since = min((one.at for one in found), default=None)
+    groups = [_group(kind, failures, since or now, now) for kind, failures in alike.items()]
+    groups.sort(key=lambda one: (one.count, one.last_at), reverse=True)
+    return ErrorGroups(groups=groups, looked_at=len(found), complete=complete, since=since)
 
 
 def members(
@@ -162,13 +169,12 @@ def members(
     group: str | None,
     *,
     statuses: Collection[str] = BROKEN,
-    type: str | None = None,
     after: str | None = None,
     limit: int = 500,
 ) -> Members:
-    """The ids of a group, page by page: a page looks at `limit` failures, and may be empty although
-    more follow."""
-    page, failures = _read(engine, statuses, type, after, limit)
+    """Return the ids of a group, page by page: a page looks at `limit` failures, and may be empty
+    although more follow."""
+    page, failures = _read(engine, statuses, None, after, limit)
     return Members([one.job.id for one in failures if one.kind.id == group], page.next)
 
 
@@ -188,19 +194,6 @@ def _read(
 def _failure(job: Job, run: LastRun | None) -> _Failure:
     trace, at = (None, job.updated_at) if run is None else run
     return _Failure(job, fingerprint(job.error, trace), at)
-
-
-def group(found: Iterable[_Failure], complete: bool, now: datetime) -> ErrorGroups:
-    """Failures, the newest first, in groups."""
-    alike: dict[Kind, list[_Failure]] = {}
-    looked_at = 0
-    for one in found:
-        alike.setdefault(one.kind, []).append(one)
-        looked_at += 1
-    since = min((one.at for failures in alike.values() for one in failures), default=None)
-    groups = [_group(kind, failures, since or now, now) for kind, failures in alike.items()]
-    groups.sort(key=lambda one: (one.count, one.last_at), reverse=True)
-    return ErrorGroups(groups=groups, looked_at=looked_at, complete=complete, since=since)
 
 
 def _group(kind: Kind, found: Sequence[_Failure], since: datetime, now: datetime) -> ErrorGroup:
@@ -224,7 +217,7 @@ def _group(kind: Kind, found: Sequence[_Failure], since: datetime, now: datetime
 
 
 def sparkline(moments: Iterable[datetime], since: datetime, now: datetime) -> list[int]:
-    """How many of these are in each twelfth of the time; what is later is in the last."""
+    """Return how many moments are in each twelfth of the time; later ones count in the last."""
     counts = [0] * BUCKETS
     length = max((now - since).total_seconds(), 1.0)
     for moment in moments:

@@ -94,16 +94,12 @@ def _texts(given: str | Iterable[str], what: str) -> tuple[str, ...]:
 
 
 def _text(given: object, what: str) -> str:
-    if not isinstance(given, str) or not 0 < len(given) <= _LONGEST_TEXT or not _storable(given):
+    if not validation.is_text(given) or not 0 < len(given) <= _LONGEST_TEXT:
         raise InvalidInput(
             f"{what}={str(given)[:80]!r}: give a text of 1 to {_LONGEST_TEXT} characters, without NUL "
             "or lone surrogates"
         )
     return given
-
-
-def _storable(text: str) -> bool:
-    return "\x00" not in text and not any("\ud800" <= char <= "\udfff" for char in text)
 
 
 def _pairs(payload: Any) -> list[tuple[Any, Any]]:
@@ -126,7 +122,7 @@ def _wanted(path: Any, value: Any) -> Wanted:
         steps = tuple(path.split("."))
     places = sum(str(step).isdecimal() for step in steps)
     if (
-        not all(isinstance(s, str) and _STEP.fullmatch(s) and _storable(s) for s in steps)
+        not all(validation.is_text(s) and _STEP.fullmatch(s) for s in steps)
         or not 0 < len(steps) <= _MOST_STEPS
         or places > _MOST_PLACES
         or any(step.isdecimal() and not (step.isascii() and len(step) < 10) for step in steps)

@@ -1,5 +1,5 @@
 -- Write how runs ended.
--- The same statements, in the same order, as in finish.sqlite.sql. How they are written: engine/statements.py.
+-- The same statements, in the same order, as in finish.sqlite.sql. How they are written: engine/script.py.
 
 -- name: complete
 -- The common end: it returned, and nothing else was asked of the row. What it passes over (a lost claim, a job that is
@@ -113,14 +113,14 @@ DELETE FROM {schema}.attempts
 
 -- name: recur
 -- The end of a recurring job's run: the row waits for its next one, whatever happened. Who asked for a run meanwhile
--- gets it first. The worker counted from `told_at`; if the clock went back during the run, the row counts from now.
+-- gets it first. The worker counted from `worker_now`; if the clock went back during the run, the row counts from now.
 WITH new AS MATERIALIZED (
     SELECT told.id, claim_no, run_at - ahead.by AS run_at, due_at - ahead.by AS due_at, ran, failed, stopped,
            died, crashed, because, error, result
       FROM json_to_recordset(:batch::text::json)
         AS told (id uuid, claim_no bigint, run_at timestamptz, due_at timestamptz, ran boolean, failed boolean,
-                 stopped boolean, died integer, crashed integer, because text, error text, result text, told_at timestamptz)
-CROSS JOIN LATERAL (SELECT CASE WHEN told_at > {now} + interval '2 seconds' THEN told_at - {now} ELSE interval '0' END) AS ahead (by)
+                 stopped boolean, died integer, crashed integer, because text, error text, result text, worker_now timestamptz)
+CROSS JOIN LATERAL (SELECT CASE WHEN worker_now > {now} + interval '2 seconds' THEN worker_now - {now} ELSE interval '0' END) AS ahead (by)
 )
 UPDATE {schema}.jobs
    SET status = CASE WHEN jobs.rerun_at <= {now} THEN 'pending' ELSE 'scheduled' END,

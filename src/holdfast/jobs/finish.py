@@ -1,4 +1,5 @@
-"""How runs end, as scripts: fenced, batched, and with what follows from them."""
+"""The script that writes how runs ended: a batch of finishes, each only while its claim holds, with the
+attempts, events and jobs that follow from them."""
 
 import json
 from collections import Counter
@@ -15,15 +16,16 @@ from holdfast.limits.scripts import release
 
 _TARGETS = {outcome: Status(TRANSITIONS[outcome].target or "") for outcome in Outcome}
 _GIVEN_BACK = frozenset({Outcome.SNOOZED, Outcome.RELEASED, Outcome.UNREADABLE, Outcome.CRASHED})
-# These say nothing about who killed a process: the worker stopped the run, or another process died.
+# They do not clear a suspicion: the worker stopped the run, or its process died.
 _NO_END_OF_ITS_OWN = frozenset({Outcome.RELEASED, Outcome.UNREADABLE, Outcome.CRASHED})
 
 
 def finish(
     dialect: Dialect, finishes: Sequence[Finish], *, tx: bool = False
 ) -> Script[dict[Claim, Applied]]:
-    """`tx`: in somebody's transaction: a row that another holds is waited for, not reported busy; and
-    keys of limits are not held until its end: the finish is sent again after it."""
+    """Write finishes, and return for each claim whether its finish was applied. `tx`: in a caller's
+    transaction. Then a row that another transaction holds is waited for instead of reported as BUSY,
+    and the keys of limits are not locked: the finish is sent again after the commit, and frees them."""
     now = dialect.now()
     options = frozenset({"wait" if tx else "skip"})
     common: set[str] = set()
@@ -54,7 +56,7 @@ def finish(
     if kept:
         rows = [_attempt_row(dialect, finish, now) for finish in kept]
         yield Run("record_attempts", {"now": now}, rows)
-    yield from _tell(dialect, applied)
+    yield from _emit_ends(dialect, applied)
     chained = [job for finish in applied for job in finish.enqueue]
     if chained:
         yield from insert(dialect, chained, hint={job.queue for job in chained})
@@ -64,14 +66,14 @@ def finish(
 
 
 def _is_kept(finish: Finish) -> bool:
-    """Is the run to be seen in `app.jobs.attempts`? (A payload that was not read is no run: kept, a
-    thousand of them would write a thousand rows every 30 seconds.)"""
+    """Return whether `app.jobs.attempts` lists the run. (A payload that was not read is no run: a
+    thousand such jobs would write a thousand rows every 30 seconds.)"""
     if finish.outcome is Outcome.UNREADABLE:
         return False
     return finish.error is not None or finish.is_run_of_recurring
 
 
-def _tell(dialect: Dialect, finishes: Sequence[Finish]) -> Script[None]:
+def _emit_ends(dialect: Dialect, finishes: Sequence[Finish]) -> Script[None]:
     if dialect.audience.is_silent:
         return
     ended: dict[EventKind, list[str]] = {}
@@ -82,8 +84,8 @@ def _tell(dialect: Dialect, finishes: Sequence[Finish]) -> Script[None]:
 
 
 def freed(finishes: Sequence[Finish], results: Mapping[Claim, Applied]) -> Mapping[str, int]:
-    """Keys under which fewer run now; also by a finish that was written before, in somebody's
-    transaction."""
+    """Return how many runs ended under each key of a limit; also those whose finish was written before,
+    in the transaction of a caller."""
     return Counter(
         finish.limit_key
         for finish in finishes
@@ -93,7 +95,8 @@ def freed(finishes: Sequence[Finish], results: Mapping[Claim, Applied]) -> Mappi
 
 
 def _newest(finishes: list[Finish], jobs: int) -> list[Finish]:
-    """Of so many jobs. One that is there with two claims can have been changed by the later only."""
+    """Return the finishes of so many jobs that were applied. If the batch holds two claims of one job,
+    only the newer one can have been."""
     if len(finishes) == jobs:
         return finishes
     held: dict[str, int] = {}
@@ -103,8 +106,8 @@ def _newest(finishes: list[Finish], jobs: int) -> list[Finish]:
 
 
 def _results(finishes: Sequence[Finish], common: set[str]) -> Script[None]:
-    """Keep results, but not of a run that is to be followed by another: beyond the common end, that
-    is asked for."""
+    """Store results. A job that is not in `common` may run again, which makes its result void: look at
+    its status first."""
     if rest := [finish.id for finish in finishes if finish.id not in common]:
         reply = yield Run("finished", {"ids": json.dumps(rest)})
         common = common | {row[0] for row in reply.rows if row[3] == Status.COMPLETED}
@@ -131,7 +134,7 @@ def _recur_row(dialect: Dialect, finish: Finish, now: Any) -> dict[str, Any]:
         "claim_no": finish.claim_no,
         "run_at": dialect.time(recur.run_at),
         "due_at": None if recur.due_at is None else dialect.time(recur.due_at),
-        "told_at": None if recur.told_at is None else dialect.time(recur.told_at),
+        "worker_now": None if recur.worker_now is None else dialect.time(recur.worker_now),
         "ran": recur.ran,
         "failed": finish.error is not None,
         "stopped": recur.stopped,
@@ -180,12 +183,12 @@ def _missing(finishes: Sequence[Finish]) -> Script[dict[Claim, Applied]]:
     reply = yield Run("finished", {"ids": json.dumps([finish.id for finish in finishes])})
     rows = {row[0]: row[1:] for row in reply.rows}
     return {
-        Claim(finish.id, finish.claim_no): _standing(finish.claim_no, rows.get(finish.id))
+        Claim(finish.id, finish.claim_no): _applied(finish.claim_no, rows.get(finish.id))
         for finish in finishes
     }
 
 
-def _standing(claim_no: int, row: Row | None) -> Applied:
+def _applied(claim_no: int, row: Row | None) -> Applied:
     if row is None:
         return Applied.LOST
     finish_no, held_no, status = row

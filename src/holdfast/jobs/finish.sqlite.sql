@@ -1,5 +1,5 @@
 -- Write how runs ended.
--- The same statements, in the same order, as in finish.postgres.sql. How they are written: engine/statements.py.
+-- The same statements, in the same order, as in finish.postgres.sql. How they are written: engine/script.py.
 
 -- name: complete
 -- The common end, and nothing that an index of waiting or running jobs would have to know: all that have the same claim
@@ -80,14 +80,14 @@ DELETE FROM holdfast_attempts
 
 -- name: recur
 -- The end of a recurring job's run: the row waits for its next one, whatever happened. Who asked for a run meanwhile
--- gets it first. The worker counted from `told_at`; if the clock went back during the run, the row counts from now.
+-- gets it first. The worker counted from `worker_now`; if the clock went back during the run, the row counts from now.
 UPDATE holdfast_jobs
    SET status = CASE WHEN rerun_at <= {now} THEN 'pending' ELSE 'scheduled' END,
        attempts = 0,
        rank = CASE WHEN rank = -priority THEN rank
-                   ELSE rank + COALESCE(rerun_at, :run_at - CASE WHEN :told_at > {now} + 2000000 THEN :told_at - {now} ELSE 0 END) - run_at END,
-       run_at = COALESCE(rerun_at, :run_at - CASE WHEN :told_at > {now} + 2000000 THEN :told_at - {now} ELSE 0 END),
-       due_at = COALESCE(rerun_at, :due_at - CASE WHEN :told_at > {now} + 2000000 THEN :told_at - {now} ELSE 0 END),
+                   ELSE rank + COALESCE(rerun_at, :run_at - CASE WHEN :worker_now > {now} + 2000000 THEN :worker_now - {now} ELSE 0 END) - run_at END,
+       run_at = COALESCE(rerun_at, :run_at - CASE WHEN :worker_now > {now} + 2000000 THEN :worker_now - {now} ELSE 0 END),
+       due_at = COALESCE(rerun_at, :due_at - CASE WHEN :worker_now > {now} + 2000000 THEN :worker_now - {now} ELSE 0 END),
        last_run_at = CASE WHEN :ran THEN started_at ELSE last_run_at END,
        last_error = CASE WHEN :failed THEN :error WHEN :ran AND NOT :stopped THEN NULL ELSE last_error END,
        consecutive_failures = CASE WHEN :failed THEN consecutive_failures + 1

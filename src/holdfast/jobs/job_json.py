@@ -1,4 +1,4 @@
-"""A job as JSON tells it, by the names that it has everywhere: the command, files, the API."""
+"""Jobs and attempts as JSON: the same names in the command, in archives and in the API."""
 
 import json
 from datetime import datetime
@@ -14,28 +14,21 @@ FIELDS = (
 )
 LISTED = tuple(name for name in FIELDS if name not in ("payload", "result"))
 RECURRING = (  #: fields that only recurring jobs have
-    *(
-        "schedule",
-        "enabled",
-        "disabled_because",
-        "due_at",
-        "last_run_at",
-        "last_error",
-        "consecutive_failures",
-    ),
+    *("schedule", "enabled", "disabled_because", "due_at", "last_run_at", "last_error"),
+    "consecutive_failures",
 )
 WORKFLOW = ("workflow_id", "node")  #: fields that only jobs of a workflow have
 
 
 def iso(moment: datetime | None) -> str | None:
-    """ISO 8601, UTC, always of the same length."""
+    """Return a moment in ISO 8601, UTC, always of the same length."""
     if moment is None:
         return None
     return moment.isoformat(timespec="microseconds").replace("+00:00", "Z")
 
 
 def job_fields(job: Job, *, bodies: bool = True) -> dict[str, Any]:
-    """A job, by the names that it has everywhere; `bodies`: with its payload and result."""
+    """Return the fields of a job; `bodies`: with its payload and result."""
     fields = {name: plain(getattr(job, name)) for name in (FIELDS if bodies else LISTED)}
     if job.schedule is not None:
         fields |= {name: plain(getattr(job, name)) for name in RECURRING}

@@ -7,10 +7,13 @@ from holdfast.engine.dialect import Dialect
 from holdfast.engine.script import Run, Script
 from holdfast.errors import InvalidInput
 from holdfast.jobs.job import LogLine
+from holdfast.jobs.rows import decoder
 
 RUNS = 20  # of a job, whose lines are kept: a recurring job never ends
 
 _CURSOR = re.compile(r"([0-9]{1,18})\.([0-9]{1,9})")
+
+_line = decoder(LogLine, "job_id, claim_no, attempt, line_no, at, level, text")
 
 Place = tuple[int, int]  #: the number of a claim, and of a line in it
 
@@ -54,16 +57,5 @@ def logs(
     params = {"id": id, "claim_no": claim_no, "line_no": line_no, "limit": limit}
     which = "newest" if newest else "oldest"
     rows = (yield Run("logs", params, options=frozenset({which}))).rows
-    lines = [
-        LogLine(
-            job_id=job_id,
-            claim_no=claim_no,
-            attempt=attempt,
-            line_no=line_no,
-            at=dialect.moment(at),
-            level=level,
-            text=text,
-        )
-        for job_id, claim_no, attempt, line_no, at, level, text in rows
-    ]
+    lines = [_line(dialect.moment, row) for row in rows]
     return lines[::-1] if newest else lines

@@ -38,14 +38,14 @@ class Recur(NamedTuple):
     """What is written after the run of a recurring job."""
 
     run_at: datetime  #: its next run
-    due_at: (
-        datetime | None
-    )  #: the moment of the schedule that `run_at` stands for; None: the run chose it
+    due_at: datetime | None  #: the moment of the schedule for `run_at`; None: the run chose it
     ran: bool = True  #: False: it was skipped, being late
     stopped: bool = False  #: the run was cancelled: neither a success nor a failure
     died: bool = False  #: its process died while it ran
     because: str | None = None  #: the reason for which it is disabled now
-    told_at: datetime | None = None  #: the worker's time, if `run_at` was counted from it
+    worker_now: datetime | None = (
+        None  #: the worker's time when it computed `run_at`, if it counted from it
+    )
 
 
 @value
@@ -252,7 +252,7 @@ def decide(job: Job, ended: Ended, policy: Policy, now: datetime | None = None) 
     """Return the finish to write after a run that ended like this. `now`, by the database's clock, is
     used for recurring jobs and for payloads that cannot be read."""
     keep = policy.keep
-    if type(ended) is Unreadable:
+    if isinstance(ended, Unreadable):
         moment = now or job.started_at or job.run_at
         given_back = await_reader(job.unreadable_since or moment, moment, policy.unreadable_for)
         if given_back is not None:
@@ -260,11 +260,9 @@ def decide(job: Job, ended: Ended, policy: Policy, now: datetime | None = None) 
         ended = ended.failed(policy.unreadable_for)
     if job.schedule is not None and not isinstance(ended, Snoozed | GivenBack):
         return _recurred(job, ended, policy, now or job.started_at or job.run_at)
-    if type(ended) is Returned:  # by far the most frequent, and a `match` takes its time
-        return completed(job, ended.result, keep=keep[Status.COMPLETED], enqueue=ended.enqueue)
     match ended:
-        case Returned():
-            raise AssertionError("handled above")
+        case Returned():  # the most frequent comes first
+            return completed(job, ended.result, keep=keep[Status.COMPLETED], enqueue=ended.enqueue)
         case Raised(error, trace, permanent, _) if permanent or job.attempts >= job.max_attempts:
             return failed(job, error, trace, keep=keep[Status.FAILED])
         case Raised(error, trace, _, after):
@@ -280,8 +278,6 @@ def decide(job: Job, ended: Ended, policy: Policy, now: datetime | None = None) 
             return stopped(job, error, keep=keep[Status.CANCELLED])
         case Died(how, own) if own and job.crashes + 1 >= CRASHES:
             return failed(job, quarantined(job.crashes + 1, how), keep=keep[Status.FAILED])
-        case Unreadable():
-            raise AssertionError("handled above")
         case Died(how, own):
             return crashed(job, DIED + how, delay=policy.backoff(job.crashes + 1), own=own)
         case _:
@@ -302,7 +298,7 @@ def _recurred(job: Job, ended: Ended, policy: Policy, now: datetime) -> Finish:
     except Exception as problem:  # such as a time zone unknown to this machine: tried again
         error = f"its schedule cannot be followed: {problem}"
         at = now + timedelta(seconds=policy.backoff(job.consecutive_failures + 1))
-        recur = Recur(at, job.due_at or at, told_at=now)
+        recur = Recur(at, job.due_at or at, worker_now=now)
         return _finish(job, Outcome.RECURRED, error=error, recur=recur)
 
 
@@ -358,7 +354,7 @@ def _next_run(
 def _recur(schedule: next_run.Schedule, following: next_run.Next, now: datetime) -> Recur:
     """A moment of cron stays after a step of the clock; any other next run is counted from `now`."""
     is_named = schedule.cron is not None and following.due_at > now
-    return Recur(*following, told_at=None if is_named else now)
+    return Recur(*following, worker_now=None if is_named else now)
 
 
 CRASHED_IN_A_ROW = "its process died three times in a row"  #: why a recurring job was disabled

@@ -1,15 +1,14 @@
 """The search language of lists: `status:failed error:"rate limit" payload.user.id:7 before:1h words`.
 
-Terms stand beside each other, and all must hold. A term is a qualifier, a colon and a value, or a
-word, which is searched for in errors, messages, types and keys. Quotes go around what holds spaces
-or colons; inside them a backslash goes before a quote or a backslash. Pure: text in, arguments of
-`make_filter` out.
+Terms are separated by spaces, and a job must match all of them. A term is a qualifier, a colon and a
+value, or a word, which is searched for in errors, messages, types and keys. A value or word with spaces
+or colons needs quotes; inside them a backslash goes before a quote or a backslash. Pure: text in,
+arguments of `make_filter` out.
 """
 
 import re
-from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
-from typing import Any, NamedTuple
+from typing import Any
 
 from holdfast.core import validation
 from holdfast.core.duration import seconds
@@ -25,33 +24,14 @@ _PLAIN = re.compile(r"""[^\s":\\]+""")
 _BOUND = re.compile(r"(>=|<=|>|<|=)?(-?\d{1,19})(?:\.\.(-?\d{1,19}))?")
 
 
-class Qualifier(NamedTuple):
-    """What can be asked for, for who completes a query."""
-
-    name: str
-    help: str
-    values: tuple[str, ...] = ()  #: all that there are, if they are few
-
-
-def completions() -> list[Qualifier]:
-    return [
-        Qualifier("status", "one, or several with commas", tuple(Status)),
-        Qualifier("type", "a task's name, or its beginning; =send is exactly that one"),
-        Qualifier("queue", "a queue's name"),
-        Qualifier("entity", "what it is about: movie:7"),
-        Qualifier("key", "its key, whole"),
-        Qualifier("worker", "who runs it, or ran it last"),
-        Qualifier("id", "its id, or the beginning of it"),
-        Qualifier("priority", "5, >5, >=5, <5, <=5 or 1..5"),
-        Qualifier("error", "a text in its error, capitals or not"),
-        Qualifier("payload.", "what is at a path of its payload: payload.user.id:7"),
-        Qualifier("after", "made at or after a moment (2026-11-01, UTC), or within an age (1h)"),
-        Qualifier("before", "made before a moment, or longer ago than an age"),
-    ]
+QUALIFIERS = (
+    *("status", "type", "queue", "entity", "key", "worker", "id", "priority", "error", "payload."),
+    *("after", "before"),
+)
 
 
 def quote(text: str) -> str:
-    """A text as one term or value, whatever it holds."""
+    """Return any text as one term or value."""
     if _PLAIN.fullmatch(text):
         return text
     escaped = text.replace("\\", "\\\\").replace('"', '\\"')
@@ -59,7 +39,7 @@ def quote(text: str) -> str:
 
 
 def parse(text: str, now: datetime | None = None) -> dict[str, Any]:
-    """The arguments of `make_filter`; ages are counted from `now`."""
+    """Return the arguments of `make_filter` for a query; ages are counted from `now`."""
     if len(text) > _LONGEST:
         raise InvalidInput(f"the query has {len(text)} characters, at most {_LONGEST}")
     found: dict[str, Any] = {}
@@ -92,15 +72,9 @@ def _add(found: dict[str, Any], qualifier: str | None, written: str, now: dateti
         found["status"] = [*found.get("status", []), *_statuses(value)]
     elif qualifier.startswith("payload.") and len(qualifier) > len("payload."):
         _set(found.setdefault("payload", {}), qualifier.removeprefix("payload."), value, qualifier)
-    elif qualifier in _SINGLE:
-        for name, given in _SINGLE[qualifier](value, now).items():
-            _set(found, name, given, qualifier)
     else:
-        raise InvalidInput(
-            f"{qualifier}: is no qualifier: there are "
-            f"{', '.join(one.name for one in completions())}; quotes make it a text: "
-            f"{quote(f'{qualifier}:{value}')}"
-        )
+        for name, given in _argument(qualifier, value, now).items():
+            _set(found, name, given, qualifier)
 
 
 def _set(found: dict[Any, Any], name: Any, value: Any, qualifier: str) -> None:
@@ -116,17 +90,32 @@ def _statuses(value: str) -> list[str]:
     return known
 
 
-def _type(value: str, now: datetime) -> dict[str, Any]:
-    if value.startswith("="):
-        return {"type": value[1:]}
-    return {"prefix": value.removesuffix("*")}
+def _argument(qualifier: str, value: str, now: datetime) -> dict[str, Any]:
+    """Return the argument of `make_filter` for a qualifier that may be given once."""
+    match qualifier:
+        case "queue" | "key" | "id":
+            return {qualifier: value}
+        case "worker":
+            return {"worker_id": value}
+        case "type" if value.startswith("="):
+            return {"type": value[1:]}
+        case "type":
+            return {"prefix": value.removesuffix("*")}
+        case "entity":
+            return {"entity": validation.entity_of(value, f"entity:{value}")}
+        case "priority":
+            return _priority(value)
+        case "after":
+            return {"since": _moment(value, now, qualifier)}
+        case "before":
+            return {"until": _moment(value, now, qualifier)}
+    raise InvalidInput(
+        f"{qualifier}: is no qualifier: there are {', '.join(QUALIFIERS)}; quotes make it a text: "
+        f"{quote(f'{qualifier}:{value}')}"
+    )
 
 
-def _entity(value: str, now: datetime) -> dict[str, Any]:
-    return {"entity": validation.entity_of(value, f"entity:{value}")}
-
-
-def _priority(value: str, now: datetime) -> dict[str, Any]:
+def _priority(value: str) -> dict[str, Any]:
     bound = _BOUND.fullmatch(value)
     if bound is None or (bound[1] and bound[3]):
         raise InvalidInput(f"priority:{value}: write 5, >5, >=5, <5, <=5 or 1..5")
@@ -156,16 +145,3 @@ def _moment(value: str, now: datetime, qualifier: str) -> datetime:
             f"{qualifier}:{value}: write a moment such as 2026-11-01 or 2026-11-01T12:00 (UTC, or with "
             "an offset), or an age such as 90s, 2h or 7d"
         ) from None
-
-
-_SINGLE: dict[str, Callable[[str, datetime], dict[str, Any]]] = {
-    "type": _type,
-    "queue": lambda value, now: {"queue": value},
-    "entity": _entity,
-    "key": lambda value, now: {"key": value},
-    "worker": lambda value, now: {"worker_id": value},
-    "id": lambda value, now: {"id": value},
-    "priority": _priority,
-    "after": lambda value, now: {"since": _moment(value, now, "after")},
-    "before": lambda value, now: {"until": _moment(value, now, "before")},
-}

@@ -1,5 +1,5 @@
 -- Read jobs, queues and workers. Each statement looks at a bounded number of rows.
--- The same statements, in the same order, as in read.sqlite.sql. How they are written: engine/statements.py.
+-- The same statements, in the same order, as in read.sqlite.sql. How they are written: engine/script.py.
 
 -- name: suspects
 -- How many jobs with deaths on record wait, by queue, type and level: a bounded look. Paused queues are left out.
@@ -63,7 +63,7 @@ SELECT {columns}
    AND type = :type::text                                                   --? type
    AND type >= :prefix::text COLLATE "C" AND type < :prefix_end::text COLLATE "C"  --? prefix
    AND key = :key::text                                                     --? key
-   AND worker_id = :worker_id::text                                         --? worker
+   AND worker_id = :worker_id::text                                         --? worker_id
    AND priority >= :lowest::bigint                                          --? lowest
    AND priority <= :highest::bigint                                         --? highest
    AND NOT EXISTS (SELECT 1 FROM json_array_elements_text(:error::text::json) AS word (value) --? error

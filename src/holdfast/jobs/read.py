@@ -7,41 +7,40 @@ from itertools import product
 from typing import Any, NamedTuple
 
 from holdfast.core.ids import floor_id
+from holdfast.engine.dialect import Dialect
 from holdfast.engine.records import Filter, Page, QueueInfo, Suspects, Wanted, WorkerInfo
 from holdfast.engine.script import Run, Script
 from holdfast.jobs.job import Attempt, Job, Status
-from holdfast.jobs.rows import Reader, columns_to_job
+from holdfast.jobs.rows import columns_to_job, decoder
 
 LAST_ID = "ffffffff-ffff-ffff-ffff-ffffffffffff"
 FIRST_ID = "00000000-0000-0000-0000-000000000000"
 _SCAN = 20  # rows looked at for each row of a page, if a filter has no index
 _READ = 5  # the same, if payloads are read
 
+# Fields of a filter, parameters of the search, and words of its optional lines.
+_COMPARED = ("queue", "type", "prefix", "key", "worker_id", "lowest", "highest")
+_RESIDUE = (*_COMPARED, "text", "error", "payload")
 
-def get(dialect: Reader, ids: Sequence[str]) -> Script[list[Job]]:
+_attempt = decoder(
+    Attempt,
+    "job_id, claim_no, attempt, worker_id, started_at, finished_at, status, error, trace",
+)
+_worker = decoder(WorkerInfo, "id, info, beat_no, started_at, beat_at, left_at, died_at")
+_queue = decoder(QueueInfo, "name, paused_at, resume_at, depth")
+
+
+def get(dialect: Dialect, ids: Sequence[str]) -> Script[list[Job]]:
     """Return the jobs with these ids that exist, with their bodies."""
     reply = yield Run("get", {"ids": json.dumps(list(ids))})
     found = {row[0]: columns_to_job(dialect, row) for row in reply.rows}
     return [found[id] for id in dict.fromkeys(ids) if id in found]
 
 
-def attempts(dialect: Reader, id: str) -> Script[list[Attempt]]:
+def attempts(dialect: Dialect, id: str) -> Script[list[Attempt]]:
     """Return the failed runs of a job, the newest first."""
     reply = yield Run("attempts", {"id": id})
-    return [
-        Attempt(
-            job_id=row[0],
-            claim_no=row[1],
-            attempt=row[2],
-            worker_id=row[3],
-            started_at=None if row[4] is None else dialect.moment(row[4]),
-            finished_at=dialect.moment(row[5]),
-            status=Status(row[6]),
-            error=row[7],
-            trace=row[8],
-        )
-        for row in reply.rows
-    ]
+    return [_attempt(dialect.moment, row) for row in reply.rows]
 
 
 class LastRun(NamedTuple):
@@ -51,7 +50,7 @@ class LastRun(NamedTuple):
     finished_at: datetime
 
 
-def last_runs(dialect: Reader, ids: Sequence[str]) -> Script[dict[str, LastRun]]:
+def last_runs(dialect: Dialect, ids: Sequence[str]) -> Script[dict[str, LastRun]]:
     """Return the newest failed run of each of these jobs."""
     reply = yield Run("last_runs", {"ids": json.dumps(list(ids))})
     return {id: LastRun(trace, dialect.moment(at)) for id, trace, at in reply.rows}
@@ -64,7 +63,9 @@ class _Walk(NamedTuple):
     edge: str | None  #: None: down to the end
 
 
-def search(dialect: Reader, filter: Filter, after: str | None, limit: int) -> Script[Page]:
+def search(
+    dialect: Dialect, filter: Filter, after: str | None = None, limit: int = 100
+) -> Script[Page]:
     """Return a page of jobs that match, the newest first, without bodies. Each status is a walk of its
     own, and the walks are merged: `status IN (...)` would sort every row."""
     params = _search_params(filter, after) | {"limit": limit}
@@ -82,7 +83,7 @@ def search(dialect: Reader, filter: Filter, after: str | None, limit: int) -> Sc
 
 
 def _walk(
-    dialect: Reader, filter: Filter, status: Status | None, params: dict[str, Any], limit: int
+    dialect: Dialect, filter: Filter, status: Status | None, params: dict[str, Any], limit: int
 ) -> Script[_Walk]:
     where, residue = _search_options(filter, status)
     scan = limit * (_READ if filter.payload else _SCAN) if residue else limit
@@ -99,22 +100,16 @@ def _walk(
 
 def _search_params(filter: Filter, after: str | None) -> dict[str, Any]:
     entity_type, entity_id = filter.entity or (None, None)
-    lowest, highest = filter.id or (FIRST_ID, LAST_ID)
+    first, last = filter.id or (FIRST_ID, LAST_ID)
     since = FIRST_ID if filter.since is None else floor_id(filter.since)
     until = LAST_ID if filter.until is None else floor_id(filter.until)
     return {
-        "type": filter.type,
-        "prefix": filter.prefix,
+        **{name: getattr(filter, name) for name in _COMPARED},
         "prefix_end": None if filter.prefix is None else filter.prefix + "\U0010ffff",
-        "queue": filter.queue,
-        "key": filter.key,
-        "worker_id": filter.worker_id,
         "entity_type": entity_type,
         "entity_id": entity_id,
-        "since": max(since, lowest),
-        "before": min(after or LAST_ID, until, highest),
-        "lowest": filter.lowest,
-        "highest": filter.highest,
+        "since": max(since, first),
+        "before": min(after or LAST_ID, until, last),
         "text": json.dumps(filter.text),
         "error": json.dumps(filter.error),
         "payload": json.dumps([_wanted(one) for one in filter.payload]),
@@ -133,22 +128,7 @@ def _wanted(wanted: Wanted) -> dict[str, Any]:
 
 def _search_options(filter: Filter, status: Status | None) -> tuple[frozenset[str], frozenset[str]]:
     """Return the optional lines that choose the index to walk, and those that filter its rows."""
-    residue = {
-        word
-        for word, value in [
-            ("queue", filter.queue),
-            ("type", filter.type),
-            ("prefix", filter.prefix),
-            ("key", filter.key),
-            ("worker", filter.worker_id),
-            ("lowest", filter.lowest),
-            ("highest", filter.highest),
-            ("text", filter.text or None),
-            ("error", filter.error or None),
-            ("payload", filter.payload or None),
-        ]
-        if value is not None
-    }
+    residue = {name for name in _RESIDUE if getattr(filter, name) not in (None, ())}
     if filter.entity is not None:
         walk = "entity"
         if status is not None:
@@ -166,37 +146,18 @@ def counts(statuses: Iterable[Status], cap: int) -> Script[dict[Status, int]]:
     return {Status(status): number for status, number in reply.rows}
 
 
-def workers(dialect: Reader) -> Script[list[WorkerInfo]]:
+def workers(dialect: Dialect) -> Script[list[WorkerInfo]]:
     """Return all workers that have a row."""
     reply = yield Run("workers", {})
-    return [
-        WorkerInfo(
-            id=id,
-            info=info,
-            beat_no=beat_no,
-            started_at=dialect.moment(started_at),
-            beat_at=dialect.moment(beat_at),
-            left_at=None if left_at is None else dialect.moment(left_at),
-            died_at=None if died_at is None else dialect.moment(died_at),
-        )
-        for id, info, beat_no, started_at, beat_at, left_at, died_at in reply.rows
-    ]
+    return [_worker(dialect.moment, row) for row in reply.rows]
 
 
-def queues(dialect: Reader, cap: int) -> Script[list[QueueInfo]]:
+def queues(dialect: Dialect, cap: int = 10_000) -> Script[list[QueueInfo]]:
     """Return the queues that hold pending jobs or were ever paused; depths are counted up to a cap."""
     reply = yield Run("queues", {"cap": cap, "now": dialect.now()})
-    return [
-        QueueInfo(
-            name=name,
-            depth=depth,
-            paused_at=None if paused is None else dialect.moment(paused),
-            resume_at=None if resume is None else dialect.moment(resume),
-        )
-        for name, paused, resume, depth in reply.rows
-    ]
+    return [_queue(dialect.moment, row) for row in reply.rows]
 
 
-def suspects(dialect: Reader) -> Script[list[Suspects]]:
+def suspects(dialect: Dialect) -> Script[list[Suspects]]:
     """Return how many jobs with deaths on record wait, by queue, type and level."""
     return [Suspects(*row) for row in (yield Run("suspects", {"now": dialect.now()})).rows]

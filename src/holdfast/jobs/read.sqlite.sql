@@ -1,5 +1,5 @@
 -- Read jobs, queues and workers. Each statement looks at a bounded number of rows.
--- The same statements, in the same order, as in read.postgres.sql. How they are written: engine/statements.py.
+-- The same statements, in the same order, as in read.postgres.sql. How they are written: engine/script.py.
 
 -- name: suspects
 -- How many jobs with deaths on record wait, by queue, type and level: a bounded look. Paused queues are left out.
@@ -59,7 +59,7 @@ SELECT {columns}
    AND type = :type                                             --? type
    AND type >= :prefix AND type < :prefix_end                   --? prefix
    AND key = :key                                               --? key
-   AND worker_id = :worker_id                                   --? worker
+   AND worker_id = :worker_id                                   --? worker_id
    AND priority >= :lowest                                      --? lowest
    AND priority <= :highest                                     --? highest
    AND NOT EXISTS (SELECT 1 FROM json_each(:error) AS word      --? error

@@ -11,8 +11,10 @@ from holdfast.engine.records import Beat, Held, Report, Seen, Stacks, Swept
 from holdfast.engine.script import Row, Run, Script
 from holdfast.events.outbox import emit
 from holdfast.jobs.job import Claim, EventKind
-from holdfast.jobs.rows import columns_to_job
+from holdfast.jobs.rows import columns_to_job, decoder
 from holdfast.limits.scripts import release
+
+_stacks = decoder(Stacks, "asked_at, at, text")
 
 
 def sweep(dialect: Dialect, dead: Sequence[Seen], limit: int, keep: float) -> Script[Swept]:
@@ -51,10 +53,9 @@ def _suspect(dead: Sequence[Seen], marked: Sequence[Row]) -> Script[None]:
         if left_at is not None or (worker.beat_no is not None and _is_supervised(info)):
             continue  # it deregistered, or its supervisor died too: no job did that
         begun, crash = worker.begun, worker.crash
+        alone = False
         if crash is not None:
             alone = len((yield from held(id)) if begun is None else begun) == 1
-        else:
-            alone = False
         claims = None if begun is None else json.dumps([f"{job}:{number}" for job, number in begun])
         victims.append({"id": id, "begun": claims, "alone": int(alone), "crash": crash})
     if victims:
@@ -129,14 +130,8 @@ def tell_stacks(dialect: Dialect, worker: str, text: str) -> Script[None]:
 
 def stacks(dialect: Dialect, worker: str) -> Script[Stacks | None]:
     """Return the stacks of a worker's runs, as last stored."""
-    reply = yield Run("stacks", {"id": worker})
-    for asked_at, at, text in reply.rows:
-        return Stacks(
-            None if asked_at is None else dialect.moment(asked_at),
-            None if at is None else dialect.moment(at),
-            text,
-        )
-    return None
+    rows = (yield Run("stacks", {"id": worker})).rows
+    return _stacks(dialect.moment, rows[0]) if rows else None
 
 
 def held(worker: str) -> Script[list[Held]]:

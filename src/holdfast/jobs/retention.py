@@ -98,12 +98,7 @@ def put_off(dialect: Dialect, kept: Sequence[PutOff]) -> Script[None]:
     """Keep leased jobs that could not be deleted for longer, with the reason."""
     now = dialect.now()
     rows = [
-        {
-            "now": now,
-            **one.lease._asdict(),
-            "delay": round(one.delay * MICRO),
-            "error": one.error,
-        }
+        {"now": now, **one.lease._asdict(), "delay": round(one.delay * MICRO), "error": one.error}
         for one in sorted(kept)
     ]
     yield Run("put_off", {"now": now}, rows)

@@ -10,7 +10,7 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import partial
 from typing import Any
 
@@ -73,18 +73,20 @@ class Waiters:
                         if not events and not self._waiting:
                             self._thread = None
                             return
-                        calls = [(wake, event) for event in events for wake in self._of(event)]
+                        calls = [
+                            (wake, event)
+                            for event in events
+                            for wake in self._waiting.get(event.job_id, ())
+                        ]
                     for wake, event in calls:
                         wake(event)
             finally:
                 with self._lock:
-                    self._feed = None
+                    if self._feed is feed:  # a thread that began meanwhile has one of its own
+                        self._feed = None
                 feed.close()
         except Exception as problem:  # callers that wait read their rows anyway
             logger.debug("events cannot be followed: %s", problem)
-
-    def _of(self, event: JobEvent) -> list[Wake]:
-        return list(self._waiting.get(event.job_id, ()))
 
     def close(self) -> None:
         with self._lock:
@@ -107,36 +109,33 @@ class Results:
 
     def wait_for(self, id: str, timeout: float | None) -> Any:
         """What `app.jobs.wait_for` does, with checked parameters."""
-        wait = _Wait(id, timeout)
-        if wait.is_over(self._look(wait.id)):
-            return self._answer(wait)
         woken = threading.Event()
-        with self._waiters.waiting(wait.id, partial(wait.ended, woken.set)):
-            while not wait.is_over(self._look(wait.id)):
+        wait = _Wait(id, timeout, woken.set)
+        if wait.is_over(self._look(id)):
+            return self._answer(wait)
+        with self._waiters.waiting(id, wait.ended):
+            while not wait.is_over(self._look(id)):
                 woken.wait(wait.pause())
                 woken.clear()
         return self._answer(wait)
 
     async def await_for(self, id: str, timeout: float | None) -> Any:
-        wait = _Wait(id, timeout)
-        look = partial(self._runner.hop, partial(self._look, wait.id))
-        if wait.is_over(await look()):
-            return self._answer(wait)
         loop, woken = asyncio.get_running_loop(), asyncio.Event()
 
         def wake() -> None:
             if not loop.is_closed():
                 loop.call_soon_threadsafe(woken.set)
 
-        with self._waiters.waiting(wait.id, partial(wait.ended, wake)):
+        wait = _Wait(id, timeout, wake)
+        look = partial(self._runner.hop, partial(self._look, id))
+        if wait.is_over(await look()):
+            return self._answer(wait)
+        with self._waiters.waiting(id, wait.ended):
             while not wait.is_over(await look()):
                 pause = wait.pause()
-                try:
+                with suppress(TimeoutError):
                     await asyncio.wait_for(woken.wait(), pause)
-                except TimeoutError:
-                    continue
-                finally:
-                    woken.clear()
+                woken.clear()
         return self._answer(wait)
 
     def _look(self, id: str) -> Job | None:
@@ -151,38 +150,39 @@ class Results:
             how = "failed" if ended.status is Status.FAILED else "was cancelled"
             because = f": {ended.error}" if ended.error else ""
             raise JobFailed(f"job {wait.id} ({ended.type}) {how}{because}", job)
-        text = job.body.result if job is not None and job.body is not None else None
-        if job is None and event is not None:
-            text = json.dumps(event.result)
-        return None if text is None else self._decode(wait.id, ended.type, text)
-
-    def _decode(self, id: str, type: str, text: str) -> Any:
-        task = self._tasks.get(type)
+        if job is not None:
+            text = job.body.result if job.body is not None else None
+        else:
+            text = json.dumps(ended.result)
+        if text is None:
+            return None
+        task = self._tasks.get(ended.type)
         if task is None:
             return json.loads(text)
         try:
             return task.result.decode(text)
         except ValidationError as problem:
             raise InvalidArguments(
-                f"the result of job {id} does not fit what task {type!r} returns now ({problem}); "
-                "app.jobs.get(id).result has it as JSON"
+                f"the result of job {wait.id} does not fit what task {ended.type!r} returns now "
+                f"({problem}); app.jobs.get(id).result has it as JSON"
             ) from None
 
 
 class _Wait:
     """The state of one call of `wait_for`: decides when it is over, and does no I/O."""
 
-    def __init__(self, id: str, timeout: float | None) -> None:
+    def __init__(self, id: str, timeout: float | None, wake: Callable[[], object]) -> None:
         self.id = id
         self.job: Job | None = None
         self.event: JobEvent | None = None  #: its last event, if that came first
+        self._wake = wake
         self._timeout = timeout
         self._deadline = None if timeout is None else time.monotonic() + timeout
         self._pause = FIRST
 
-    def ended(self, wake: Callable[[], object], event: JobEvent) -> None:
+    def ended(self, event: JobEvent) -> None:
         self.event = event
-        wake()
+        self._wake()
 
     def is_over(self, job: Job | None) -> bool:
         self.job = job

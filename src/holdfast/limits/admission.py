@@ -28,55 +28,33 @@ class Place(NamedTuple):
     priority: int
 
 
+@dataclass(slots=True, kw_only=True)
 class Capacity:
     """The free capacity of one key, while a claim goes through its candidates."""
 
-    __slots__ = (
-        "_tokens",
-        "in_line",
-        "key",
-        "left",
-        "most",
-        "now",
-        "rate",
-        "running",
-        "slots",
-        "started",
-        "starts",
-        "stepped_back",
-    )
+    key: str
+    most: int | None  #: how many may run; None: any number
+    running: int
+    rate: Rate | None
+    starts: Starts
+    now: int  #: microseconds of the database's clock
+    in_line: Place | None  #: where keys take turns: the job that has this key's turn
+    started: int = 0  #: by this claim
+    left: int = field(init=False)  #: how many more may start now
+    stepped_back: bool = field(init=False)  #: the clock; `starts` are of now then
+    _tokens: int = field(init=False, default=_MANY)
 
-    def __init__(
-        self,
-        key: str,
-        slots: int | None,
-        rate: Rate | None,
-        starts: Starts,
-        now: int,
-        *,
-        in_line: Place | None = None,
-    ) -> None:
-        """`slots`: how many more may run; None: any number."""
-        found = None if rate is None else tokens(rate, starts, now)
-        self.key = key
-        self.slots = slots
-        self.rate = rate
-        self.now = now
-        self.in_line = in_line  #: where keys take turns: the job that has this key's turn
-        self.started = 0
-        self.most: int | None = slots
-        self.running = 0
-        self.starts = starts if found is None else found.starts
-        self.stepped_back = any(
-            at > now for at, _ in starts
-        )  #: the clock; `starts` are of now then
-        self._tokens = _MANY if found is None else found.left
-        self.left = max(0, min(_MANY if slots is None else slots, self._tokens))  #: may start now
+    def __post_init__(self) -> None:
+        self.stepped_back = any(at > self.now for at, _ in self.starts)
+        if self.rate is not None:
+            self._tokens, _, self.starts = tokens(self.rate, self.starts, self.now)
+        slots = _MANY if self.most is None else self.most - self.running
+        self.left = max(0, min(slots, self._tokens))
 
     @property
     def is_full(self) -> bool:
         """Whether no more jobs may run until a running one ends."""
-        return self.slots is not None and self.slots <= self.started
+        return self.most is not None and self.most - self.running <= self.started
 
     @property
     def waits_for_rate(self) -> bool:

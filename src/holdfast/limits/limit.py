@@ -8,7 +8,7 @@ each key: jobs of an exhausted key are parked, so that claims need not walk past
 import json
 import re
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import KW_ONLY, dataclass, replace
 from typing import Any, NamedTuple
 
 from pydantic_core import from_json
@@ -33,7 +33,7 @@ class Rate(NamedTuple):
         return f"{self.times}/{unit or f'{self.period:g}s'}"
 
 
-def parse_rate(value: object, what: str = "rate") -> Rate:
+def parse_rate(value: object) -> Rate:
     """Return the rate that a text such as "100/m", "5/s" or "1000/30m" names. Raises InvalidInput."""
     match = _RATE.fullmatch(value) if isinstance(value, str) else None
     if match is not None:
@@ -45,7 +45,7 @@ def parse_rate(value: object, what: str = "rate") -> Rate:
         if 0 < rate.times <= MICRO and 0.1 <= rate.period <= 366 * 86400:
             return rate
     raise InvalidInput(
-        f"{what}={value!r}: write a count and a time, e.g. '100/m', '5/s' or '1000/30m'; the count is "
+        f"rate={value!r}: write a count and a time, e.g. '100/m', '5/s' or '1000/30m'; the count is "
         "from 1 to 1000000, the time from 0.1 s to a year"
     )
 
@@ -58,16 +58,11 @@ class Limit:
     """`Limit(2, per="tenant_id")`, `Limit(4, name="tmdb-api")`, `Limit(rate="100/m", per="host")`."""
 
     concurrency: int | None = None  #: how many jobs may run at once
-    rate: str | None = field(
-        default=None, kw_only=True
-    )  #: how many may start in any period: "100/m"
-    per: Per | None = field(
-        default=None, kw_only=True
-    )  #: the key: arguments, or a function of them
-    name: str | None = field(
-        default=None, kw_only=True
-    )  #: tasks with the same name share the limit
-    fair: bool = field(default=False, kw_only=True)  #: the keys take turns
+    _: KW_ONLY
+    rate: str | None = None  #: how many may start in any period: "100/m"
+    per: Per | None = None  #: the key: arguments, or a function of them
+    name: str | None = None  #: tasks with the same name share the limit
+    fair: bool = False  #: the keys take turns
 
     def __post_init__(self) -> None:
         if self.concurrency is not None:
@@ -80,7 +75,7 @@ class Limit:
                 "app.queues.limit() sets"
             )
         if self.fair and self.per is None:
-            raise InvalidInput("Limit(fair=True) needs per=: whose jobs shall take turns?")
+            raise InvalidInput("Limit(fair=True) needs per=: which jobs take turns?")
         if self.concurrency is None and self.rate is None and not self.fair:
             raise InvalidInput("Limit(): give a concurrency, a rate='100/m', or both")
 
@@ -128,23 +123,22 @@ def make_rule(
     if not whole and not keyed:
         return None
     declared = [_declared(task, limit) for limit in whole]
-    if len(declared) == 2 and declared[0].name == declared[1].name:
+    if len({row.name for row in declared}) < len(declared):
         first, second = declared
-        declared = [
-            first._replace(
-                concurrency=first.concurrency or second.concurrency, rate=first.rate or second.rate
-            )
-        ]
-    named = tuple(row.name for row in declared)
-    slots = next((row.name for row in declared if row.concurrency is not None), None)
+        both = first.concurrency or second.concurrency, first.rate or second.rate
+        declared = [first._replace(concurrency=both[0], rate=both[1])]
+    rule = Rule(
+        declared=tuple(declared),
+        whole=tuple(row.name for row in declared),
+        slots=next((row.name for row in declared if row.concurrency is not None), None),
+    )
     if not keyed:
-        return Rule(declared=tuple(declared), whole=named, slots=slots)
+        return rule
     [limit] = keyed
     row = _declared(task, limit)
-    return Rule(
+    return replace(
+        rule,
         declared=(*declared, row),
-        whole=named,
-        slots=slots,
         keyed=row.name,
         key_of=_key_of(task, row.name, limit.per, arguments, decode),
         calls_function=callable(limit.per),
@@ -176,10 +170,10 @@ def _declared(task: str, limit: Limit) -> Declared:
     return Declared(name, limit.concurrency, rate, limit.per is not None, limit.fair, (task,))
 
 
-def _words(per: Per | None) -> str:
+def _words(per: Per) -> str:
     if callable(per):
         return re.sub(r"\W+", "", getattr(per, "__name__", "")) or "key"
-    return per if isinstance(per, str) else ".".join(per or ())
+    return per if isinstance(per, str) else ".".join(per)
 
 
 def _key_of(
@@ -203,14 +197,12 @@ def _key_of(
             "give a function of them"
         )
 
-    def by_argument(payload: str) -> str:
-        return _key(name, from_json(payload).get(wanted[0]))
-
     def by_arguments(payload: str) -> str:
         given = from_json(payload)
-        return _key(name, [given.get(word) for word in wanted])
+        values = [given.get(word) for word in wanted]
+        return _key(name, values[0] if len(values) == 1 else values)
 
-    return by_argument if len(wanted) == 1 else by_arguments
+    return by_arguments
 
 
 def _key(name: str, value: Any) -> str:

@@ -1,5 +1,5 @@
 -- Limits, counted from rows under the locks of their keys.
--- The same statements, in the same order, as in scripts.sqlite.sql. How they are written: engine/statements.py.
+-- The same statements, in the same order, as in scripts.sqlite.sql. How they are written: engine/script.py.
 
 -- name: lock_keys
 -- Lock keys for this transaction: the next one to lock them counts what this one has written.
@@ -35,7 +35,7 @@ SELECT keys.key,
                       LIMIT 1) AS first ON true                                                                        --? keyed
  WHERE keys.key = ANY(ARRAY(SELECT json_array_elements_text(:keys::text::json)));
 
--- name: awaited
+-- name: keys_with_parked
 -- Which of some keys have parked jobs.
 SELECT wanted.key
   FROM json_array_elements_text(:keys::text::json) AS wanted (key)
@@ -283,7 +283,7 @@ DELETE FROM {schema}.keys
                                            ORDER BY limit_key, rank, run_at, id LIMIT 1 OFFSET 0)));
 
 -- name: keys_edge
--- Where that look ended: the last key, and the number of keys.
+-- The last of the keys that prune_keys searches, and their number.
 SELECT max(key), count(*)
   FROM (SELECT key
           FROM {schema}.keys

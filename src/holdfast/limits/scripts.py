@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from holdfast.engine.dialect import MICRO, Dialect, wake
 from holdfast.engine.records import LimitInfo
@@ -10,10 +10,9 @@ from holdfast.engine.script import Row, Run, Script
 from holdfast.limits.admission import Capacity, Place
 from holdfast.limits.limit import QUEUE, Declared, Rate
 
-SCAN = 10_000  #: parked jobs that `is_busy` looks at; if there are more, it returns True
+SCAN = 10_000  #: parked jobs that `is_busy` reads; if there are more, it returns True
 IDLE = 30.0  #: seconds that a pending job keeps the turn of its key if no live worker serves it
 AT_ONCE = 100  #: jobs of one key that are put back in line at a time
-_KINDS = {"whole": frozenset({"whole"}), "keyed": frozenset({"keyed"})}
 
 
 def capacities(dialect: Dialect, keys: Collection[str], kind: str) -> Script[dict[str, Capacity]]:
@@ -29,20 +28,22 @@ def capacities(dialect: Dialect, keys: Collection[str], kind: str) -> Script[dic
 def peek(dialect: Dialect, keys: Collection[str], kind: str) -> Script[dict[str, Capacity]]:
     """Return the capacities of keys without locking them, for display."""
     params = {"keys": json.dumps(sorted(keys)), "now": dialect.now()}
-    reply = yield Run("capacities", params, options=_KINDS[kind])
+    reply = yield Run("capacities", params, options=frozenset({kind}))
     return {row[0]: make_capacity(row) for row in reply.rows}
 
 
 def make_capacity(row: Row) -> Capacity:
     """Return the capacity that a row of the statement `capacities` describes."""
-    key, concurrency, times, period, starts, *place, now, running = row
-    rate = None if times is None else Rate(times, period / MICRO)
-    slots = None if concurrency is None else concurrency - running
-    known = [] if starts is None else json.loads(starts)
-    in_line = None if place[0] is None else Place(*place)
-    capacity = Capacity(key, slots, rate, known, now, in_line=in_line)
-    capacity.most, capacity.running = concurrency, running
-    return capacity
+    key, most, times, period, starts, *place, now, running = row
+    return Capacity(
+        key=key,
+        most=most,
+        running=running,
+        rate=None if times is None else Rate(times, period / MICRO),
+        starts=[] if starts is None else json.loads(starts),
+        now=now,
+        in_line=None if place[0] is None else Place(*place),
+    )
 
 
 def spend(
@@ -53,23 +54,15 @@ def spend(
     now = dialect.now()
     spent = {capacity.key: 1 for capacity in keyed if capacity.started and capacity.waits_for_rate}
     if unknown := {key: 1 for key in spent if key not in parked}:
-        parked = {*parked, *(yield from awaited(unknown))}
-    touched = [*whole, *keyed]
+        parked = {*parked, *(yield from keys_with_parked(unknown))}
     rows = []
-    for capacity in touched:
-        if capacity.rate is None or not (
-            capacity.started or capacity.stepped_back or capacity.key in parked
-        ):
-            continue
-        wait = capacity.until_next() if capacity.key in parked and capacity.waits_for_rate else None
-        rows.append(
-            {
-                "now": now,
-                "key": capacity.key,
-                "starts": json.dumps(capacity.after()),
-                "wait": None if wait is None else round(wait * MICRO),
-            }
-        )
+    for capacity in [*whole, *keyed]:
+        is_awaited = capacity.key in parked
+        if capacity.rate and (capacity.started or capacity.stepped_back or is_awaited):
+            waits = is_awaited and capacity.waits_for_rate
+            wait = round(capacity.until_next() * MICRO) if waits else None
+            starts = json.dumps(capacity.after())
+            rows.append({"now": now, "key": capacity.key, "starts": starts, "wait": wait})
     if rows:
         yield Run("record_starts", {"now": now}, rows)
 
@@ -103,13 +96,13 @@ def release(dialect: Dialect, freed: Mapping[str, int]) -> Script[None]:
         return
     if dialect.claims_in_one:  # waits for claims that are counting, to see what they park
         yield Run("lock_keys", {"keys": json.dumps(sorted(freed))})
-    moved = yield from unpark(dialect, (yield from awaited(freed)))
+    moved = yield from unpark(dialect, (yield from keys_with_parked(freed)))
     yield from wake({row[0] for row in moved})
 
 
-def awaited(freed: Mapping[str, int]) -> Script[dict[str, int]]:
+def keys_with_parked(freed: Mapping[str, int]) -> Script[dict[str, int]]:
     """Return those of these keys that have parked jobs: usually none."""
-    reply = yield Run("awaited", {"keys": json.dumps(sorted(freed))})
+    reply = yield Run("keys_with_parked", {"keys": json.dumps(sorted(freed))})
     return {row[0]: freed[row[0]] for row in reply.rows}
 
 
@@ -131,8 +124,8 @@ def is_waited_for() -> Script[bool]:
 
 
 def repair(dialect: Dialect, after: str, limit: int) -> Script[Repaired]:
-    """Find keys with free capacity whose parked jobs were never released, and release them: a bounded
-    look."""
+    """Release the parked jobs of keys with free capacity, if they were never released: a search of
+    `limit` keys."""
     reply = yield Run("waiting_keys", {"after": after, "limit": limit})
     keys = [row[0] for row in reply.rows]
     found = yield from capacities(dialect, keys, "keyed")
@@ -175,47 +168,38 @@ def declare(dialect: Dialect, limits: Sequence[Declared]) -> Script[None]:
     if not limits:
         return
     now = dialect.now()
-    rows = [_declared_row(limit, now) for limit in _merged(limits)]
-    yield Run("declare_limit", {"now": now}, rows)
-    locked = [limit.name for limit in limits if limit.fair or not limit.keyed]
-    keys = [{"key": name, "name": name} for name in locked]
-    if keys:
-        yield Run("add_keys", {}, keys)
-
-
-def _merged(limits: Sequence[Declared]) -> list[Declared]:
-    found: dict[str, Declared] = {}
+    tasks: dict[str, set[str]] = {}
     for limit in limits:
-        before = found.get(limit.name)
-        tasks = limit.tasks if before is None else (*before.tasks, *limit.tasks)
-        found[limit.name] = limit._replace(tasks=tuple(sorted(set(tasks))))
-    return [found[name] for name in sorted(found)]
+        tasks.setdefault(limit.name, set()).update(limit.tasks)
+    by_name = sorted({limit.name: limit for limit in limits}.items())
+    rows = [
+        {
+            "now": now,
+            "name": name,
+            **_numbers(limit.concurrency, limit.rate),
+            "keyed": limit.keyed,
+            "fair": limit.fair,
+            "tasks": json.dumps(sorted(tasks[name])),
+        }
+        for name, limit in by_name
+    ]
+    yield Run("declare_limit", {"now": now}, rows)
+    locked = [name for name, limit in by_name if limit.fair or not limit.keyed]
+    if locked:
+        yield Run("add_keys", {}, [{"key": name, "name": name} for name in locked])
 
 
-def _declared_row(limit: Declared, now: Any) -> dict[str, Any]:
-    return {
-        "now": now,
-        "name": limit.name,
-        "concurrency": limit.concurrency,
-        "rate": None if limit.rate is None else limit.rate.times,
-        "period": None if limit.rate is None else round(limit.rate.period * MICRO),
-        "keyed": limit.keyed,
-        "fair": limit.fair,
-        "tasks": json.dumps(limit.tasks),
-    }
+def _numbers(concurrency: int | None, rate: Rate | None) -> dict[str, int | None]:
+    """Return the columns of a limit's numbers."""
+    period = None if rate is None else round(rate.period * MICRO)
+    return {"concurrency": concurrency, "rate": rate and rate.times, "period": period}
 
 
 def change(dialect: Dialect, name: str, concurrency: int | None, rate: Rate | None) -> Script[bool]:
     """Store an operator's numbers for a limit; None: the code's count. Returns False if it does not
     exist."""
     now = dialect.now()
-    params = {
-        "now": now,
-        "name": name,
-        "concurrency": concurrency,
-        "rate": None if rate is None else rate.times,
-        "period": None if rate is None else round(rate.period * MICRO),
-    }
+    params = {"now": now, "name": name, **_numbers(concurrency, rate)}
     if not (yield Run("set_limit", params)).rows:
         return False
     yield Run("wake_keys", {"now": now, "name": name})
@@ -231,8 +215,7 @@ def limit_queue(
     if concurrency is None and rate is None:
         yield Run("drop_limit", {"name": name})
     else:
-        row = Declared(name, None, None, keyed=False, fair=False, tasks=())
-        yield from declare(dialect, [row])
+        yield from declare(dialect, [Declared(name, None, None, False, False, ())])
         yield from change(dialect, name, concurrency, rate)
         yield Run("mark_queue_limit", {"name": name, "queue": queue})
     yield from wake(["*"])

@@ -1,5 +1,5 @@
 -- Limits, counted from rows under the locks of their keys.
--- The same statements, in the same order, as in scripts.postgres.sql, except lock_keys. How they are written: engine/statements.py.
+-- The same statements, in the same order, as in scripts.postgres.sql, except lock_keys. How they are written: engine/script.py.
 
 -- name: capacities
 -- How many jobs run under some keys, how many may, and which pending job has the turn of a key. A limit without keys
@@ -23,7 +23,7 @@ SELECT keys.key,
   LEFT JOIN holdfast_jobs AS first ON first.id = keys.turn_id AND COALESCE(first.status, '') = 'pending' --? keyed
  WHERE keys.key IN (SELECT value FROM json_each(:keys));
 
--- name: awaited
+-- name: keys_with_parked
 -- Which of some keys have parked jobs.
 SELECT wanted.value
   FROM json_each(:keys) AS wanted
@@ -234,7 +234,7 @@ DELETE FROM holdfast_keys
                                    WHERE status = 'blocked' AND limit_key = few.key));
 
 -- name: keys_edge
--- Where that look ended: the last key, and the number of keys.
+-- The last of the keys that prune_keys searches, and their number.
 SELECT MAX(key), COUNT(*)
   FROM (SELECT key
           FROM holdfast_keys

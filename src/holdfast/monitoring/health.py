@@ -15,10 +15,9 @@ from holdfast.errors import DatabaseError
 from holdfast.jobs import wait_reason
 from holdfast.jobs.job import Job, Status
 from holdfast.jobs.outcome import SHARED
-from holdfast.monitoring.health_checks import Check, Facts, pause_of, run_checks, unserved
-from holdfast.monitoring.metrics import since
+from holdfast.monitoring.health_checks import Check, pause_of, run_checks, unserved
 from holdfast.monitoring.snapshot import Snapshot
-from holdfast.monitoring.worker_status import WorkerView, read_workers
+from holdfast.monitoring.worker_status import WorkerView
 from holdfast.settings import Thresholds
 
 
@@ -55,52 +54,32 @@ class Health:
 def read_health(snapshot: Snapshot, limits: Thresholds) -> Health:
     """Run all checks. A database that cannot be used is a problem in the result, not an exception."""
     try:
-        return judge(_facts(snapshot, limits), limits)
+        jobs = snapshot.jobs  # read before the first check tries to write, which may wait for long
+        checked = run_checks(snapshot, limits)
+        unknown = unserved(snapshot.waiting, snapshot.workers)
     except DatabaseError as problem:
         return unreachable(str(problem))
+    problems = [text for check, texts in checked if not check.warning for text in texts]
+    reached = Check(name="database", ok=True, detail="it answers")
+    return Health(
+        ok=not problems,
+        problems=problems,
+        warnings=[text for check, texts in checked if check.warning for text in texts],
+        checks=[reached, *(check for check, _ in checked)],
+        jobs=jobs,
+        workers=len(snapshot.alive),
+        oldest_pending=max(snapshot.longest.values(), default=None),
+        unknown_types=sorted({type for type, _ in unknown if type is not None}),
+        paused_queues=[queue.name for queue in snapshot.queues if queue.paused_at is not None],
+        stuck_jobs=list(dict.fromkeys(id for worker in snapshot.alive for id in worker.stuck)),
+        silent_workers=[worker.id for worker in snapshot.workers if worker.state == "silent"],
+    )
 
 
 def unreachable(problem: str) -> Health:
     """Return the result for a database that cannot be used."""
     check = Check(name="database", ok=False, detail=problem)
     return Health(ok=False, problems=[problem], checks=[check])
-
-
-def _facts(snapshot: Snapshot, limits: Thresholds) -> Facts:
-    engine, now = snapshot.engine, snapshot.now
-    longest = max(limits.window, (limits.stall or 0.0) + 60)
-    return Facts(
-        now=now,
-        jobs=snapshot.jobs,
-        workers=snapshot.workers,
-        queues=snapshot.queues,
-        waiting=snapshot.waiting,
-        points=engine.series(since(now, longest)),
-        shares=engine.shares(since(now, limits.window)),
-        write_problem=snapshot.write_problem,
-        disabled=engine.disabled_schedules(),
-    )
-
-
-def judge(facts: Facts, limits: Thresholds) -> Health:
-    """Judge the facts by the limits."""
-    verdicts = run_checks(facts, limits)
-    problems = [text for check, texts in verdicts if not check.warning for text in texts]
-    unknown = unserved(facts.waiting, facts.workers)
-    reached = Check(name="database", ok=True, detail="it answers")
-    return Health(
-        ok=not problems,
-        problems=problems,
-        warnings=[text for check, texts in verdicts if check.warning for text in texts],
-        checks=[reached, *(check for check, _ in verdicts)],
-        jobs=facts.jobs,
-        workers=len(facts.alive),
-        oldest_pending=max((age for *_, age in facts.waiting), default=None),
-        unknown_types=sorted({type for type, _ in unknown if type is not None}),
-        paused_queues=[queue.name for queue in facts.queues if queue.paused_at is not None],
-        stuck_jobs=list(dict.fromkeys(id for worker in facts.alive for id in worker.stuck)),
-        silent_workers=[worker.id for worker in facts.workers if worker.state == "silent"],
-    )
 
 
 def why_it_waits(engine: Engine, job: Job) -> list[str]:
@@ -116,25 +95,22 @@ def why_it_waits(engine: Engine, job: Job) -> list[str]:
 def _why(engine: Engine, job: Job) -> list[str]:
     match job.status:
         case Status.BLOCKED:
-            return [*_pauses(engine, job), _held_back(engine, job) or "it waits for another job"]
+            held_back = engine.read(wait_reason.held_back, job)
+            return [*_pauses(engine, job), held_back or "it waits for another job"]
         case Status.SCHEDULED:
             return [_due(job, engine.now())]
         case Status.RETRYING:
             left = f"{max(0, job.max_attempts - job.attempts)} of {job.max_attempts}"
             return [_due(job, engine.now()), f"its last run failed; {left} attempts are left"]
         case Status.PENDING:
-            pauses, limit = _pauses(engine, job), _held_back(engine, job)
-            if limit is not None:
+            pauses = _pauses(engine, job)
+            if (limit := engine.read(wait_reason.held_back, job)) is not None:
                 return [*pauses, limit]
-            return _why_pending(job, pauses, read_workers(engine))
+            return _why_pending(job, pauses, Snapshot(engine).workers)
         case Status.RUNNING:
-            return list(_why_running(job, read_workers(engine)))
+            return list(_why_running(job, Snapshot(engine).workers))
         case _:
             return []
-
-
-def _held_back(engine: Engine, job: Job) -> str | None:
-    return engine.run(lambda: wait_reason.held_back(engine.dialect, job), write=False)
 
 
 def _due(job: Job, now: datetime) -> str:

@@ -7,11 +7,13 @@ be merged. A quantile is off by at most a tenth, or by half a millisecond if tha
 import json
 import math
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import NamedTuple
 
+from holdfast.core.duration import Duration, seconds
+from holdfast.errors import InvalidInput
 from holdfast.jobs.job import Job
 from holdfast.jobs.outcome import Finish, Outcome
 
@@ -26,42 +28,34 @@ LEAST_ERROR = FIRST / 2  #: or by so many seconds
 _LOG = math.log(GROWTH)
 
 
-class Histogram:
+class Histogram(Counter[int]):
     """The number of times in each bucket."""
-
-    __slots__ = ("buckets",)
-
-    def __init__(self, buckets: Mapping[int, int] | None = None) -> None:
-        self.buckets = Counter(buckets)
 
     def add(self, seconds: float) -> None:
         bucket = 0
         if seconds > FIRST:
             bucket = math.ceil(math.log(min(seconds, LONGEST) / FIRST) / _LOG)
-        self.buckets[bucket] += 1
-
-    def merge(self, other: "Histogram") -> None:
-        self.buckets.update(other.buckets)
-
-    def copy(self) -> "Histogram":
-        return Histogram(self.buckets)
-
-    @property
-    def count(self) -> int:
-        return self.buckets.total()
+        self[bucket] += 1
 
     def quantile(self, part: float) -> float | None:
         """Return the time that this part of all times did not exceed; None if there are none."""
-        wanted = max(1, math.ceil(part * self.count))
+        wanted = max(1, math.ceil(part * self.total()))
         seen = 0
-        for bucket, number in sorted(self.buckets.items()):
+        for bucket, number in sorted(self.items()):
             seen += number
             if seen >= wanted:
                 return FIRST * GROWTH ** (bucket - 0.5) if bucket else LEAST_ERROR
         return None
 
     def to_json(self) -> str:
-        return json.dumps(self.buckets, separators=(",", ":"))
+        return json.dumps(self, separators=(",", ":"))
+
+
+def merge(histograms: Iterable[Histogram]) -> Histogram:
+    merged = Histogram()
+    for one in histograms:
+        merged.update(one)
+    return merged
 
 
 def histogram_of(texts: str) -> Histogram:
@@ -131,6 +125,14 @@ def kind_of(finish: Finish) -> str | None:
 
 def minute_of(moment: datetime) -> datetime:
     return moment.replace(second=0, microsecond=0)
+
+
+def length_of(window: Duration) -> float:
+    """Return the seconds of a window. Raises InvalidInput outside of 1m to 24h."""
+    length = seconds(window, what="window")
+    if not 60 <= length <= KEPT:
+        raise InvalidInput(f"window={window!r}: give a duration from 1m to 24h")
+    return length
 
 
 def since(now: datetime, window: float) -> datetime:
@@ -211,31 +213,18 @@ class Share(NamedTuple):
     finished: int
 
 
-def figures(totals: Iterable[Total], window: float) -> Figures:
+def figures(totals: Sequence[Total], window: float) -> Figures:
     """Sum totals into the figures of a window of so many seconds."""
-    completed = failed = cancelled = retried = 0
-    wait = run = 0.0
-    waits, runs = Histogram(), Histogram()
-    for total in totals:
-        completed += total.completed
-        failed += total.failed
-        cancelled += total.cancelled
-        retried += total.retried
-        wait += total.wait
-        run += total.run
-        waits.merge(total.waits)
-        runs.merge(total.runs)
-    finished = completed + failed + cancelled
+    kinds = ("completed", "failed", "cancelled", "retried")
+    counts = {kind: sum(getattr(total, kind) for total in totals) for kind in kinds}
+    finished = sum(counts.values()) - counts["retried"]
     return Figures(
-        completed=completed,
-        failed=failed,
-        cancelled=cancelled,
-        retried=retried,
+        **counts,
         finished=finished,
-        failure_rate=rate(failed, finished),
+        failure_rate=rate(counts["failed"], finished),
         per_minute=60 * finished / window,
-        wait=_times(wait, waits),
-        run=_times(run, runs),
+        wait=_times(sum(total.wait for total in totals), [total.waits for total in totals]),
+        run=_times(sum(total.run for total in totals), [total.runs for total in totals]),
     )
 
 
@@ -243,14 +232,11 @@ def rate(failed: int, finished: int) -> float:
     return failed / finished if finished else 0.0
 
 
-def _times(total: float, histogram: Histogram) -> Times:
-    count = histogram.count
-    return Times(
-        count=count,
-        average=total / count if count else None,
-        p50=histogram.quantile(0.5),
-        p95=histogram.quantile(0.95),
-    )
+def _times(seconds: float, histograms: Iterable[Histogram]) -> Times:
+    merged = merge(histograms)
+    count = merged.total()
+    average = seconds / count if count else None
+    return Times(count=count, average=average, p50=merged.quantile(0.5), p95=merged.quantile(0.95))
 
 
 def whole_series(points: Sequence[Point], start: datetime, now: datetime) -> list[Point]:

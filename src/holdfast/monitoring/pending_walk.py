@@ -18,7 +18,7 @@ _ALL_COLUMNS = ("next_by_columns",)
 _EACH_COLUMN = ("next_rank", "next_level", "next_type", "next_queue")
 
 
-def walk(dialect: Dialect, limit: int) -> Script[list[tuple[str, str, datetime]]]:
+def walk(dialect: Dialect, limit: int = 1000) -> Script[list[tuple[str, str, datetime]]]:
     """Return up to `limit` kinds: queue, type, and when the longest waiting of these jobs was due."""
     found: list[tuple[str, str, datetime]] = []
     ranks = 0

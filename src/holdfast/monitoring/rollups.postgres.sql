@@ -1,8 +1,8 @@
 -- Figures: what each worker did, by the minute.
--- The same statements, in the same order, as in rollups.sqlite.sql. How they are written: engine/statements.py.
+-- The same statements, in the same order, as in rollups.sqlite.sql. How they are written: engine/script.py.
 
 -- name: roll_up
--- What a worker did in some minutes, by its own count so far: its rows are written by nobody else.
+-- The runs that a worker ended in some minutes, as counted so far. Only this worker writes its rows.
 INSERT INTO {schema}.rollups (minute, type, queue, worker_id, completed, failed, cancelled, retried, wait, run, waits, runs)
 SELECT minute, type, queue, worker_id, completed, failed, cancelled, retried, wait, run, waits, runs
   FROM json_to_recordset(:batch::text::json)
@@ -28,7 +28,7 @@ DELETE FROM {schema}.rollups
                   LIMIT 1);
 
 -- name: series
--- What ended in each minute between two moments.
+-- The runs that ended in each minute of a period.
 SELECT minute,
        sum(completed)::bigint, sum(failed)::bigint, sum(cancelled)::bigint, sum(retried)::bigint, sum(wait), sum(run)
   FROM {schema}.rollups
@@ -40,7 +40,7 @@ SELECT minute,
  ORDER BY minute;
 
 -- name: totals
--- What ended between two moments, by task and queue, with all histograms one after the other.
+-- The runs that ended in a period, by task and queue, with all histograms one after the other.
 SELECT type, queue,
        sum(completed)::bigint, sum(failed)::bigint, sum(cancelled)::bigint, sum(retried)::bigint, sum(wait), sum(run),
        string_agg(waits, ','), string_agg(runs, ',')
@@ -51,7 +51,7 @@ SELECT type, queue,
  ORDER BY type, queue;
 
 -- name: shares
--- How many jobs of each queue each worker finished since a moment.
+-- How many jobs of each queue each worker finished since a time.
 SELECT queue, worker_id,
        sum(completed + failed + cancelled)::bigint
   FROM {schema}.rollups
@@ -60,7 +60,7 @@ SELECT queue, worker_id,
  ORDER BY queue, worker_id;
 
 -- name: overdue
--- What should have been made pending the longest ago.
+-- The job that should have been made pending the longest ago.
 SELECT queue, type, run_at
   FROM {schema}.jobs
  WHERE status IN ('scheduled', 'retrying')

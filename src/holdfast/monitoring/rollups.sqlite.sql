@@ -1,8 +1,8 @@
 -- Figures: what each worker did, by the minute.
--- The same statements, in the same order, as in rollups.postgres.sql. How they are written: engine/statements.py.
+-- The same statements, in the same order, as in rollups.postgres.sql. How they are written: engine/script.py.
 
 -- name: roll_up
--- What a worker did in some minutes, by its own count so far: its rows are written by nobody else.
+-- The runs that a worker ended in some minutes, as counted so far. Only this worker writes its rows.
 INSERT INTO holdfast_rollups (minute, type, queue, worker_id, completed, failed, cancelled, retried, wait, run, waits, runs)
 VALUES (:minute, :type, :queue, :worker_id, :completed, :failed, :cancelled, :retried, :wait, :run, :waits, :runs)
 ON CONFLICT (minute, type, queue, worker_id) DO UPDATE
@@ -21,7 +21,7 @@ DELETE FROM holdfast_rollups
  WHERE minute = (SELECT MIN(minute) FROM holdfast_rollups WHERE minute < {now} - :kept);
 
 -- name: series
--- What ended in each minute between two moments.
+-- The runs that ended in each minute of a period.
 SELECT minute,
        SUM(completed), SUM(failed), SUM(cancelled), SUM(retried), SUM(wait), SUM(run)
   FROM holdfast_rollups
@@ -33,7 +33,7 @@ SELECT minute,
  ORDER BY minute;
 
 -- name: totals
--- What ended between two moments, by task and queue, with all histograms one after the other.
+-- The runs that ended in a period, by task and queue, with all histograms one after the other.
 SELECT type, queue,
        SUM(completed), SUM(failed), SUM(cancelled), SUM(retried), SUM(wait), SUM(run),
        group_concat(waits, ','), group_concat(runs, ',')
@@ -44,7 +44,7 @@ SELECT type, queue,
  ORDER BY type, queue;
 
 -- name: shares
--- How many jobs of each queue each worker finished since a moment.
+-- How many jobs of each queue each worker finished since a time.
 SELECT queue, worker_id,
        SUM(completed + failed + cancelled)
   FROM holdfast_rollups
@@ -53,7 +53,7 @@ SELECT queue, worker_id,
  ORDER BY queue, worker_id;
 
 -- name: overdue
--- What should have been made pending the longest ago.
+-- The job that should have been made pending the longest ago.
 SELECT queue, type, run_at
   FROM holdfast_jobs INDEXED BY holdfast_jobs_due
  WHERE status IN ('scheduled', 'retrying')

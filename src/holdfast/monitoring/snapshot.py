@@ -1,16 +1,22 @@
 """A snapshot of jobs, queues and workers. Stats and health share one, so that they agree and read
 nothing twice."""
 
+import threading
+import time
 from datetime import datetime
 from functools import cached_property
+from weakref import WeakKeyDictionary
 
 from holdfast.engine.engine import Engine
 from holdfast.engine.records import QueueInfo
+from holdfast.errors import HoldfastError
 from holdfast.jobs.job import Status
+from holdfast.monitoring.metrics import Point, since
 from holdfast.monitoring.worker_status import WorkerView, view
-from holdfast.monitoring.write_probe import write_problem
 
 CAP = 10_000  #: jobs are counted up to this
+_WRITABLE_KEPT = 10.0  # seconds that the success of a write is cached, in this process
+_REFUSAL_KEPT = 1.0
 
 
 class Snapshot:
@@ -36,17 +42,16 @@ class Snapshot:
         """Every worker that has a row, dead ones too."""
         return [view(worker, self.now) for worker in self.engine.workers()]
 
+    @property
+    def alive(self) -> list[WorkerView]:
+        return [worker for worker in self.workers if worker.alive]
+
     @cached_property
     def waiting(self) -> list[tuple[str, str, float]]:
         """Queue, type, and the seconds since the longest waiting of these jobs was due."""
         overdue = self.engine.overdue()
         due = [*self.engine.backlog(), *([] if overdue is None else [overdue])]
         return [(queue, type, max(0.0, (self.now - at).total_seconds())) for queue, type, at in due]
-
-    @cached_property
-    def write_problem(self) -> str | None:
-        """Why the database does not commit a write; None if it does."""
-        return write_problem(self.engine)
 
     @property
     def longest(self) -> dict[str, float]:
@@ -55,3 +60,38 @@ class Snapshot:
         for queue, _, age in self.waiting:
             found[queue] = max(age, found.get(queue, 0.0))
         return dict(sorted(found.items()))
+
+    def last(self, seconds: float) -> list[Point]:
+        """Return the figures of the minutes in which runs ended, of the last so many seconds."""
+        return self.engine.series(since(self.now, seconds))
+
+    @cached_property
+    def write_problem(self) -> str | None:
+        """Why the database does not commit a write; None if it does, or recently did."""
+        with _making:
+            probe = _probes.setdefault(self.engine, _WriteProbe())
+        return probe.problem(self.engine)
+
+
+class _WriteProbe:
+    """Tries to write to one database. Concurrent callers share one write and its result."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._until = 0.0
+        self._problem: str | None = None
+
+    def problem(self, engine: Engine) -> str | None:
+        with self._lock:
+            if time.monotonic() >= self._until:
+                try:
+                    engine.probe()
+                    self._problem, kept = None, _WRITABLE_KEPT
+                except HoldfastError as problem:  # of any kind: a job could not be written either
+                    self._problem, kept = str(problem), _REFUSAL_KEPT
+                self._until = time.monotonic() + kept
+            return self._problem
+
+
+_probes: WeakKeyDictionary[Engine, _WriteProbe] = WeakKeyDictionary()
+_making = threading.Lock()

@@ -1,14 +1,15 @@
 """`app.stats()`: the present state, counted up to a cap, and recent work, summed over the workers'
 roll-ups. The cost does not grow with the jobs."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import Literal
 
-from holdfast.core.duration import Duration, seconds
+from holdfast.core.duration import Duration
 from holdfast.engine.records import QueueInfo
-from holdfast.errors import InvalidInput
 from holdfast.jobs.job import Status
-from holdfast.monitoring.metrics import KEPT, Figures, Point, Total, figures, since, whole_series
+from holdfast.monitoring import metrics
+from holdfast.monitoring.metrics import Figures, Point, Total
 from holdfast.monitoring.snapshot import CAP, Snapshot
 from holdfast.monitoring.worker_status import GONE
 
@@ -33,9 +34,9 @@ class Stats:
 
 def read_stats(snapshot: Snapshot, window: Duration, tasks: Iterable[str] = ()) -> Stats:
     """Read the statistics. `tasks` are listed even if none of their runs ended."""
-    length = length_of(window)
+    length = metrics.length_of(window)
     engine, now, queues = snapshot.engine, snapshot.now, snapshot.queues
-    start = since(now, length)
+    start = metrics.since(now, length)
     totals = engine.totals(start)
     waiting = snapshot.longest
     names = {queue.name for queue in queues} | set(waiting)
@@ -46,29 +47,18 @@ def read_stats(snapshot: Snapshot, window: Duration, tasks: Iterable[str] = ()) 
         oldest_pending=max(waiting.values(), default=None),
         waiting=waiting,
         window=length,
-        figures=figures(totals, length),
-        by_task=by_task(totals, tasks, length),
-        by_queue=_grouped(totals, lambda total: total.queue, names, length),
-        series=whole_series(engine.series(start), start, now),
+        figures=metrics.figures(totals, length),
+        by_task=grouped(totals, "type", tasks, length),
+        by_queue=grouped(totals, "queue", names, length),
+        series=metrics.whole_series(engine.series(start), start, now),
     )
 
 
-def length_of(window: Duration) -> float:
-    """Return the seconds of a window. Raises InvalidInput outside of 1m to 24h."""
-    length = seconds(window, what="window")
-    if not 60 <= length <= KEPT:
-        raise InvalidInput(f"window={window!r}: give a duration from 1m to 24h")
-    return length
-
-
-def by_task(totals: Sequence[Total], tasks: Iterable[str], window: float) -> dict[str, Figures]:
-    return _grouped(totals, lambda total: total.type, tasks, window)
-
-
-def _grouped(
-    totals: Sequence[Total], name: Callable[[Total], str], known: Iterable[str], window: float
+def grouped(
+    totals: Sequence[Total], by: Literal["type", "queue"], known: Iterable[str], window: float
 ) -> dict[str, Figures]:
-    groups: dict[str, list[Total]] = {one: [] for one in known}
+    """Return the figures of each task or queue; those that are `known`, even if no run ended."""
+    groups: dict[str, list[Total]] = {name: [] for name in known}
     for total in totals:
-        groups.setdefault(name(total), []).append(total)
-    return {one: figures(groups[one], window) for one in sorted(groups)}
+        groups.setdefault(getattr(total, by), []).append(total)
+    return {name: metrics.figures(groups[name], window) for name in sorted(groups)}

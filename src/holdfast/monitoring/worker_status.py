@@ -2,27 +2,25 @@
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from datetime import datetime
+from functools import cache
 from typing import Any
 
-from holdfast.engine.engine import Engine
+from pydantic import TypeAdapter, ValidationError
+
 from holdfast.engine.records import WorkerInfo
 
 SILENCE = 15.0  # seconds without a heartbeat, after which a worker counts as silent
 GONE = frozenset({"left", "dead"})  #: states of workers that will not come back
 BEATS = 3  # heartbeats that may be missed, where they are set to be less frequent
-_REPORTED = (
-    *("host", "pid", "tasks", "slots", "running", "version", "app_version", "memory"),
-    *("silent_for", "cannot_write_for"),
-)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkerJob:
     id: str
     type: str
-    stuck: bool
+    stuck: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,13 +38,13 @@ class WorkerView:
 
     id: str
     state: str  #: live, draining, silent, left or dead
-    host: str | None
-    pid: int | None
-    queues: list[str]
-    tasks: list[str] | None  #: names of the tasks that it has registered
-    slots: int | None
-    running: int | None
-    jobs: list[WorkerJob]  #: some of its running jobs
+    host: str | None = None
+    pid: int | None = None
+    queues: list[str] = field(default_factory=list)
+    tasks: list[str] | None = None  #: names of the tasks that it has registered
+    slots: int | None = None
+    running: int | None = None
+    jobs: list[WorkerJob] = field(default_factory=list)  #: some of its running jobs
     started_at: datetime
     beat_at: datetime
     beat_age: float  #: seconds
@@ -76,31 +74,20 @@ class WorkerView:
         return self.tasks is None or type in self.tasks
 
 
+@cache  # made at the first use: it takes milliseconds, which an import should not
+def _view_adapter() -> TypeAdapter[WorkerView]:
+    return TypeAdapter(WorkerView)
+
+
 def view(worker: WorkerInfo, now: datetime) -> WorkerView:
     """Return the status of a worker from its row."""
     info = json.loads(worker.info)
     age = max(0.0, (now - worker.beat_at).total_seconds())
-    reported: dict[str, Any] = {name: info.get(name) for name in _REPORTED}
-    return WorkerView(
-        **reported,
-        id=worker.id,
-        state=_state(worker, age, info),
-        queues=list(info.get("queues", [])),
-        jobs=[
-            WorkerJob(id=job["id"], type=job["type"], stuck=bool(job.get("stuck")))
-            for job in info.get("jobs", [])
-        ],
-        started_at=worker.started_at,
-        beat_at=worker.beat_at,
-        beat_age=age,
-        left_at=worker.left_at,
-        died_at=worker.died_at,
-        overdue=list(info.get("overdue", [])),
-        unreadable=[
-            UnreadableTask(task=one["task"], error=one["error"], seconds=one["seconds"])
-            for one in info.get("unreadable", [])
-        ],
-    )
+    known = {**asdict(worker), "state": _state(worker, age, info), "beat_age": age}
+    try:
+        return _view_adapter().validate_python({**info, **known})
+    except ValidationError:  # reported by a release that says these things in another way
+        return _view_adapter().validate_python(known)
 
 
 def _state(worker: WorkerInfo, age: float, info: Mapping[str, Any]) -> str:
@@ -111,9 +98,3 @@ def _state(worker: WorkerInfo, age: float, info: Mapping[str, Any]) -> str:
     if age > max(SILENCE, BEATS * (info.get("heartbeat") or 0.0)):
         return "silent"
     return "draining" if info.get("draining") else "live"
-
-
-def read_workers(engine: Engine) -> list[WorkerView]:
-    """Return every worker that has a row, dead ones too."""
-    now = engine.now()
-    return [view(worker, now) for worker in engine.workers()]

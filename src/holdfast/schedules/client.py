@@ -33,20 +33,19 @@ class Schedules:
 
     def put(self, new: NewJob, *, tx: Any = None) -> Job:
         """Make a recurring job, or change the existing one: what `using(...).schedule()` calls."""
-        return self._runner.go(write_step(lambda: self._put(new)), tx)
+        step = write_step(partial(schedule_scripts.schedule, self._dialect, new))
+        return self._runner.go(step, tx)
 
     async def aput(self, new: NewJob, *, tx: Any = None) -> Job:
-        return await self._runner.ago(write_step(lambda: self._put(new)), tx)
-
-    def _put(self, new: NewJob) -> Script[Job]:
-        return schedule_scripts.schedule(self._dialect, new)
+        step = write_step(partial(schedule_scripts.schedule, self._dialect, new))
+        return await self._runner.ago(step, tx)
 
     def get(self, type: str, key: str = CODE, *, tx: Any = None) -> Job:
         """Return a recurring job, with its next run. Raises JobNotFound."""
-        return self._runner.go(self._step(schedule_scripts.whole, type, key), tx)
+        return self._runner.go(self._step(schedule_scripts.get_whole, type, key), tx)
 
     async def aget(self, type: str, key: str = CODE, *, tx: Any = None) -> Job:
-        return await self._runner.ago(self._step(schedule_scripts.whole, type, key), tx)
+        return await self._runner.ago(self._step(schedule_scripts.get_whole, type, key), tx)
 
     def enable(self, type: str, key: str = CODE, *, tx: Any = None) -> Job:
         """Let a recurring job run again; if its next run is overdue, it runs now."""
@@ -79,7 +78,7 @@ class Schedules:
         after: Duration | None = None,
         tx: Any = None,
     ) -> Job:
-        """Choose the next run: a moment, or a time from now."""
+        """Choose the next run: a time, or a duration from now."""
         return self._runner.go(
             self._step(schedule_scripts.move, type, key, *next_run(at, after)), tx
         )
@@ -168,7 +167,7 @@ class Schedules:
 
 
 def next_run(at: datetime | None, after: Duration | None) -> tuple[datetime | None, float]:
-    """Check the next run that a caller chose: a moment and 0, or None and seconds from now."""
+    """Check the next run that a caller chose. Returns a time and 0, or None and seconds from now."""
     if (at is None) == (after is None):
         raise InvalidInput("give the next run as at=datetime or after=duration, one of them")
     if at is not None:

@@ -1,7 +1,7 @@
 -- Times that are too far ahead after the clock was set back.
--- The same statements, in the same order, as in clock_steps.sqlite.sql. How they are written: engine/statements.py.
+-- The same statements, in the same order, as in clock_steps.sqlite.sql. How they are written: engine/script.py.
 
--- name: wake_early
+-- name: wake_keys_early
 -- Wake keys whose rate would have capacity only later than its period allows, since the clock was set back; some at a
 -- time.
 UPDATE {schema}.keys
@@ -38,7 +38,7 @@ SELECT look.id::text, look.run_at, look.due_at, look.updated_at, look.schedule, 
  WHERE look.updated_at > {now};
 
 -- name: ahead_edge
--- The last job of that look, if there may be more behind it.
+-- The last job of that search, if there may be more behind it.
 SELECT run_at, id::text
   FROM {schema}.jobs
  WHERE status IN ({promote})
@@ -47,7 +47,7 @@ SELECT run_at, id::text
  ORDER BY run_at, id
  LIMIT 1 OFFSET :limit::int - 1;
 
--- name: pull_in
+-- name: bring_forward
 -- Let a waiting job run sooner, unless it was written meanwhile.
 UPDATE {schema}.jobs
    SET rank = CASE WHEN jobs.rank = -jobs.priority THEN jobs.rank

@@ -1,7 +1,7 @@
 """Scripts that repair times after the database's clock was set back: they are too far ahead then.
 
 A row that was last written later than now proves that the clock was set back. If the end of a run wrote
-it, the next run was counted from that time, and is counted from now instead. Moments that were chosen
+it, the next run was counted from that time, and is counted from now instead. Times that were chosen
 (`run_at=`, `start=`, `reschedule`, an edit, cron, `ctx.next_run(at=...)`) stay.
 """
 
@@ -12,23 +12,18 @@ from holdfast.engine.dialect import MICRO, Dialect, wake
 from holdfast.engine.script import Row, Run, Script
 from holdfast.schedules.next_run import from_json
 
-BATCH = 1000  #: waiting jobs or keys of limits that one transaction looks at
+BATCH = 1000  #: waiting jobs or keys of limits that one transaction reads
 TOLERANCE = timedelta(seconds=2)  #: smaller differences do not count as a step
 _SAME = timedelta(
     seconds=1
 )  # between the row's last write and the record of its run: one transaction
 
-Cursor = tuple[Any, str]  #: run_at and id of the last job looked at
+Cursor = tuple[Any, str]  #: run_at and id of the last job that was read
 
 
-class Pulled(NamedTuple):
+class Moved(NamedTuple):
     moved: int  #: jobs whose next run was moved
-    after: Cursor | None  #: the last job looked at; None: that was all
-
-
-class Woken(NamedTuple):
-    keys: int  #: keys that were woken
-    after: str  #: the last key looked at; "": that was all
+    after: Cursor | None  #: the last job that was read; None: that was all
 
 
 def read_clock(dialect: Dialect) -> Script[datetime]:
@@ -36,7 +31,7 @@ def read_clock(dialect: Dialect) -> Script[datetime]:
     return dialect.moment((yield Run("clock", {"now": dialect.now()})).rows[0][0])
 
 
-def pull_in(dialect: Dialect, after: Cursor | None, limit: int = BATCH) -> Script[Pulled]:
+def bring_forward(dialect: Dialect, after: Cursor | None, limit: int = BATCH) -> Script[Moved]:
     """Count the next runs of some waiting jobs from now, if they are too far ahead after a step
     back."""
     now = yield from read_clock(dialect)
@@ -45,64 +40,43 @@ def pull_in(dialect: Dialect, after: Cursor | None, limit: int = BATCH) -> Scrip
     rows = (yield Run("ahead", params)).rows
     edge = (yield Run("ahead_edge", params)).rows
     moves = [move for row in rows if (move := _move(dialect, row, now)) is not None]
-    moved = (yield Run("pull_in", {"now": dialect.now()}, moves)).rows if moves else []
+    moved = (yield Run("bring_forward", {"now": dialect.now()}, moves)).rows if moves else []
     if moved:
         yield from wake(["*"])
     last = [(dialect.time(dialect.moment(run_at)), id) for run_at, id in edge]
-    return Pulled(len(moved), last[0] if last else None)
+    return Moved(len(moved), last[0] if last else None)
 
 
 def _move(dialect: Dialect, row: Row, now: datetime) -> dict[str, Any] | None:
+    """Return the sooner run of a waiting job, if its row was written later than now and by the end of a
+    run; None if it stays."""
     id, run_at, due_at, updated_at, schedule, finished_at = row
-    moment = dialect.moment
-    found = pulled(
-        run_at=moment(run_at),
-        due_at=None if due_at is None else moment(due_at),
-        written=moment(updated_at),
-        ended=moment(finished_at),
-        schedule=schedule,
-        now=now,
-    )
-    if found is None:
-        return None
-    sooner, due = found
-    return {
-        "now": dialect.now(),
-        "id": id,
-        "run_at": dialect.time(sooner),
-        "due_at": None if due is None else dialect.time(due),
-        "written": dialect.time(moment(updated_at)),
-    }
-
-
-def pulled(
-    *,
-    run_at: datetime,
-    due_at: datetime | None,
-    written: datetime,
-    ended: datetime,
-    schedule: str | None,
-    now: datetime,
-) -> tuple[datetime, datetime | None] | None:
-    """Return when a waiting job runs next, and for which moment of its schedule, if it was written
-    later than now; None if it stays. `ended`: the end of its last run."""
+    run_at, written, ended = map(dialect.moment, (run_at, updated_at, finished_at))
+    due_at = None if due_at is None or schedule is None else dialect.moment(due_at)
     ahead = written - now
     if ahead <= TOLERANCE or abs(ended - written) > _SAME:
         return None  # no step, or something else wrote it after the run
-    if schedule is None:
-        return run_at - ahead, None
-    if due_at is None:
-        return None  # its run chose the moment
-    if from_json(schedule).cron is None:
-        return run_at - ahead, due_at - ahead
-    return (run_at - ahead, due_at) if due_at <= written else None  # a retry, or a moment of cron
+    if schedule is not None:
+        if due_at is None:
+            return None  # its run chose the time
+        if from_json(schedule).cron is None:
+            due_at -= ahead
+        elif due_at > written:
+            return None  # a time of cron; an earlier one means a retry
+    return {
+        "now": dialect.now(),
+        "id": id,
+        "run_at": dialect.time(run_at - ahead),
+        "due_at": None if due_at is None else dialect.time(due_at),
+        "written": dialect.time(written),
+    }
 
 
-def wake_early(dialect: Dialect, after: str, limit: int = BATCH) -> Script[Woken]:
-    """Wake keys whose rate would have capacity only later than its period allows."""
+def wake_keys_early(dialect: Dialect, after: str, limit: int = BATCH) -> Script[str]:
+    """Wake some keys whose rate would have capacity only later than its period allows. Returns the last
+    key that was read; "": that was all."""
     edge, seen = (yield Run("keys_edge", {"after": after, "limit": limit})).rows[0]
     params = {"now": dialect.now(), "after": after, "limit": limit, "margin": MICRO}
-    woken = (yield Run("wake_early", params)).rows
-    if woken:
+    if (yield Run("wake_keys_early", params)).rows:
         yield from wake(["*"])
-    return Woken(len(woken), edge if seen == limit else "")
+    return edge if seen == limit else ""

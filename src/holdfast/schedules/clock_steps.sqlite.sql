@@ -1,7 +1,7 @@
 -- Times that are too far ahead after the clock was set back.
--- The same statements, in the same order, as in clock_steps.postgres.sql. How they are written: engine/statements.py.
+-- The same statements, in the same order, as in clock_steps.postgres.sql. How they are written: engine/script.py.
 
--- name: wake_early
+-- name: wake_keys_early
 -- Wake keys whose rate would have capacity only later than its period allows, since the clock was set back; some at a
 -- time.
 UPDATE holdfast_keys
@@ -34,7 +34,7 @@ SELECT look.id, look.run_at, look.due_at, look.updated_at, look.schedule, runs.f
  WHERE look.updated_at > {now};
 
 -- name: ahead_edge
--- The last job of that look, if there may be more behind it.
+-- The last job of that search, if there may be more behind it.
 SELECT run_at, id
   FROM holdfast_jobs INDEXED BY holdfast_jobs_due
  WHERE status IN ({promote})
@@ -43,7 +43,7 @@ SELECT run_at, id
  ORDER BY run_at, id
  LIMIT 1 OFFSET :limit - 1;
 
--- name: pull_in
+-- name: bring_forward
 -- Let a waiting job run sooner, unless it was written meanwhile.
 UPDATE holdfast_jobs
    SET rank = CASE WHEN rank = -priority THEN rank ELSE rank + :run_at - run_at END,

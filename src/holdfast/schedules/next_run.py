@@ -1,10 +1,10 @@
 """When a recurring job runs again.
 
 A recurring job is one row that returns to `scheduled` after each run; its schedule is stored with it
-as JSON text. Everything here is a pure function of the schedule and the moments given: no clock, no
-database. Two moments are told apart. `due` is the one that the schedule names, from which the next is
-counted, so that neither a late run nor jitter makes a schedule drift; `run_at` is when the run may
-begin. All moments are UTC; a cron expression is read in the schedule's time zone.
+as JSON text. All functions are pure: they read no clock and no database. Each run has two times: `due`
+is the time that the schedule names, from which the next one is counted, so that neither a late run nor
+jitter makes a schedule drift; `run_at` is when the run may begin. All times are UTC; a cron expression
+is read in the schedule's time zone.
 """
 
 import json
@@ -27,7 +27,7 @@ Missed = Literal["once", "skip", "all"]
 
 CODE = "@code"  #: the key of a schedule that is written at the task
 _SHORTEST = 0.1  # seconds; below it a loop inside one job is the better tool
-_LATE = 60.0  # seconds after its moment at which a run counts as missed
+_LATE = 60.0  # seconds after its due time, after which a run counts as missed
 _LONGEST_CRON = 100
 _LONGEST_JITTER = 86400.0
 _ALIASES = {
@@ -57,19 +57,16 @@ class Schedule:
     every: float | None = None  #: seconds
     cron: str | None = None  #: five fields, one space between them
     timezone: str | None = None  #: an IANA name, for cron only; None is UTC
-    missed: Missed = "once"  #: what becomes of moments that passed while no worker ran
-    jitter: float = 0.0  #: seconds at the most, added to each moment at random
+    missed: Missed = "once"  #: what to do about due times that passed while no worker ran
+    jitter: float = 0.0  #: the most seconds that are added to each due time, at random
     backoff: Backoff | None = None  #: after failed runs, instead of the task's
 
 
 class Next(NamedTuple):
-    """The next run: when it may begin, and the moment of the schedule that it is for."""
+    """The next run: when it may begin, and the due time that it is for."""
 
     run_at: datetime
     due_at: datetime
-
-
-# --- making one, and keeping it -----------------------------------------------------
 
 
 def make_schedule(
@@ -81,14 +78,15 @@ def make_schedule(
     jitter: Duration = 0,
     backoff: Backoff | Duration | None = None,
 ) -> Schedule:
-    """A schedule, checked: whatever this returns has a next moment, or leaves it to the runs."""
+    """Return the schedule for the options of a task or of `using(...)`. Raises InvalidInput, also if a
+    cron expression never matches."""
     if every is not None and cron is not None:
         raise InvalidInput(f"every={every!r} and cron={cron!r}: give one of them, not both")
     if timezone is not None and cron is None:
         raise InvalidInput(f"timezone={timezone!r} is for cron: give cron=, or no timezone")
     if missed not in get_args(Missed):
         raise InvalidInput(
-            f"missed={missed!r}: give 'once' (one run for all the moments missed), 'skip' (none) or "
+            f"missed={missed!r}: give 'once' (one run for all that were missed), 'skip' (none) or "
             "'all' (one for each)"
         )
     if missed != "once" and every is None and cron is None:
@@ -99,7 +97,7 @@ def make_schedule(
     return Schedule(
         every=interval,
         cron=None if cron is None else _expression(cron),
-        timezone=None if timezone is None else _zone_name(timezone),
+        timezone=_zone_name(timezone),
         missed=missed,
         jitter=_jitter(jitter, interval),
         backoff=_backoff(backoff),
@@ -136,7 +134,8 @@ def _backoff(value: Any) -> Backoff | None:
 
 
 def _expression(cron: Any) -> str:
-    """Five fields, one space between them, of which it is known that they name a moment."""
+    """Return a cron expression as five fields with one space between them. Raises InvalidInput if it is
+    none, or if it never matches."""
     shown = f"cron={str(cron)[:120]!r}"
     if not isinstance(cron, str):
         raise InvalidInput(f"{shown}: give a string of five fields, e.g. '0 3 * * *'")
@@ -150,8 +149,8 @@ def _expression(cron: Any) -> str:
             f"{', '.join(_ALIASES)}. For intervals under a minute there is every="
         )
     try:
-        # From a fixed day, as time is not ours to read. CronSim looks 50 years ahead; no expression
-        # leaves out more than 40 (29 February on a given weekday, around 2100).
+        # From a fixed day: this module reads no clock. CronSim searches 50 years; no expression has
+        # a longer gap than 40 (29 February on a given weekday, around 2100).
         next(CronSim(text, datetime(2000, 1, 1)))
     except CronSimError as problem:
         raise InvalidInput(
@@ -168,10 +167,10 @@ def _expression(cron: Any) -> str:
 
 
 def _zone_name(timezone: Any) -> str | None:
+    if timezone in (None, "UTC"):  # stored as None, which needs no time zone data
+        return None
     if not isinstance(timezone, str):
         raise InvalidInput(f"timezone={timezone!r}: give an IANA name, e.g. 'Europe/Paris'")
-    if timezone == "UTC":  # one spelling, and no need of time zone data
-        return None
     _zone(timezone)
     return timezone
 
@@ -179,7 +178,7 @@ def _zone_name(timezone: Any) -> str | None:
 def _zone(name: str) -> ZoneInfo:
     try:
         return ZoneInfo(name)
-    except (KeyError, ValueError, OSError):  # absent; no name at all; a folder such as "America"
+    except (KeyError, ValueError, OSError):  # unknown; not a name; a folder such as "America"
         raise InvalidInput(
             f"timezone={name[:80]!r}: this machine knows no such time zone; give an IANA name, e.g. "
             "'Europe/Paris', and where the system has no time zone data: pip install tzdata"
@@ -187,7 +186,7 @@ def _zone(name: str) -> ZoneInfo:
 
 
 def to_json(schedule: Schedule) -> str:
-    """The text stored with the row: the same for equal schedules, without what is usual."""
+    """Return the JSON text that is stored with the row, without defaults; equal for equal schedules."""
     chosen = {
         field.name: _plain(getattr(schedule, field.name))
         for field in fields(schedule)
@@ -198,18 +197,18 @@ def to_json(schedule: Schedule) -> str:
 
 def _plain(value: Any) -> Any:
     if isinstance(value, Backoff):
-        # In full: what is usual for a Backoff may change, what was stored may not.
+        # All fields: the defaults of Backoff may change, a schedule that was stored must not.
         return {name: _plain(number) for name, number in asdict(value).items()}
     return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
 @lru_cache(maxsize=1024)
 def from_json(text: str) -> Schedule:
-    """The schedule of a row. It was checked when it was stored: only its shape is looked at here, so
-    that a row made where more time zones are known can still be shown."""
+    """Return the schedule of a row. Its time zone is not checked, so that a row that was written on a
+    machine with more time zones can still be shown."""
     try:
-        stored = json.loads(text)
-        return Schedule(**{name: _READERS[name](value) for name, value in stored.items()})
+        stored = json.loads(text).items()
+        return Schedule(**{name: _READERS[name](value) for name, value in stored})
     except (ValueError, LookupError, TypeError, AttributeError) as problem:
         raise InvalidInput(
             f"schedule {text[:200]!r} of a stored job cannot be read ({problem}); schedule the job "
@@ -217,25 +216,25 @@ def from_json(text: str) -> Schedule:
         ) from problem
 
 
-# --- the next run -------------------------------------------------------------------
+# the next run
 
 
 def first_run(schedule: Schedule, now: datetime, start: datetime | None = None) -> datetime:
-    """The first moment: `start` where given (if it is past, moments since then were missed), else
-    cron's next, else at once."""
+    """Return the first due time: `start` if it is given (due times since a past `start` were missed),
+    else the next time of a cron expression, else now."""
     if start is not None:
         return moment(start, "start")
     return now if schedule.cron is None else _cron_after(schedule, now)
 
 
 def regular(schedule: Schedule, due: datetime, now: datetime) -> datetime | None:
-    """The moment that follows `due`; None where each run decides.
+    """Return the due time after `due`; None if each run says when the next one is.
 
-    With `missed="all"` it is the next one after `due`, be it long past. Otherwise it is the first that
-    is after `due` and after `now`. Intervals are counted from `due`, so they never drift. If the clock
-    went back (`now` before `due`), an interval is counted from `now`: the next run is at most one
-    interval away; a moment of cron that has had its run does not come again. A run ahead of its time
-    is not told apart from that: to run a job now and keep the moments ahead, give `now` as its `due`.
+    With `missed="all"` it is the next one after `due`, even if that is long past. Otherwise it is the
+    first one after both `due` and `now`. Intervals are counted from `due`, so they never drift. If the
+    clock went back (`now` is before `due`), an interval is counted from `now`: the next run is at most
+    one interval away; a time of cron that has had its run does not come again. A run before its due
+    time looks the same: to run a job now and keep its later due times, give `now` as its `due`.
     """
     due = due if schedule.every is None else min(due, now)
     after = due if schedule.missed == "all" else max(due, now)
@@ -249,7 +248,7 @@ def after_success(
     now: datetime,
     random: Callable[[], float] = _random.random,
 ) -> Next | None:
-    """The run after one that succeeded; None where the run itself should have said when."""
+    """Return the run after one that succeeded; None if that run should have said when."""
     upcoming = regular(schedule, due, now)
     return None if upcoming is None else spread(schedule, upcoming, random)
 
@@ -264,16 +263,15 @@ def after_failure(
     exact: bool,
     random: Callable[[], float] = _random.random,
 ) -> Next:
-    """The run after one that failed; `failures` in a row, this one included.
+    """Return the run after one that failed. `failures`: how many failed in a row, with this one.
 
-    The schedule's own backoff, and the task's where its author chose one (`exact`), say exactly when.
-    Otherwise the job is tried again soon, but not later than its next moment: a nightly job does not
-    wait for the next night, and a frequent one runs no less often than its schedule says.
+    The schedule's own backoff decides when, or the task's, if the task has one of its own (`exact`).
+    Otherwise the job is retried soon, but not after its next due time: a nightly job does not wait for
+    the next night, and a frequent one runs as often as its schedule says.
 
-    A retry is for the moment that failed, so `due` stays, and with it what the next is counted from.
-    Once the next moment comes first, the run is for that one, and the failed one is given up; except
-    with `missed="all"`, where a moment stays due until it has had a run that succeeded. The moments
-    that wait behind it do not hasten the retry, or a failing job would rush through its backlog.
+    A retry has the `due` of the failed run. If the next due time comes before the retry, the run is for
+    that one, and the failed one is given up; except with `missed="all"`, where each due time stays
+    until a run for it succeeded. Later due times that have passed do not hasten the retry.
     """
     delay = (schedule.backoff.after if schedule.backoff else fallback)(failures)
     retry = Next(now + timedelta(seconds=delay), due)
@@ -283,18 +281,18 @@ def after_failure(
     upcoming = _following(schedule, begin, max(begin, now))
     if upcoming is None or retry.run_at < upcoming:
         return retry
-    planned = spread(schedule, upcoming, random)
-    return planned._replace(due_at=due) if schedule.missed == "all" else planned
+    following = spread(schedule, upcoming, random)
+    return following._replace(due_at=due) if schedule.missed == "all" else following
 
 
 def spread(schedule: Schedule, due: datetime, random: Callable[[], float] = _random.random) -> Next:
-    """A moment with the schedule's jitter; also for moments that a run or a caller chose."""
+    """Return the run for a due time, with the schedule's jitter."""
     return Next(due + timedelta(seconds=schedule.jitter * random()), due)
 
 
 def is_missed(schedule: Schedule, *, due: datetime, now: datetime) -> bool:
-    """Whether a run comes so late that `missed="skip"` leaves it out: over a minute, or over one
-    interval if that is shorter. Give the row's `run_at` as `due`, or retries would count as late."""
+    """Return whether `missed="skip"` leaves a run out: it is over a minute late, or over one interval
+    if that is shorter. Give the row's `run_at` as `due`, or retries would count as late."""
     if schedule.missed != "skip" or (schedule.every is None and schedule.cron is None):
         return False
     grace = min(_LATE, schedule.every or _LATE) + schedule.jitter
@@ -302,7 +300,7 @@ def is_missed(schedule: Schedule, *, due: datetime, now: datetime) -> bool:
 
 
 def in_words(schedule: Schedule) -> str:
-    """For people: "every 30 minutes", "at 03:00 every day (Europe/Paris)"."""
+    """Describe a schedule: "every 30 minutes", "at 03:00 every day (Europe/Paris)"."""
     if schedule.every is not None:
         name, size = next((unit for unit in _UNITS if schedule.every % unit[1] == 0), ("second", 1))
         count = schedule.every / size
@@ -311,13 +309,13 @@ def in_words(schedule: Schedule) -> str:
         return "decided by each run"
     try:
         words = CronSim(schedule.cron, datetime(2000, 1, 1)).explain()
-    except Exception:  # it has a parser of its own, and words must not stop a page
+    except Exception:  # `explain` has a parser of its own, and its bugs must not break a page
         words = f"cron {schedule.cron}"
     return f"{words[:1].lower()}{words[1:]} ({schedule.timezone or 'UTC'})"
 
 
 def _following(schedule: Schedule, due: datetime, after: datetime) -> datetime | None:
-    """The first moment of the schedule after `after`, which is not before `due`."""
+    """Return the first due time after `after`, which is not before `due`."""
     if schedule.cron is not None:
         return _cron_after(schedule, after)
     if schedule.every is None:
@@ -326,13 +324,13 @@ def _following(schedule: Schedule, due: datetime, after: datetime) -> datetime |
     return due + ((after - due) // period + 1) * period  # whole microseconds: exact
 
 
-# --- cron, where the clock is put forward and back ----------------------------------
+# cron, where the clock is put forward and back
 #
-# The rules are those of Debian's cron, which CronSim follows too. Only its reading of expressions and
-# its walk over wall-clock time are used, though: with a time zone, CronSim 2.8 gives a moment before
-# the one asked about (when started in the second pass of a repeated hour), leaves moments out where
-# the clock moves by half an hour (Australia/Lord_Howe), and gives one that does not exist where a
-# midnight is left out (Africa/Cairo). tests/schedules compares ours with an oracle in every zone.
+# The rules are those of Debian's cron, which CronSim follows too. CronSim only parses expressions and
+# walks over wall-clock times, though: with a time zone, CronSim 2.8 returns a time before the one given
+# (when started in the second pass of a repeated hour), leaves times out where the clock moves by half
+# an hour (Australia/Lord_Howe), and returns one that does not exist where a midnight is left out
+# (Africa/Cairo). tests/schedules compares these functions with an oracle in every zone.
 
 
 def _cron_after(schedule: Schedule, after: datetime) -> datetime:
@@ -354,13 +352,13 @@ def _cron_after(schedule: Schedule, after: datetime) -> datetime:
 
 
 def _fixed_after(cron: str, zone: ZoneInfo, after: datetime) -> datetime:
-    """Fixed times of the day have one run a day: in the first pass of an hour that comes twice, and
-    right after the gap if the clock is put forward over them."""
+    """Return the next time of an expression with a fixed hour and minute. It has one run a day: in the
+    first pass of an hour that comes twice, and right after the gap if the clock is put forward."""
     for wall in CronSim(cron, after.astimezone(zone).replace(tzinfo=None)):
         found = wall.replace(tzinfo=zone, fold=0).astimezone(UTC)
         if found.astimezone(zone).replace(tzinfo=None) != wall:
-            # In a gap, fold=0 reads the time as if the clock had not been moved: that is after the
-            # change. With fold=1 it is before.
+            # The time is in a gap. fold=0 reads it by the offset before the change, which gives a time
+            # after the change; fold=1 gives one before it.
             before = wall.replace(tzinfo=zone, fold=1).astimezone(UTC)
             found = _change(zone, before, found) or found
         if found > after:
@@ -369,8 +367,9 @@ def _fixed_after(cron: str, zone: ZoneInfo, after: datetime) -> datetime:
 
 
 def _floating_after(cron: str, zone: ZoneInfo, after: datetime) -> datetime:
-    """Where minute or hour is a wildcard, whatever the clock shows counts, also when it shows it
-    again. Between two changes of the offset, wall-clock time is UTC plus a constant."""
+    """Return the next time of an expression whose hour or minute is a wildcard. Every time that the
+    clock shows counts, also when the clock shows it again. Between two changes of the offset,
+    wall-clock time is UTC plus a constant."""
     wall, start = after.astimezone(zone).replace(tzinfo=None), after
     while True:
         offset = start.astimezone(zone).utcoffset() or timedelta()
@@ -379,13 +378,13 @@ def _floating_after(cron: str, zone: ZoneInfo, after: datetime) -> datetime:
         if change is None:
             return found
         start = change
-        # CronSim looks after the time given, and the moment of the change itself may be one.
+        # CronSim searches after the time given, and the time of the change itself may match.
         wall = change.astimezone(zone).replace(tzinfo=None) - timedelta(seconds=1)
 
 
 def _change(zone: ZoneInfo, start: datetime, end: datetime) -> datetime | None:
-    """When the offset at `start` first changes, up to `end`. Looks once in three days: since
-    1970 no zone had two changes within less than a week (tzdata 2025b)."""
+    """Return when the offset at `start` first changes, up to `end`; None if it does not. Compares the
+    offsets of every third day: since 1970 no zone changed twice within a week (tzdata 2025b)."""
     offset = start.astimezone(zone).utcoffset()
     low = start.replace(microsecond=0)
     while low < end:

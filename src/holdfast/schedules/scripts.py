@@ -27,7 +27,7 @@ def find(dialect: Dialect, type: str, key: str) -> Script[Job | None]:
     return columns_to_job(dialect, reply.rows[0]) if reply.rows else None
 
 
-def existing(dialect: Dialect, type: str, key: str) -> Script[Job]:
+def find_or_raise(dialect: Dialect, type: str, key: str) -> Script[Job]:
     """Return a recurring job, locked for this transaction. Raises JobNotFound."""
     found = yield from find(dialect, type, key)
     if found is None or found.schedule is None:
@@ -64,18 +64,16 @@ def schedule(dialect: Dialect, new: NewJob, *, enables: bool = True) -> Script[J
     raise DatabaseBusy(f"the key {new.key!r} of task {new.type!r} changes hands all the time")
 
 
-def enable(
-    dialect: Dialect, type: str, key: str, enabled: bool, because: str | None = None
-) -> Script[Job]:
-    """Enable or disable a recurring job. `because`: the reason, if not an operator disables it."""
-    job = yield from existing(dialect, type, key)
-    return (yield from set_enabled(dialect, job, enabled, because))
+def enable(dialect: Dialect, type: str, key: str, enabled: bool) -> Script[Job]:
+    """Enable or disable a recurring job."""
+    job = yield from find_or_raise(dialect, type, key)
+    return (yield from set_enabled(dialect, job, enabled))
 
 
 def set_enabled(
     dialect: Dialect, job: Job, enabled: bool, because: str | None = None
 ) -> Script[Job]:
-    """The same for a job that is locked already."""
+    """Do the same with a job that is locked already. `because`: why, if no operator disables it."""
     params = {"now": dialect.now(), "id": job.id, "enabled": enabled, "because": because}
     yield Run("enable_schedule", params)
     if enabled:
@@ -84,8 +82,8 @@ def set_enabled(
 
 
 def move(dialect: Dialect, type: str, key: str, at: datetime | None, after: float) -> Script[Job]:
-    """Choose the next run: at a moment, or after some seconds."""
-    job = yield from existing(dialect, type, key)
+    """Choose the next run: at a time, or after some seconds."""
+    job = yield from find_or_raise(dialect, type, key)
     params = {
         "now": dialect.now(),
         "id": job.id,
@@ -99,14 +97,14 @@ def move(dialect: Dialect, type: str, key: str, at: datetime | None, after: floa
 
 def remove(dialect: Dialect, type: str, key: str) -> Script[Job]:
     """Delete a recurring job, and return it as it was."""
-    job = yield from whole(dialect, type, key)
+    job = yield from get_whole(dialect, type, key)
     yield Run("delete", {}, [{"job_id": job.id}])
     return job
 
 
-def whole(dialect: Dialect, type: str, key: str) -> Script[Job]:
+def get_whole(dialect: Dialect, type: str, key: str) -> Script[Job]:
     """Return a recurring job with its arguments. Raises JobNotFound."""
-    job = yield from existing(dialect, type, key)
+    job = yield from find_or_raise(dialect, type, key)
     return (yield from get(dialect, [job.id]))[0]
 
 
@@ -114,7 +112,7 @@ def sync(dialect: Dialect, type: str, key: str, condition: Condition) -> Script[
     """Enable a recurring job if the condition holds, else disable it. The row is locked before the
     condition is evaluated: of two transactions that change what it depends on, the later one sees what
     the earlier one did."""
-    job = yield from existing(dialect, type, key)
+    job = yield from find_or_raise(dialect, type, key)
     enabled = yield from _holds(condition)
     if enabled == job.enabled:
         return (yield from get(dialect, [job.id]))[0]
@@ -150,7 +148,7 @@ def listing(dialect: Dialect, after: tuple[str, str], limit: int) -> Script[list
     return [columns_to_job(dialect, row) for row in (yield Run("schedules", params)).rows]
 
 
-def disabled(limit: int) -> Script[list[tuple[str, str, str]]]:
+def disabled(limit: int = 100) -> Script[list[tuple[str, str, str]]]:
     """Return the recurring jobs that were disabled, but not by an operator: task, key and reason."""
     reply = yield Run("disabled_schedules", {"limit": limit})
     return [(type, key, because) for type, key, because in reply.rows]

@@ -11,7 +11,6 @@ import shutil
 import tempfile
 import threading
 import weakref
-from collections.abc import Callable
 from datetime import datetime
 from pathlib import Path
 from typing import Any, Protocol
@@ -31,7 +30,7 @@ from holdfast.jobs.job import Job, NewJob, Status
 from holdfast.jobs.outcome import Applied, Finish
 from holdfast.schedules.client import next_run
 from holdfast.tasks.task import Task
-from holdfast.tasks.using import Using
+from holdfast.tasks.using import BaseTask
 from holdfast.workflows import scripts as workflow_scripts
 from holdfast.workflows.builder import Running
 
@@ -47,15 +46,16 @@ class Port(Protocol):
     def progress(self, percent: float, message: str | None) -> None: ...
 
     def log(self, level: str, text: str) -> None:
-        """Keep a line with the job."""
+        """Store a line with the job."""
 
     def wrote(self, finish: Finish) -> None:
-        """The handler has written the completion on its own transaction, which may not be committed."""
+        """Take note that the handler has written the completion on its own transaction, which may not
+        be committed."""
 
     def workdir(self) -> Path: ...
 
     def now(self) -> datetime | None:
-        """The time of the database's clock."""
+        """Return the time of the database's clock, as far as it is known."""
 
 
 class Context:
@@ -70,9 +70,8 @@ class Context:
         self._news: News | None = None
         self._workdir: Path | None = None
         self._log: logging.LoggerAdapter[logging.Logger] | None = None
-        self.next_at: datetime | float | None = (
-            None  #: a moment, or seconds from the end of the run
-        )
+        #: a moment, or seconds from the end of the run
+        self.next_at: datetime | float | None = None
         self._results: dict[str, Any] | None = None
         self.enqueued: list[NewJob] = []  #: inserted with the finish, or not at all
         self.saw_stop = False  #: the handler has read that it must stop
@@ -110,20 +109,19 @@ class Context:
         return self.cancelled
 
     def progress(self, percent: float, message: str | None = None) -> None:
-        """Report how much is done, from 0 to 100. Written to the job at most a few times a second."""
+        """Report the progress, from 0 to 100. It is written to the job at most a few times a second."""
         if type(percent) not in (int, float) or math.isnan(percent):
             raise InvalidInput(f"progress={percent!r}: give a number from 0 to 100")
         text = None if message is None else clean(str(message), MAX_MESSAGE)
         self._news = (min(max(float(percent), 0.0), 100.0), text)
         self._port.progress(*self._news)
 
-    def enqueue(self, task: "Task[Any, Any] | Using[Any]", /, *args: Any, **kwargs: Any) -> str:
+    def enqueue(self, task: BaseTask[Any], /, *args: Any, **kwargs: Any) -> str:
         """Add a job together with the completion of this one, or not at all, and return its id.
         Priority and entity are those of this job, unless they are given."""
-        if not isinstance(task, Task | Using):
+        if not isinstance(task, BaseTask):
             raise InvalidInput(f"ctx.enqueue was given {task!r}: give a task, or task.using(...)")
-        using = task.using() if isinstance(task, Task) else task
-        job = using.follow(args, kwargs, self.job)
+        job = task.follow(args, kwargs, self.job)
         self.enqueued.append(job)
         return job.id
 
@@ -141,19 +139,15 @@ class Context:
         """The results of the jobs that this one waited for, by their names, in the order of `after=`;
         None for those that did not complete. Read at the first use; in `async def` use `aresults`."""
         if self._results is None:
-            self._results = {} if self._is_alone else self._attached().go(_results(self.job.id))
+            alone = self.job.workflow_id is None
+            self._results = {} if alone else self._attached().go(_results(self.job.id))
         return self._results
 
     async def aresults(self) -> dict[str, Any]:
         if self._results is None:
-            runner = self._runner
-            found = {} if self._is_alone or not runner else await runner.ago(_results(self.job.id))
-            self._results = found
+            alone = self.job.workflow_id is None
+            self._results = {} if alone else await self._attached().ago(_results(self.job.id))
         return self._results
-
-    @property
-    def _is_alone(self) -> bool:
-        return self.job.workflow_id is None
 
     def next_run(self, *, at: datetime | None = None, after: Duration | None = None) -> None:
         """Choose when a recurring job runs next, if this run succeeds. The last call counts."""
@@ -179,8 +173,8 @@ class Context:
 
     @property
     def log(self) -> "logging.LoggerAdapter[logging.Logger]":
-        """A logger whose records carry `job_id`, `task` and `attempt`. Lines from INFO on are also kept
-        with the job, however logging is configured."""
+        """A logger whose records have `job_id`, `task` and `attempt`. Lines from INFO on are also
+        stored with the job, whatever the configuration of `logging` is."""
         if self._log is None:
             extra = {"job_id": self.job.id, "task": self.job.type, "attempt": self.attempt}
             self._log = RunLog(logger, extra, self._port.log)
@@ -219,7 +213,7 @@ class Context:
 
 
 def _write(runner: Runner, finish: Finish, news: News | None) -> Script[None]:
-    if news is not None:  # its last progress: after its end it would be refused
+    if news is not None:  # its last progress, which would be refused after the finish
         last = Report(finish.id, finish.claim_no, *news)
         yield from rescue.report(runner.engine.dialect, [last])
     applied = yield from finish_scripts.finish(runner.engine.dialect, [finish], tx=True)
@@ -244,7 +238,7 @@ def _results(id: str) -> Steps[dict[str, Any]]:
 
 
 class RunEnd:
-    """The parameter of a hook: how a run ended, and what is about to be written."""
+    """The parameter of a hook: how a run ended, and what will be written about it."""
 
     def __init__(
         self,
@@ -259,7 +253,7 @@ class RunEnd:
         self.error = finish.error  #: "Type: message"; None if the run succeeded
         self.trace = finish.trace  #: the traceback
         over = (outcome.Outcome.COMPLETED, outcome.Outcome.FAILED)
-        self.final = finish.outcome in over  #: no other run follows
+        self.final = finish.outcome in over  #: no run follows
         self.next_run = None if finish.recur is None else finish.recur.run_at  #: of a recurring job
         self.retry_in = None if self.final or finish.recur else finish.delay  #: seconds, else
         failures = 0 if finish.error is None else job.consecutive_failures + 1
@@ -280,13 +274,13 @@ class RunEnd:
 
 
 class Detached:
-    """The port of a task that is called as a plain function."""
+    """The port of a context for a task that is called as a plain function."""
 
     def progress(self, percent: float, message: str | None) -> None:
         logger.debug("progress %.0f %s", percent, message or "")
 
     def log(self, level: str, text: str) -> None:
-        """Do nothing: there is no job to keep the line with."""
+        """Do nothing: there is no job with which the line could be stored."""
 
     def wrote(self, finish: Finish) -> None:
         """Not called: a detached context refuses to write."""
@@ -300,9 +294,8 @@ class Detached:
         return path
 
 
-def detached(task: Task[Any, Any], now: Callable[[], Any]) -> Context:
-    """Return a context for a plain call of a task: it belongs to no row."""
-    moment = now()
+def detached(task: Task[Any, Any], now: datetime) -> Context:
+    """Return a context for a plain call of a task: its job is in no database."""
     job = Job(
         id=new_id(),
         type=task.name,
@@ -310,9 +303,9 @@ def detached(task: Task[Any, Any], now: Callable[[], Any]) -> Context:
         status=Status.RUNNING,
         attempts=1,
         max_attempts=1,
-        created_at=moment,
-        updated_at=moment,
-        run_at=moment,
-        started_at=moment,
+        created_at=now,
+        updated_at=now,
+        run_at=now,
+        started_at=now,
     )
     return Context(job, task, Detached(), None)

@@ -1,14 +1,14 @@
-"""Exceptions by which a handler decides what happens to its job: Discard, Retry, Snooze."""
+"""Exceptions that a handler raises to decide what happens to its job: Discard, Retry, Snooze."""
 
 from holdfast.core.duration import Duration, seconds
 
 
 class Discard(Exception):
-    """Fail for good, without a retry."""
+    """Fail the job for good, without a retry."""
 
 
 class Retry(Exception):
-    """Fail, and retry after the given time, if an attempt is left."""
+    """Fail this run, and retry the job after the given time, if an attempt is left."""
 
     def __init__(self, message: str = "", *, after: Duration) -> None:
         super().__init__(message)
@@ -16,7 +16,7 @@ class Retry(Exception):
 
 
 class Snooze(Exception):
-    """Run again later, without using up an attempt."""
+    """Run the job again later; this run does not count as an attempt."""
 
     def __init__(self, delay: Duration) -> None:
         super().__init__(f"for {delay}")

@@ -12,7 +12,7 @@
 
     app = Holdfast(middleware=[Timing()])
 
-The first in the list is the outermost. An exception of a middleware counts as the handler's.
+The first middleware of the list is the outermost. Its exceptions count as those of the handler.
 """
 
 from collections.abc import Awaitable, Callable, Sequence
@@ -24,13 +24,13 @@ from holdfast.jobs.job import Job, NewJob
 if TYPE_CHECKING:
     from holdfast.tasks.context import Context
 
+Insert = Callable[[Sequence[NewJob]], list[Job]]
+
 
 class Middleware:
-    """The base class: passes everything on."""
+    """The base class, whose methods only call `proceed`."""
 
-    def enqueue(
-        self, jobs: Sequence[NewJob], proceed: Callable[[Sequence[NewJob]], list[Job]]
-    ) -> list[Job]:
+    def enqueue(self, jobs: Sequence[NewJob], proceed: Insert) -> list[Job]:
         """Wrap the insert of jobs, except in a caller's asynchronous transaction."""
         return proceed(jobs)
 
@@ -59,17 +59,10 @@ def wrap_arun(
     return call
 
 
-def wrap_enqueue(
-    middleware: Sequence[Middleware], insert: Callable[[Sequence[NewJob]], list[Job]]
-) -> Callable[[Sequence[NewJob]], list[Job]]:
+def wrap_enqueue(middleware: Sequence[Middleware], insert: Insert) -> Insert:
+    def around(one: Middleware, proceed: Insert) -> Insert:
+        return lambda jobs: one.enqueue(jobs, proceed)
+
     for one in reversed(middleware):
-        insert = partial(_around, one, insert)
+        insert = around(one, insert)
     return insert
-
-
-def _around(
-    one: Middleware,
-    proceed: Callable[[Sequence[NewJob]], list[Job]],
-    jobs: Sequence[NewJob],
-) -> list[Job]:
-    return one.enqueue(jobs, proceed)

@@ -7,7 +7,7 @@ from enum import Enum
 from typing import Any, Literal, get_args
 
 from holdfast.core import validation
-from holdfast.core.duration import Duration, seconds
+from holdfast.core.duration import Duration, seconds, timeout_seconds
 from holdfast.errors import InvalidInput
 from holdfast.jobs.backoff import Backoff
 from holdfast.jobs.job import NewJob, OnConflict, OnParentFailure
@@ -78,65 +78,55 @@ class Options:
         """Whether an option is given that only recurring jobs have."""
         return any(getattr(self, name) != getattr(_PLAIN, name) for name in RECURRING)
 
+    def check_enqueue(self) -> None:
+        """Raise InvalidInput for an option that enqueue() does not take."""
+        if self.recurs:
+            raise InvalidInput(
+                f"{', '.join(RECURRING)} are for schedule(), which makes a recurring job; enqueue() "
+                "takes delay= or run_at="
+            )
+        if self.after is not None or self.node is not None:
+            raise InvalidInput(
+                "after= and node= are for jobs of a workflow: 'with app.workflow() as flow: "
+                "flow.add(task.using(after=[...]), ...)'"
+            )
+
     def schedule(self) -> Schedule:
-        return make_schedule(
-            every=self.every,
-            cron=self.cron,
-            timezone=self.timezone,
-            missed=self.missed,
-            jitter=self.jitter,
-            backoff=self.backoff,
-        )
+        names = set(RECURRING) - {"start"}
+        return make_schedule(**{name: getattr(self, name) for name in names})
 
     def new_job(self, type: str, payload: str, defaults: "Options", id: str) -> NewJob:
         """Return the job that these options and a task's defaults describe. Raises InvalidInput."""
-        queue = self.queue if self.queue is not None else defaults.queue
-        priority = self.priority if self.priority is not None else defaults.priority
-        tries = self.max_attempts if self.max_attempts is not None else defaults.max_attempts
-        entity_type, entity_id = (
-            validation.entity(self.entity) if self.entity is not None else (None, None)
-        )
+
+        def chosen(name: str, default: Any = None) -> Any:
+            own = getattr(self, name)
+            found = own if own is not None else getattr(defaults, name)
+            return default if found is None else found
+
+        unique, expires = self.idempotency_key, chosen("expires")
+        entity = (None, None) if self.entity is None else validation.entity(self.entity)
         return NewJob(
             id=id,
             type=type,
             payload=payload,
-            queue=validation.name(queue if queue is not None else "default", "queue"),
-            priority=validation.integer(priority or 0, "priority"),
+            queue=validation.name(chosen("queue", "default"), "queue"),
+            priority=validation.integer(chosen("priority") or 0, "priority"),
             key=None if self.key is None else validation.key(self.key),
             on_conflict=self.on_conflict,
-            idempotency_key=_idempotency(self.idempotency_key),
-            entity_type=entity_type,
-            entity_id=entity_id,
+            idempotency_key=None if unique is None else validation.key(unique, "idempotency_key"),
+            entity_type=entity[0],
+            entity_id=entity[1],
             max_attempts=validation.integer(
-                3 if tries is None else tries, "max_attempts", 1, 2**31 - 1
+                chosen("max_attempts", 3), "max_attempts", 1, 2**31 - 1
             ),
-            timeout=_timeout(self.timeout),
+            # Stored as None for the task's timeout, and as 0 for none.
+            timeout=None if self.timeout is UNSET else timeout_seconds(self.timeout) or 0.0,
             delay=0.0 if self.delay is None else seconds(self.delay, what="delay"),
             run_at=None if self.run_at is None else validation.moment(self.run_at, "run_at"),
-            expires=_expires(self.expires if self.expires is not None else defaults.expires),
+            expires=None if expires is None else seconds(expires, what="expires"),
             aging=defaults.aging,
         )
 
 
 RECURRING = ("every", "cron", "timezone", "start", "missed", "jitter", "backoff")
 _PLAIN = Options()
-
-
-def _idempotency(value: str | None) -> str | None:
-    return None if value is None else validation.key(value, "idempotency_key")
-
-
-def _expires(value: Duration | None) -> float | None:
-    return None if value is None else seconds(value, what="expires")
-
-
-def _timeout(value: Duration | Unset | None) -> float | None:
-    """Return the timeout as stored: None for the task's, 0 for none."""
-    if isinstance(value, Unset):
-        return None
-    if value is None:
-        return 0.0
-    checked = seconds(value, what="timeout")
-    if not checked:
-        raise InvalidInput("timeout=0: give a positive duration, or None for no timeout")
-    return checked

@@ -2,7 +2,8 @@
 
 import inspect
 import typing
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from functools import cache
 from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar, overload
 
 from holdfast.errors import InvalidArguments, InvalidInput
@@ -14,37 +15,12 @@ from holdfast.settings import Settings, keep_times
 from holdfast.tasks.context import Context
 from holdfast.tasks.options import UNSET, Options
 from holdfast.tasks.task import Conduct, Kind, Task
-from holdfast.tasks.using import Host, Using
+from holdfast.tasks.using import BaseTask, Host
 
-OPTIONS = frozenset(
-    {
-        "queue",
-        "priority",
-        "max_attempts",
-        "timeout",
-        "backoff",
-        "retry_on",
-        "discard_on",
-        "on_success",
-        "on_failure",
-        "on_prune",
-        "on_lost",
-        "then",
-        "process",
-        "retention",
-        "concurrency",
-        "rate",
-        "expires",
-        "every",
-        "cron",
-        "timezone",
-        "missed",
-        "jitter",
-    }
-)
 P = ParamSpec("P")
 R = TypeVar("R")
 Errors = type[BaseException] | tuple[type[BaseException], ...]
+_DEFAULTS = ("queue", "priority", "max_attempts", "timeout", "expires")
 _SCHEDULE = ("every", "cron", "timezone", "missed", "jitter")
 
 
@@ -58,6 +34,23 @@ class Decorator(Protocol):
     def __call__(self, handler: Callable[P, R], /) -> Task[P, R]: ...
 
 
+@cache
+def option_names(decorator: Callable[..., Any]) -> list[str]:
+    """Return the names of the options of `@app.task(...)`, from the signature of its last overload."""
+    signature = inspect.signature(typing.get_overloads(decorator)[-1])
+    return sorted(set(signature.parameters) - {"self", "name"})
+
+
+def check_options(given: Iterable[str], decorator: Callable[..., Any]) -> None:
+    """Raise InvalidInput for a name that is no option of `@app.task(...)`."""
+    known = option_names(decorator)
+    if unknown := set(given) - set(known):
+        raise InvalidInput(
+            f"@app.task: unknown option {', '.join(sorted(unknown))}: there are name, "
+            f"{', '.join(known)}"
+        )
+
+
 def make_task(
     handler: Callable[..., Any],
     name: str | None,
@@ -65,44 +58,37 @@ def make_task(
     settings: Settings,
     host: Host,
 ) -> Task[Any, Any]:
+    """Return the task of a function. Raises InvalidInput for an option that breaks a rule."""
     if not callable(handler):
         raise InvalidInput(f"@app.task was given {handler!r}: it decorates a function")
-    if unknown := set(options) - OPTIONS:
-        raise InvalidInput(
-            f"@app.task: unknown option {', '.join(sorted(unknown))}: there are name, "
-            f"{', '.join(sorted(OPTIONS))}"
-        )
     known = {key: value for key, value in options.items() if value is not None or key == "timeout"}
     if known.get("timeout", UNSET) is UNSET:
         known["timeout"] = settings.timeout
     known.setdefault("max_attempts", settings.max_attempts)
     title = name or handler.__name__
-    defaults = Options(
-        **{
-            key: known[key]
-            for key in ("queue", "priority", "max_attempts", "timeout", "expires")
-            if key in known
-        },
-        aging=settings.aging,
-    )
-    plan = {key: known[key] for key in _SCHEDULE if key in known}
+    defaults = Options(**_some(known, _DEFAULTS), aging=settings.aging)
+    plan = _some(known, _SCHEDULE)
     task: Task[Any, Any] = Task(
         title,
         handler,
         host=host,
         defaults=defaults,
         conduct=_conduct(title, handler, known, defaults, settings),
-        limits=_limits(title, known),
+        limits=_limits(known),
         schedule=make_schedule(**plan) if plan else None,
     )
     if plan and not (task.schedule and (task.schedule.every or task.schedule.cron)):
         raise InvalidInput(f"task {title!r}: {', '.join(sorted(plan))} needs every= or cron=")
     if plan:
-        _check_alone(task)
+        _check_takes_no_arguments(task)
     return task
 
 
-def _check_alone(task: Task[Any, Any]) -> None:
+def _some(options: Mapping[str, Any], names: Iterable[str]) -> dict[str, Any]:
+    return {name: options[name] for name in names if name in options}
+
+
+def _check_takes_no_arguments(task: Task[Any, Any]) -> None:
     """Raise InvalidInput if the task, which has a schedule of its own, needs arguments."""
     try:
         task.arguments.encode((), {})
@@ -113,14 +99,14 @@ def _check_alone(task: Task[Any, Any]) -> None:
         ) from None
 
 
-def _limits(name: str, options: Mapping[str, Any]) -> list[Limit]:
+def _limits(options: Mapping[str, Any]) -> list[Limit]:
     """Return the limits of `concurrency=` (a number, a Limit or several) and `rate=` (a text or a
     Limit)."""
     given = options.get("concurrency", ())
     several = given if isinstance(given, list | tuple) else (given,)
     found = [one if isinstance(one, Limit) else Limit(one) for one in several]
-    rate = options.get("rate")
-    if rate is not None:
+    if "rate" in options:
+        rate = options["rate"]
         found.append(rate if isinstance(rate, Limit) else Limit(rate=rate))
     return found
 
@@ -132,10 +118,18 @@ def _conduct(
     defaults: Options,
     settings: Settings,
 ) -> Conduct:
-    on_lost = options.get("on_lost", "strict")
+    hooks = {hook: options.get(hook) for hook in ("on_success", "on_failure", "on_prune")}
+    for option, hook in hooks.items():
+        if hook is not None and not callable(hook):
+            raise InvalidInput(f"task {name!r}: {option}={hook!r}: give a function")
+    then, on_lost = options.get("then"), options.get("on_lost", "strict")
+    if then is not None and not isinstance(then, BaseTask) and not callable(then):
+        raise InvalidInput(
+            f"task {name!r}: then={then!r}: give a task, task.using(...), or a function of the job "
+            "and its result"
+        )
     if on_lost not in ("strict", "relaxed"):
         raise InvalidInput(f"task {name!r}: on_lost={on_lost!r}: choose 'strict' or 'relaxed'")
-    timeout = defaults.new_job(name, "{}", defaults, "").timeout
     return Conduct(
         policy=Policy(
             backoff=backoff(options["backoff"]) if "backoff" in options else settings.backoff,
@@ -147,22 +141,11 @@ def _conduct(
         ),
         kind=_kind(name, handler, bool(options.get("process", False))),
         takes_context=takes_context(handler),
-        timeout=timeout or None,
+        timeout=defaults.new_job(name, "{}", defaults, "").timeout or None,
         strict=on_lost == "strict",
-        on_success=_hook(name, "on_success", options),
-        on_failure=_hook(name, "on_failure", options),
-        then=_then(name, options.get("then")),
-        on_prune=_hook(name, "on_prune", options),
+        then=then,
+        **hooks,
     )
-
-
-def _then(name: str, given: Any) -> Any:
-    if given is not None and not isinstance(given, Task | Using) and not callable(given):
-        raise InvalidInput(
-            f"task {name!r}: then={given!r}: give a task, task.using(...), or a function of the job "
-            "and its result"
-        )
-    return given
 
 
 def _kind(name: str, handler: Callable[..., Any], process: bool) -> Kind:
@@ -184,21 +167,12 @@ def _errors(
     return tuple(kinds)
 
 
-def _hook(name: str, option: str, options: Mapping[str, Any]) -> Callable[[Any], Any] | None:
-    given = options.get(option)
-    if given is not None and not callable(given):
-        raise InvalidInput(f"task {name!r}: {option}={given!r}: give a function")
-    return given
-
-
 def takes_context(handler: Callable[..., Any]) -> bool:
     """Return whether the first parameter of a handler is annotated `Context`."""
     first = next(iter(inspect.signature(handler).parameters.values()), None)
-    if first is None or first.annotation is first.empty:
-        return False
-    if isinstance(first.annotation, str):
-        try:
-            return typing.get_type_hints(handler).get(first.name) is Context
-        except NameError:
-            return False  # the codec refuses it, and says why
-    return first.annotation is Context
+    if first is None or not isinstance(first.annotation, str):
+        return first is not None and first.annotation is Context
+    try:
+        return typing.get_type_hints(handler).get(first.name) is Context
+    except NameError:
+        return False  # the codec refuses it, and says why

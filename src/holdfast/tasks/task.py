@@ -1,10 +1,10 @@
 """Tasks: registered functions, and how a call of one becomes a job.
 
-A task knows its arguments and its defaults. It does not know the database: its host inserts. See also
-`using.py`: a task with options.
+A task knows its arguments and its defaults. It does not know the database: its host, the application,
+inserts jobs. See also `using.py`: a task with options.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Generic, Literal, ParamSpec, TypeVar
 
@@ -17,7 +17,7 @@ from holdfast.jobs.outcome import Policy
 from holdfast.limits.limit import Limit, Rule, make_rule
 from holdfast.schedules.next_run import Schedule
 from holdfast.tasks.options import Options
-from holdfast.tasks.using import Call, Host, Using
+from holdfast.tasks.using import BaseTask, Call, Host
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -35,18 +35,21 @@ class Conduct:
     kind: Kind
     takes_context: bool = False
     timeout: float | None = 300.0  #: of one attempt, in seconds; None: no limit
-    strict: bool = True  #: stop it when the database cannot be reached, before others may take it
+    strict: bool = (
+        True  #: stop a run before its worker, cut off from the database, is declared dead
+    )
     on_success: Hook | None = None
     on_failure: Hook | None = None
     then: Any = None  #: a task, one with options, or a function of the job and its result
-    on_prune: Hook | None = None  #: called with the job before its row goes
+    on_prune: Hook | None = None  #: called with the job before its row is deleted
 
 
 Then = Callable[[Job, Any], Any]  #: a job and its result: a Call, several, or None
 
 
-class Task(Generic[P, R]):
-    """A registered function. Calling it runs it, here and now; `enqueue` makes a job of the call."""
+class Task(BaseTask[P], Generic[P, R]):
+    """A registered function. A call runs it in the calling thread; `enqueue` makes a job of the
+    call."""
 
     def __init__(
         self,
@@ -59,6 +62,7 @@ class Task(Generic[P, R]):
         limits: Sequence[Limit] = (),
         schedule: Schedule | None = None,
     ) -> None:
+        super().__init__(self, host, Options())
         self.name = validation.name(name, "name")
         self.handler = handler
         self.conduct = conduct
@@ -66,12 +70,10 @@ class Task(Generic[P, R]):
         self.arguments = Arguments(name, handler, skip=int(conduct.takes_context))
         self.result = Result(name, handler)
         self.defaults = defaults
-        defaults.new_job(name, "{}", defaults, new_id())  # defaults that break a rule fail here
-        self.host = host
+        defaults.new_job(name, "{}", defaults, new_id())  # raises for defaults that break a rule
         known = list(self.arguments.signature.parameters)
         self.rule: Rule | None = make_rule(name, limits, known, self.arguments.decode)
-        self.schedule = schedule  #: as written at the task
-        self._using: Using[P] = Using(self, host, Options())
+        self.schedule = schedule  #: the schedule of `@app.task(every=...)` or `cron=`
         self.__doc__ = handler.__doc__
         self.__name__ = getattr(handler, "__name__", name)
         self.__wrapped__ = handler
@@ -81,24 +83,20 @@ class Task(Generic[P, R]):
             return self.handler(self.host.detached(self), *args, **kwargs)
         return self.handler(*args, **kwargs)
 
-    def new_job(
-        self, args: tuple[Any, ...], kwargs: Mapping[str, Any], next_task_of: Job | None = None
-    ) -> NewJob:
-        """Return the job that this call would add."""
-        return self._using.new_job(args, kwargs, next_task_of)
-
-    def call(self, *args: P.args, **kwargs: P.kwargs) -> Call:
-        """Return this call, to be made later: for `then=`, `app.chain` and `app.batch`."""
-        return self._using.call(*args, **kwargs)
-
     def following(self, job: Job, result: Any) -> list[NewJob]:
-        """Return the jobs that `then=` asks for after a run with this result."""
+        """Return the jobs that `then=` asks for after a run with this result, which is the arguments of
+        the next task; if it is None, they are those of `job`."""
         then = self.conduct.then
-        if then is None:
-            return []
-        if isinstance(then, Task | Using):
-            return [_following(self, then, job, result)]
-        asked = then(job, result)
+        if isinstance(then, BaseTask):
+            arguments = job.payload if result is None else result
+            if not isinstance(arguments, Mapping):
+                raise InvalidInput(
+                    f"then= of task {self.name!r}: the result {result!r} is no mapping of arguments "
+                    "for the next task: return a dict, or give then= a function of the job and the "
+                    "result"
+                )
+            return [then.follow((), arguments, job)]
+        asked = None if then is None else then(job, result)
         calls = [] if asked is None else [asked] if isinstance(asked, Call) else list(asked)
         for call in calls:
             if not isinstance(call, Call):
@@ -110,43 +108,3 @@ class Task(Generic[P, R]):
 
     def __repr__(self) -> str:
         return f"<Task {self.name}{self.arguments.signature}>"
-
-    def using(self, **options: Any) -> Using[P]:
-        """Return this task with options: queue, priority, delay, run_at, key, on_conflict,
-        idempotency_key, entity, max_attempts, timeout, expires, tx, notify; in a workflow after,
-        on_parent_failure, node; for `schedule()` every, cron, timezone, start, missed, jitter,
-        backoff."""
-        return self._using.using(**options)
-
-    def enqueue(self, *args: P.args, **kwargs: P.kwargs) -> Job:
-        """Add a job that calls this function with these arguments."""
-        return self._using.enqueue(*args, **kwargs)
-
-    async def aenqueue(self, *args: P.args, **kwargs: P.kwargs) -> Job:
-        return await self._using.aenqueue(*args, **kwargs)
-
-    def enqueue_many(
-        self, calls: Iterable[Mapping[str, Any]], *, idempotency_keys: Iterable[str] | None = None
-    ) -> list[Job]:
-        """Add a job for each mapping of arguments: all of them, or none. `idempotency_keys`: one for
-        each job; a job that exists already is returned with `created=False`."""
-        return self._using.enqueue_many(calls, idempotency_keys=idempotency_keys)
-
-    async def aenqueue_many(
-        self, calls: Iterable[Mapping[str, Any]], *, idempotency_keys: Iterable[str] | None = None
-    ) -> list[Job]:
-        return await self._using.aenqueue_many(calls, idempotency_keys=idempotency_keys)
-
-
-def _following(
-    task: Task[Any, Any], then: Task[Any, Any] | Using[Any], job: Job, result: Any
-) -> NewJob:
-    """The job of a task in `then=`: its arguments are the result, or, if that is None, those of the job
-    before it."""
-    arguments = job.payload if result is None else result
-    if not isinstance(arguments, Mapping):
-        raise InvalidInput(
-            f"then= of task {task.name!r}: the result {result!r} is no mapping of arguments for the "
-            "next task: return a dict, or give then= a function of the job and the result"
-        )
-    return (then.using() if isinstance(then, Task) else then).follow((), arguments, job)

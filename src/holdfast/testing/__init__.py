@@ -3,8 +3,8 @@
 drain(app)                       run the due jobs in this thread, through the real database
 prune(app)                       delete the jobs whose retention is over, and call their hooks
 enqueued(app, send, to="ann")    the waiting jobs with these arguments
-with temporary(app): ...         a database of its own, until the block ends
-with Inline(app): ...            no database at all: an enqueue runs its job
+with temporary(app): ...         use another, empty database until the block ends
+with Inline(app): ...            use no database: an enqueue runs its job
 FakeClock()                      a clock that the test moves
 """
 
@@ -21,7 +21,7 @@ from holdfast.jobs.job import WAITING, Job
 from holdfast.tasks.task import Task
 from holdfast.testing.draining import adrain, drain
 from holdfast.testing.inline import Inline
-from holdfast.testing.pruning import prune
+from holdfast.worker.housekeeping.pruning import Work, pruner_of
 
 __all__ = ["FakeClock", "Inline", "JobFailed", "adrain", "drain", "enqueued", "prune", "temporary"]
 
@@ -39,8 +39,8 @@ def enqueued(app: Holdfast, task: Task[Any, Any] | str, /, **arguments: Any) -> 
 
 
 def _check_names(task: Task[Any, Any], arguments: Mapping[str, Any]) -> None:
-    """Refuse names that the task does not have: no job would match, and the test would prove
-    nothing."""
+    """Raise InvalidInput for names that the task does not have: no job would match, and the test would
+    prove nothing."""
     parameters = task.arguments.signature.parameters.values()
     if any(one.kind is one.VAR_KEYWORD for one in parameters):
         return
@@ -49,7 +49,7 @@ def _check_names(task: Task[Any, Any], arguments: Mapping[str, Any]) -> None:
 
 
 def _fits(job: Job, task: Task[Any, Any] | None, arguments: Mapping[str, Any]) -> bool:
-    """Compare the arguments as JSON has them, and as the handler gets them."""
+    """Return whether a job has these arguments, as JSON values or as the handler gets them."""
     found = [job.payload]
     if task is not None:
         with suppress(InvalidArguments):
@@ -60,13 +60,24 @@ def _fits(job: Job, task: Task[Any, Any] | None, arguments: Mapping[str, Any]) -
     )
 
 
+def prune(app: Holdfast) -> int:
+    """Delete all finished jobs whose retention is over, and return their number. `on_prune` hooks are
+    called and the archive is written. A job whose hook raised is kept: `job.prune_error` says why."""
+    total = Work(more=True)
+    with pruner_of(app) as pruner:
+        wanted = pruner.wanted(everywhere=True)
+        while total.more:
+            total += pruner.look(wanted)
+    return total.gone
+
+
 @contextmanager
 def temporary(
     app: Holdfast, url: str | None = None, *, schema: str = "holdfast", clock: Clock | None = None
 ) -> Iterator[Holdfast]:
     """Give an application another database until the block ends; its own database is not opened.
-    Without a `url` it is an empty one of SQLite. A database with a `url` gets the tables; dropping it
-    is up to you."""
+    Without a `url`, the other database is an empty one of SQLite. With a `url`, the tables are made in
+    that database and stay there."""
     with ExitStack() as stack:
         if url is None:
             folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="holdfast-"))

@@ -27,7 +27,7 @@ from holdfast.worker.running.slots import Lane
 from holdfast.worker.running.thread_pool import Threads
 from holdfast.worker.running.unreadable_payloads import UnreadablePayloads
 
-RUNS = 1000  #: runs of one drain, after which it is taken for endless
+RUNS = 1000  #: of one drain, which raises after so many: its jobs seem to enqueue jobs for ever
 
 
 def drain(app: Holdfast, *, raise_errors: bool = True, limit: int = RUNS) -> list[Job]:
@@ -39,7 +39,7 @@ def drain(app: Holdfast, *, raise_errors: bool = True, limit: int = RUNS) -> lis
     `process=True` handlers run in this process."""
     if running_loop() is not None:
         raise HoldfastError("drain() was called inside an event loop: use 'await adrain(app)'")
-    with asyncio.Runner() as loop, _Drain(app, limit, _HooksHere(app, loop)) as work:
+    with asyncio.Runner() as loop, _Drain(app, limit, _DrainHooks(app, loop)) as work:
         while (execution := work.take()) is not None:
             if execution.task.conduct.kind == "async":
                 value, ended = loop.run(run_on_loop(execution, work.middleware))
@@ -50,9 +50,9 @@ def drain(app: Holdfast, *, raise_errors: bool = True, limit: int = RUNS) -> lis
 
 
 async def adrain(app: Holdfast, *, raise_errors: bool = True, limit: int = RUNS) -> list[Job]:
-    """Drain inside an event loop: `async def` handlers run on it, everything else in threads."""
+    """Drain inside an event loop: `async def` handlers run on this loop, everything else in threads."""
     loop, hop = asyncio.get_running_loop(), app.runner.hop
-    with _Drain(app, limit, _HooksOn(app, loop)) as work:
+    with _Drain(app, limit, _AsyncDrainHooks(app, loop)) as work:
         while (execution := await hop(work.take)) is not None:
             if execution.task.conduct.kind == "async":
                 value, ended = await run_on_loop(execution, work.middleware)
@@ -62,22 +62,22 @@ async def adrain(app: Holdfast, *, raise_errors: bool = True, limit: int = RUNS)
     return work.ran
 
 
-class _Witness(Middleware):
-    """Keeps the exception of a run, of which everything else only sees the text."""
+class _ErrorRecorder(Middleware):
+    """Keeps the exception of a run, of which a finish has only the text."""
 
     def __init__(self) -> None:
         self.error: BaseException | None = None
 
     def run(self, ctx: Context, proceed: Callable[[], Any]) -> Any:
-        with self._watching():
+        with self._recording():
             return proceed()
 
     async def arun(self, ctx: Context, proceed: Callable[[], Awaitable[Any]]) -> Any:
-        with self._watching():
+        with self._recording():
             return await proceed()
 
     @contextmanager
-    def _watching(self) -> Iterator[None]:
+    def _recording(self) -> Iterator[None]:
         try:
             yield
         except BaseException as error:
@@ -88,7 +88,7 @@ class _Witness(Middleware):
 class _Drain:
     """A worker without threads: `take` claims one job, the caller runs it, `settle` writes its end."""
 
-    def __init__(self, app: Holdfast, limit: int, hooks: "_HooksOn") -> None:
+    def __init__(self, app: Holdfast, limit: int, hooks: "_AsyncDrainHooks") -> None:
         self._app = app
         self._engine = app.engine
         self._limit = limit
@@ -97,10 +97,10 @@ class _Drain:
         self._reporter = EventReporter(
             app.listeners, Counter(), self._rollups, UnreadablePayloads()
         )
-        self._witness = _Witness()
+        self._recorder = _ErrorRecorder()
         self._id = f"drain-{os.getpid()}-{secrets.token_hex(4)}"
         self._rules = {name: task.rule for name, task in app.tasks.items() if task.rule}
-        self.middleware = (self._witness, *app.middleware)
+        self.middleware = (self._recorder, *app.middleware)
         self.ran: list[Job] = []
 
     def __enter__(self) -> "_Drain":
@@ -122,7 +122,7 @@ class _Drain:
             raise HoldfastError(
                 f"after {self._limit} runs there is still work to do: does a job enqueue itself?"
             )
-        self._witness.error = None
+        self._recorder.error = None
         self._reporter.started([job])
         settings = self._app.settings
         lane = Lane(job.queue, [], 1)
@@ -153,7 +153,7 @@ class _Drain:
             execution.context.clean()
         finish = self._hooks.settled(execution, ended, value)
         self._write(execution, finish)
-        error = self._witness.error
+        error = self._recorder.error
         if finish.error is None or not (raise_errors or isinstance(error, KeyboardInterrupt)):
             return
         job = execution.job
@@ -172,18 +172,18 @@ class _Drain:
         self.ran += self._engine.get([execution.job.id]) or [execution.job]
 
 
-class _Here(Threads):
-    """Runs in the calling thread what is submitted."""
+class _CallingThread(Threads):
+    """Runs work in the thread that submits it."""
 
     def submit(self, work: Callable[[], None]) -> None:
         work()
 
 
-class _HooksOn(Hooks):
+class _AsyncDrainHooks(Hooks):
     """Calls hooks in the calling thread, which must not be the loop's."""
 
     def __init__(self, app: Holdfast, loop: asyncio.AbstractEventLoop) -> None:
-        super().__init__(app.runner, lambda: loop, _Here("holdfast"), self._keep)
+        super().__init__(app.runner, lambda: loop, _CallingThread("holdfast"), self._keep)
         self._kept: Finish | None = None
 
     def _keep(self, execution: Execution, finish: Finish) -> None:
@@ -191,7 +191,7 @@ class _HooksOn(Hooks):
 
     def settled(self, execution: Execution, ended: Ended, value: Any) -> Finish:
         """Return the finish to write, after the hooks were called."""
-        if isinstance(ended, Unreadable):  # a test has no worker with other code that could read it
+        if isinstance(ended, Unreadable):  # no worker of another version could read it later
             ended = ended.failed()
         finish = self._kept = decided(execution, ended)
         if execution.has_context and execution.context.completion is not None:
@@ -201,7 +201,7 @@ class _HooksOn(Hooks):
         return self._kept
 
 
-class _HooksHere(_HooksOn):
+class _DrainHooks(_AsyncDrainHooks):
     """Calls asynchronous hooks too, on a loop that runs only during the call."""
 
     def __init__(self, app: Holdfast, runner: asyncio.Runner) -> None:

@@ -1,4 +1,4 @@
-"""Runs jobs where they are enqueued, without a database."""
+"""`Inline`: an enqueue runs its job, without a database."""
 
 import asyncio
 import contextvars
@@ -23,30 +23,17 @@ from holdfast.worker.running.runners import call_here, returned
 from holdfast.worker.running.slots import Lane
 from holdfast.workflows.builder import Workflow
 
-_host: contextvars.ContextVar[asyncio.AbstractEventLoop | None] = contextvars.ContextVar(
-    "the loop that waits for an asynchronous enqueue", default=None
-)
-
-_SAME = (
-    *(
-        "id",
-        "queue",
-        "priority",
-        "key",
-        "idempotency_key",
-        "entity_type",
-        "max_attempts",
-        "timeout",
-    ),
+_caller: contextvars.ContextVar[asyncio.AbstractEventLoop | None] = contextvars.ContextVar(
+    "the event loop that waits for an asynchronous enqueue", default=None
 )
 
 
 class Inline:
     """Inside the block an enqueue runs its job, in this process and without a database. Arguments and
-    result still go through JSON, and the handler's exception is raised by the enqueue. Delays, keys and
-    transactions are accepted and ignored; there are no retries and no hooks. Jobs that a run enqueues,
-    and `then=`, run after it. Workflows and schedules need rows, and are refused. `jobs`: the jobs that
-    ran."""
+    result are still converted to JSON and back, and the enqueue raises the handler's exception. Delays,
+    keys and transactions are accepted and ignored; there are no retries and no hooks. Jobs that a run
+    enqueues, and those of `then=`, run after it. Workflows and schedules need a database, and are
+    refused. `jobs`: the jobs that ran."""
 
     def __init__(self, app: Holdfast) -> None:
         self.jobs: list[Job] = []
@@ -74,22 +61,24 @@ class Inline:
         return insert(jobs) if jobs else []
 
     async def _ainsert(self, jobs: Sequence[NewJob], options: Options) -> list[Job]:
-        token = _host.set(asyncio.get_running_loop())
+        token = _caller.set(asyncio.get_running_loop())
         try:
             return await asyncio.to_thread(self._insert, jobs, options)
         finally:
-            _host.reset(token)
+            _caller.reset(token)
 
     def _run_all(self, jobs: Sequence[NewJob]) -> list[Job]:
         return [self._run(job) for job in jobs]
 
     def _run(self, new: NewJob) -> Job:
         task = self._app.find_task(new.type)
-        execution = _Unwritten(_job_of(new, self._app.detached(task).job), task, self._app)
+        execution = _InlineExecution(_job_of(new, self._app.detached(task).job), task, self._app)
         arguments = task.arguments.decode(new.payload)
         try:
             if task.conduct.kind == "async":
-                value = await_on(_host.get(), _calling(execution, arguments, self._app.middleware))
+                value = await_on(
+                    _caller.get(), _calling(execution, arguments, self._app.middleware)
+                )
             else:
                 value = call_here(execution, arguments, self._app.middleware)
         finally:
@@ -121,18 +110,18 @@ def _needs_rows(what: str) -> HoldfastError:
     )
 
 
-class _Unwritten(Execution):
-    """A run of a job that has no row."""
+class _InlineExecution(Execution):
+    """A run of a job that is in no database."""
 
     __slots__ = ()
 
     def __init__(self, job: Job, task: Task[Any, Any], app: Holdfast) -> None:
         super().__init__(job, task, Lane(job.queue, [], 1), app.runner, app.settings.workdir)
-        self._context = _UnwrittenContext(job, task, self, app.runner)
+        self._context = _InlineContext(job, task, self, app.runner)
 
 
-class _UnwrittenContext(Context):
-    """A context whose `complete` checks the result and writes nothing, since there is no row."""
+class _InlineContext(Context):
+    """A context whose `complete` checks the result and writes nothing: there is no database."""
 
     def complete(self, result: Any = None, *, tx: Any) -> None:
         self.completion = self._completed(result)
@@ -144,9 +133,16 @@ class _UnwrittenContext(Context):
 def _job_of(new: NewJob, pattern: Job) -> Job:
     return replace(
         pattern,
-        **{name: getattr(new, name) for name in _SAME},
+        id=new.id,
+        queue=new.queue,
+        priority=new.priority,
         rank=-new.priority,
+        key=new.key,
+        idempotency_key=new.idempotency_key,
+        entity_type=new.entity_type,
         entity_id=None if new.entity_id is None else json.loads(new.entity_id),
+        max_attempts=new.max_attempts,
+        timeout=new.timeout,
         claim_no=1,
         body=Body(new.payload),
         created=True,

@@ -1,4 +1,4 @@
-"""Waiting for coroutines from code that is not asynchronous."""
+"""Waits for coroutines in code that is not asynchronous."""
 
 import asyncio
 from collections.abc import Awaitable
@@ -20,12 +20,12 @@ def running_loop() -> asyncio.AbstractEventLoop | None:
         return None
 
 
-def await_on(host: asyncio.AbstractEventLoop | None, answer: Awaitable[T]) -> T:
-    """Wait for an answer on `host`, the loop of another thread that waits for this one; else on a new
-    loop."""
+def await_on(caller: asyncio.AbstractEventLoop | None, answer: Awaitable[T]) -> T:
+    """Wait for an answer on `caller`, the event loop of a thread that waits for this thread; if there
+    is none, on a new event loop."""
     if running_loop() is not None:  # that loop is blocked until this function returns
         with ThreadPoolExecutor(1) as thread:
             return thread.submit(asyncio.run, awaited(answer)).result()
-    if host is not None and host.is_running():
-        return asyncio.run_coroutine_threadsafe(awaited(answer), host).result()
+    if caller is not None and caller.is_running():
+        return asyncio.run_coroutine_threadsafe(awaited(answer), caller).result()
     return asyncio.run(awaited(answer))

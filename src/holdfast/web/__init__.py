@@ -9,7 +9,7 @@ from typing import Any
 from fastapi import FastAPI
 
 from holdfast.app import Holdfast
-from holdfast.web.options import REDACTED, make_options
+from holdfast.web.options import REDACTED, WebOptions
 from holdfast.web.security.links import follow_link, make_link
 from holdfast.web.security.permissions import Identity, Permission
 from holdfast.web.server import make_server
@@ -22,4 +22,4 @@ def dashboard(app: Holdfast, **options: Any) -> FastAPI:
     (identifies the caller by the host application's authentication), `read_only`, `redact` (patterns of
     keys), `hosts` (accepted host names), `origins` (other sites whose pages may call it), `base` (the
     path it is mounted at, if the server does not pass it on), `title`."""
-    return make_server(app, make_options(**options))
+    return make_server(app, WebOptions(**options))

@@ -5,7 +5,7 @@ import logging
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from fastapi import FastAPI, Request
+from fastapi import Request
 from fastapi.exceptions import RequestValidationError
 from pydantic import BaseModel
 from starlette.exceptions import HTTPException
@@ -45,16 +45,9 @@ class Problem(BaseModel):
     errors: list[FieldError] = []
 
 
-class Refusal(Exception):
-    """Ends a request with a problem."""
-
-    def __init__(
-        self, status: int, detail: str, *, headers: Mapping[str, str] | None = None
-    ) -> None:
-        super().__init__(detail)
-        self.status = status
-        self.detail = detail
-        self.headers = dict(headers or {})
+class Refusal(HTTPException):
+    """Ends a request with a problem. (FastAPI takes any other exception while it reads a body for a
+    malformed body.)"""
 
 
 def problem(
@@ -77,16 +70,8 @@ def status_of(error: HoldfastError) -> int:
     return next((status for kind, status in _STATUS if isinstance(error, kind)), 500)
 
 
-def install(server: FastAPI) -> None:
-    """Answer every expected error with a problem. (For unexpected errors, see the shield.)"""
-    server.add_exception_handler(Refusal, _refused)
-    server.add_exception_handler(HoldfastError, _ours)
-    server.add_exception_handler(RequestValidationError, _invalid)
-    server.add_exception_handler(HTTPException, _http)
-
-
 async def _refused(request: Request, error: Any) -> Response:
-    return problem(error.status, error.detail, headers=error.headers)
+    return problem(error.status_code, error.detail, headers=error.headers)
 
 
 async def _ours(request: Request, error: Any) -> Response:
@@ -94,16 +79,12 @@ async def _ours(request: Request, error: Any) -> Response:
     if status >= 500:
         logger.error("%s %s: %s", request.method, request.url.path, error)
     headers = {"Retry-After": "2"} if status == 503 else None
-    return problem(status, _plain(str(error)), _of_payload(error), headers)
-
-
-def _of_payload(error: HoldfastError) -> list[dict[str, str]]:
-    """Return the arguments that do not fit the task, by their place in the request."""
-    found = error.fields if isinstance(error, errors.InvalidArguments) else ()
-    return [
+    misfits = error.fields if isinstance(error, errors.InvalidArguments) else ()
+    fields = [
         {"field": f"body.payload.{field}".rstrip("."), "message": _plain(why)}
-        for field, why in found
+        for field, why in misfits
     ]
+    return problem(status, _plain(str(error)), fields, headers)
 
 
 async def _invalid(request: Request, error: Any) -> Response:
@@ -122,6 +103,15 @@ async def _http(request: Request, error: Any) -> Response:
         405: f"{request.method} is not what can be done here",
     }.get(error.status_code, str(error.detail))
     return problem(error.status_code, detail, headers=error.headers)
+
+
+#: Answers every expected error with a problem. For unexpected errors, see the shield.
+HANDLERS: dict[int | type[Exception], Any] = {
+    Refusal: _refused,
+    HoldfastError: _ours,
+    RequestValidationError: _invalid,
+    HTTPException: _http,
+}
 
 
 def unexpected(method: str, path: str, error: Exception) -> Response:

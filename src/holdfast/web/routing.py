@@ -29,7 +29,7 @@ _TEXT = {"schema": {"type": "string"}}
 _PROBLEM = {"application/problem+json": {"schema": {"$ref": "#/components/schemas/Problem"}}}
 
 
-class Guarded(APIRoute):
+class GuardedRoute(APIRoute):
     """Authenticates the caller before anything is read, and records every change in the audit log."""
 
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
@@ -45,13 +45,13 @@ class Guarded(APIRoute):
             request.state.me = me
             response = await answer(request)
             if audited and me is not None and not (action == "enqueue" and me.via == "token"):
-                await run_in_threadpool(note, web, request, me, action, response.status_code)
+                await run_in_threadpool(record, web, request, me, action, response.status_code)
             return response
 
         return handle
 
 
-def note(web: Any, request: Request, me: Identity, action: str, status: int) -> None:
+def record(web: Any, request: Request, me: Identity, action: str, status: int) -> None:
     """Record a change in the audit log. The change is made by now: if recording fails, it is logged."""
     detail = {"status": status, **getattr(request.state, "audit", {})}
     target = ", ".join(str(value) for value in request.path_params.values())
@@ -130,7 +130,7 @@ class Routes:
                 "openapi_extra": extra,
                 "include_in_schema": answer is not None or bool(kinds),
                 "response_class": Response if answer is None else Json,
-                "route_class_override": Guarded,
+                "route_class_override": GuardedRoute,
             }
             self._declared.append((path, endpoint, options))
             return endpoint

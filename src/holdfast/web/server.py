@@ -11,14 +11,12 @@ from starlette.middleware import Middleware
 
 from holdfast.access import Access
 from holdfast.app import Holdfast
-from holdfast.events.event import JobEvent
 from holdfast.web import pages, problems
 from holdfast.web.api import (
     bulk,
     errors,
     events,
     jobs,
-    logs,
     queues,
     schedules,
     sessions,
@@ -30,18 +28,16 @@ from holdfast.web.api import (
 )
 from holdfast.web.live.frames import Frame
 from holdfast.web.live.hub import Hub
-from holdfast.web.operations import Operations
 from holdfast.web.options import WebOptions
 from holdfast.web.replies import Json
 from holdfast.web.routing import check_declared
 from holdfast.web.security.gate import Gate
-from holdfast.web.security.invitations import Invitations
 from holdfast.web.security.redaction import Redaction
 from holdfast.web.security.shield import Shield
 
 PREFIX = "/api/v1"
 _PARTS = (
-    *(jobs, logs, bulk, queues, schedules, workers, workflows, tasks),
+    *(jobs, bulk, queues, schedules, workers, workflows, tasks),
     *(errors, stats, system, sessions),
 )
 
@@ -54,20 +50,31 @@ class Web:
         self.options = options
         self.access = Access(app.engine)
         self.gate = Gate(self.access, options, app.clock.now)
-        self.redact = Redaction(options.redact)
-        self.operations = Operations()
-        self.invitations = Invitations()
-        self.hub = Hub(app.engine, self._frame)
+        self.redact = Redaction(tuple(options.redact))
+        self.operations = bulk.Operations()
+        self.invitations = sessions.Invitations()
+        self.hub = Hub(app.engine, lambda event: Frame(event, self.redact(event.result)))
         self.version = metadata.version("holdfast")
-
-    def _frame(self, event: JobEvent) -> Frame:
-        return Frame(event, self.redact(event.result))
 
     def close(self) -> None:
         """End bulk operations and live streams. Call it as soon as the server is told to stop, from a
         signal's handler if need be: servers wait for open responses before they report the shutdown."""
         self.hub.close()
         self.operations.close()
+
+
+class _Server(FastAPI):
+    def openapi(self) -> dict[str, Any]:
+        """Add the model of problems and the security scheme to the OpenAPI document."""
+        if self.openapi_schema is None:
+            schema = super().openapi()
+            model = problems.Problem.model_json_schema(ref_template="#/components/schemas/{model}")
+            parts = schema.setdefault("components", {})
+            parts.setdefault("schemas", {}).update(model.pop("$defs", {}), Problem=model)
+            parts["securitySchemes"] = {"token": {"type": "http", "scheme": "bearer"}}
+            schema["security"] = [{"token": []}]
+            self.openapi_schema = schema
+        return self.openapi_schema
 
 
 def make_server(app: Holdfast, options: WebOptions) -> FastAPI:
@@ -78,7 +85,7 @@ def make_server(app: Holdfast, options: WebOptions) -> FastAPI:
         yield
         await run_in_threadpool(web.close)
 
-    server = FastAPI(
+    server = _Server(
         lifespan=lifespan,
         title=options.title,
         version=web.version,
@@ -89,32 +96,13 @@ def make_server(app: Holdfast, options: WebOptions) -> FastAPI:
         default_response_class=Json,
         middleware=[Middleware(Shield, options=options)],
         redirect_slashes=False,
+        exception_handlers=problems.HANDLERS,
     )
     server.state.web = web
-    problems.install(server)
     for part in _PARTS:
         part.routes.join(server, PREFIX)
     events.join(server, PREFIX)
     system.probes.join(server)
     pages.routes.join(server)
-    _describe(server)
     check_declared(server)
     return server
-
-
-def _describe(server: FastAPI) -> None:
-    """Add the model of problems and the security scheme to the OpenAPI document."""
-    made = server.openapi
-
-    def openapi() -> dict[str, Any]:
-        if server.openapi_schema is None:
-            schema = made()
-            model = problems.Problem.model_json_schema(ref_template="#/components/schemas/{model}")
-            parts = schema.setdefault("components", {})
-            parts.setdefault("schemas", {}).update(model.pop("$defs", {}), Problem=model)
-            parts["securitySchemes"] = {"token": {"type": "http", "scheme": "bearer"}}
-            schema["security"] = [{"token": []}]
-            server.openapi_schema = schema
-        return server.openapi_schema
-
-    server.openapi = openapi  # type: ignore[method-assign]

@@ -7,18 +7,20 @@ with app.workflow() as flow:
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, NamedTuple, Protocol, get_args
+from typing import TYPE_CHECKING, Any, NamedTuple, get_args
 
 from holdfast.core import validation
 from holdfast.core.ids import new_id, parse_id
 from holdfast.errors import InvalidInput
 from holdfast.jobs.job import CALLBACK, Edge, Job, NewJob, OnParentFailure
 from holdfast.tasks.options import Options
-from holdfast.tasks.task import Task
-from holdfast.tasks.using import Call, Using
+from holdfast.tasks.using import BaseTask, Call
 from holdfast.workflows import rules as workflow_rules
 
-AnyTask = Task[Any, Any] | Using[Any]
+if TYPE_CHECKING:
+    from holdfast.workflows.client import Workflows
+
+AnyTask = BaseTask[Any]  #: a task, or one with options
 
 
 class Node(NamedTuple):
@@ -29,25 +31,17 @@ class Node(NamedTuple):
     workflow_id: str
 
 
-class Starter(Protocol):
-    """The part of `app.workflows` that inserts a workflow."""
-
-    def start(self, flow: "Workflow", jobs: Sequence[NewJob]) -> list[Job]: ...
-
-    async def astart(self, flow: "Workflow", jobs: Sequence[NewJob]) -> list[Job]: ...
-
-
 class Workflow:
     """A workflow that is being built: its jobs are inserted at the end of its `with`."""
 
     def __init__(
-        self, starter: Starter, name: str = "workflow", *, tx: Any = None, notify: bool = True
+        self, client: "Workflows", name: str = "workflow", *, tx: Any = None, notify: bool = True
     ) -> None:
         self.id = new_id()  #: by which `app.workflows` finds it
         self.name = validation.name(name, "workflow")  #: as it was given
         self.tx = tx
         self.notify = notify
-        self._starter = starter
+        self._client = client
         self._jobs: list[NewJob] = []
 
     def __repr__(self) -> str:
@@ -98,14 +92,14 @@ class Workflow:
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         if kind is None:
-            self._starter.start(self, self._checked())
+            self._client.start(self, self._checked())
 
     async def __aenter__(self) -> "Workflow":
         return self
 
     async def __aexit__(self, kind: type[BaseException] | None, *_: object) -> None:
         if kind is None:
-            await self._starter.astart(self, self._checked())
+            await self._client.astart(self, self._checked())
 
     def _checked(self) -> list[NewJob]:
         if all((job.node or "").startswith(CALLBACK) for job in self._jobs):
@@ -166,27 +160,26 @@ def make_node(
 ) -> NewJob:
     """Return the job of a workflow that a call would add. Raises InvalidInput for options that jobs of
     a workflow do not take."""
-    if not isinstance(task, Task | Using):
+    if not isinstance(task, BaseTask):
         raise InvalidInput(f"a workflow was given {task!r}: give a task, or task.using(...)")
-    using = task.using() if isinstance(task, Task) else task
-    options = using.options
+    options = task.options
     unique = options.key is not None or options.idempotency_key is not None
     if unique or options.tx is not None:
         raise InvalidInput(
             "a job of a workflow takes no key=, no idempotency_key= and no tx=: it is always a new "
             "one, and the whole workflow is inserted at once: app.workflow(tx=...)"
         )
-    plain = using.using(**{name: getattr(_PLAIN, name) for name in FLOW})
-    job = plain.new_job(args, kwargs, next_task_of=next_task_of)
-    node = validation.name(options.node or using.task.name, "node")
+    plain = Options()
+    alone = task.using(**{name: getattr(plain, name) for name in _WORKFLOW_OPTIONS})
+    job = alone.new_job(args, kwargs, next_task_of=next_task_of)
+    node = validation.name(options.node or task.task.name, "node")
     after = tuple(_edge(one, options.on_parent_failure, workflow) for one in options.after or ())
     if len({edge.parent for edge in after}) < len(after):
         raise InvalidInput("after= names a job twice")
     return replace(job, workflow_id=workflow, node=node, after=after)
 
 
-FLOW = ("after", "on_parent_failure", "node")
-_PLAIN = Options()
+_WORKFLOW_OPTIONS = ("after", "on_parent_failure", "node")
 
 
 def _edge(given: Any, policy: OnParentFailure, workflow: str) -> Edge:

@@ -1,4 +1,4 @@
-"""`app.workflows`: look at workflows, cancel them, retry them, and release jobs that are held."""
+"""`app.workflows`: read workflows, cancel them, retry them, and release jobs that are held."""
 
 from collections.abc import Mapping, Sequence
 from functools import partial
@@ -60,7 +60,7 @@ class Workflows:
             lambda: workflow_scripts.start(self._dialect, flow.id, flow.name, jobs, hint=hint)
         )
 
-    # looking
+    # reading
 
     def get(self, id: str | UUID) -> WorkflowInfo:
         """Return a workflow: its status and the numbers of its jobs. Raises JobNotFound."""

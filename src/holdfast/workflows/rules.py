@@ -6,7 +6,7 @@ parent is retried or the waiting job is released.
 """
 
 from collections.abc import Iterable, Mapping
-from enum import StrEnum
+from enum import Enum, auto
 from typing import NamedTuple
 
 from holdfast.jobs.job import CALLBACK, Status
@@ -42,13 +42,15 @@ class WorkflowState(NamedTuple):
         return Status.CANCELLED if self.cancelled else Status.COMPLETED
 
 
-class Verdict(StrEnum):
-    WAIT = "wait"
-    RUN = "run"
-    DROP = "drop"
+class Callback(Enum):
+    """What a callback does, as far as its workflow has come."""
+
+    RUNS = auto()
+    WAITS = auto()
+    NEVER_RUNS = auto()
 
 
-def doomed(settled: Iterable[Settled], names: Mapping[str, str]) -> dict[str, str]:
+def to_cancel(settled: Iterable[Settled], names: Mapping[str, str]) -> dict[str, str]:
     """Return the ids of the jobs to cancel because of their parents, each with the reason."""
     return {
         edge.child: f"Cancelled: {names.get(edge.parent, edge.parent)}, which it waited for, "
@@ -61,11 +63,11 @@ def doomed(settled: Iterable[Settled], names: Mapping[str, str]) -> dict[str, st
 _WORDS = {Status.FAILED: "failed", Status.CANCELLED: "was cancelled", GONE: "was deleted"}
 
 
-def callback(name: str, state: WorkflowState) -> Verdict:
+def callback(name: str, state: WorkflowState) -> Callback:
     """Decide whether a callback runs, waits, or will never run."""
     if name == ON_FAILED and state.failed:
-        return Verdict.RUN
+        return Callback.RUNS
     if state.unfinished:
-        return Verdict.WAIT
-    met = name == ON_FINISHED or (name == ON_COMPLETED and state.status is Status.COMPLETED)
-    return Verdict.RUN if met else Verdict.DROP
+        return Callback.WAITS
+    runs = name == ON_FINISHED or (name == ON_COMPLETED and state.status is Status.COMPLETED)
+    return Callback.RUNS if runs else Callback.NEVER_RUNS

@@ -1,5 +1,5 @@
 -- Workflows: which jobs run, are cancelled or are held after others have ended.
--- The same statements, in the same order, as in scripts.sqlite.sql. How they are written: engine/statements.py.
+-- The same statements, in the same order, as in scripts.sqlite.sql. How they are written: engine/script.py.
 
 -- name: insert_workflow
 -- Add a workflow; repeated, it changes nothing.
@@ -40,7 +40,7 @@ SELECT id::text
   FROM seen
  WHERE id IS NOT NULL;
 
--- name: unseen
+-- name: changed_jobs
 -- Those jobs.
 SELECT jobs.id::text, jobs.workflow_id::text, jobs.status, jobs.node
   FROM json_array_elements_text(:workflows::text::json) AS wanted (id)
@@ -51,7 +51,7 @@ SELECT jobs.id::text, jobs.workflow_id::text, jobs.status, jobs.node
                       LIMIT :limit::int) AS jobs
  LIMIT :limit::int;
 
--- name: see
+-- name: mark_followed_up
 -- Record that these jobs were followed up.
 UPDATE {schema}.jobs
    SET seen = new.status
@@ -60,7 +60,7 @@ UPDATE {schema}.jobs
    AND jobs.id = ANY(ARRAY(SELECT wanted.id FROM json_to_recordset(:batch::text::json) AS wanted (id uuid)))
    AND jobs.status = new.status;
 
--- name: settle
+-- name: record_outcomes
 -- Record the outcome of jobs that have ended in the edges of the jobs that wait for them, unless a failure holds those.
 -- (Not "IS NULL", for which the planner could choose an index of all open edges.)
 UPDATE {schema}.edges
@@ -100,7 +100,7 @@ UPDATE {schema}.jobs
    AND jobs.limit_key IS NULL
 RETURNING jobs.id::text;
 
--- name: state
+-- name: workflow_states
 -- Whether workflows have an unfinished, a failed and a cancelled job. Callbacks (@) do not count.
 SELECT id::text, status,
        EXISTS (SELECT 1 FROM {schema}.jobs
@@ -148,7 +148,7 @@ UPDATE {schema}.jobs
    AND COALESCE(status, '') IN ({reopen})
 RETURNING id::text, queue, status;
 
--- name: unsettle
+-- name: clear_outcomes
 -- Clear the outcomes of these jobs: others wait for them again.
 UPDATE {schema}.edges
    SET outcome = NULL
@@ -215,7 +215,7 @@ SELECT child_id::text, parent_id::text, policy, outcome
  ORDER BY child_id, place;
 
 -- name: orphans
--- Jobs that wait for a job that was deleted: a bounded look.
+-- Jobs that wait for a job that was deleted: a bounded search.
 SELECT max(child_id::text), count(*),
        json_agg(child_id) FILTER (WHERE NOT EXISTS (SELECT 1 FROM {schema}.jobs WHERE jobs.id = parent_id))
   FROM (SELECT child_id, parent_id
@@ -225,7 +225,7 @@ SELECT max(child_id::text), count(*),
          ORDER BY child_id
          LIMIT :limit::int) AS look;
 
--- name: look_again
+-- name: follow_up_again
 -- Follow up these jobs once more.
 UPDATE {schema}.jobs
    SET seen = NULL
@@ -233,7 +233,7 @@ UPDATE {schema}.jobs
    AND COALESCE(status, '') = 'blocked';
 
 -- name: abandoned
--- Running workflows without a job that could still end: a bounded look.
+-- Running workflows without a job that could still end: a bounded search.
 SELECT max(id::text), count(*),
        json_agg(id) FILTER (WHERE NOT EXISTS (SELECT 1 FROM {schema}.jobs
                                                WHERE workflow_id = look.id AND workflow_id IS NOT NULL

@@ -9,7 +9,7 @@ their status.
 
 import json
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 from holdfast.engine.dialect import MICRO, Dialect, wake
 from holdfast.engine.records import Parent, WorkflowInfo
@@ -21,16 +21,10 @@ from holdfast.jobs.outcome import WEEK
 from holdfast.jobs.read import FIRST_ID
 from holdfast.jobs.rows import columns_to_job
 from holdfast.workflows import rules as workflow_rules
-from holdfast.workflows.rules import Settled, Verdict, WorkflowState
+from holdfast.workflows.rules import Callback, Settled, WorkflowState
 
-LOOK = 1000  # jobs that one statement returns
+BATCH = 1000  # jobs that one statement returns
 CAP = 100_000  # the most jobs that are counted for a page of workflows
-_ENDED, _ADDED = frozenset({"ended"}), frozenset({"added"})
-
-
-class Advanced(NamedTuple):
-    freed: int = 0  #: jobs that may run now
-    dropped: int = 0  #: jobs that were cancelled
 
 
 def start(
@@ -41,52 +35,60 @@ def start(
     return (yield from insert(dialect, jobs, hint=hint))
 
 
-def advance(dialect: Dialect, workflows: Collection[str]) -> Script[Advanced]:
-    """Release, cancel or hold the jobs of workflows, after other jobs have ended or were added."""
+def advance(dialect: Dialect, workflows: Collection[str]) -> Script[int]:
+    """Release, cancel or hold the jobs of workflows, after other jobs have ended or were added. Returns
+    the number of jobs that were released or cancelled."""
     if not workflows:
-        return Advanced()
+        return 0
     wanted = {"workflows": json.dumps(sorted(workflows))}
     held = [row[0] for row in (yield Run("lock_workflows", wanted)).rows]
-    params = {"workflows": json.dumps(held), "limit": LOOK}
+    params = {"workflows": json.dumps(held), "limit": BATCH}
     queues: list[str] = []
     dropped = 0
-    while rows := (yield Run("unseen", params)).rows:
+    while rows := (yield Run("changed_jobs", params)).rows:
         freed, failed = yield from _follow(dialect, rows)
         queues += freed
         dropped += failed
     queues += yield from _conclude(dialect, held)
     yield from wake(queues)
-    return Advanced(len(queues), dropped)
+    return len(queues) + dropped
 
 
 def _follow(dialect: Dialect, rows: Sequence[Row]) -> Script[tuple[list[str], int]]:
     """Release or cancel the jobs that wait for some jobs. Returns the queues of released jobs and the
     number of cancelled ones. (The next call finds the jobs that wait for these.)"""
-    now = dialect.now()
     ended = [id for id, _, status, _ in rows if status in FINISHED]
     added = [id for id, _, status, node in rows if status == Status.BLOCKED and node[0] != CALLBACK]
-    settled = yield from _settle(ended, _ENDED)
-    settled += yield from _settle(added, _ADDED)
-    doomed = workflow_rules.doomed(settled, {id: node for id, _, _, node in rows})
-    if doomed:
-        yield from _drop(dialect, doomed)
-    touched = ({edge.child for edge in settled} | set(added)) - doomed.keys()
-    freed: list[Row] = []
-    if touched:
-        freed = (yield Run("free", {"now": now, "ids": json.dumps(sorted(touched))})).rows
-        yield from emit(dialect, EventKind.ENQUEUED, [id for id, _ in freed])
-    yield Run("see", {}, [{"id": id, "status": status} for id, _, status, _ in rows])
-    return [queue for _, queue in freed], len(doomed)
+    settled = yield from _settle(ended, "ended")
+    settled += yield from _settle(added, "added")
+    reasons = workflow_rules.to_cancel(settled, {id: node for id, _, _, node in rows})
+    if reasons:
+        yield from _cancel_waiting(dialect, reasons)
+    touched = ({edge.child for edge in settled} | set(added)) - reasons.keys()
+    queues = yield from _free(dialect, touched)
+    yield Run("mark_followed_up", {}, [{"id": id, "status": status} for id, _, status, _ in rows])
+    return queues, len(reasons)
 
 
-def _settle(ids: Sequence[str], which: frozenset[str]) -> Script[list[Settled]]:
+def _settle(ids: Sequence[str], which: str) -> Script[list[Settled]]:
     if not ids:
         return []
-    reply = yield Run("settle", {"ids": json.dumps(sorted(ids))}, options=which)
+    reply = yield Run(
+        "record_outcomes", {"ids": json.dumps(sorted(ids))}, options=frozenset({which})
+    )
     return [Settled(*row) for row in reply.rows]
 
 
-def _drop(dialect: Dialect, reasons: Mapping[str, str]) -> Script[None]:
+def _free(dialect: Dialect, ids: Collection[str]) -> Script[list[str]]:
+    """Let those of these jobs run that wait for no other job any more; return their queues."""
+    if not ids:
+        return []
+    freed = (yield Run("free", {"now": dialect.now(), "ids": json.dumps(sorted(ids))})).rows
+    yield from emit(dialect, EventKind.ENQUEUED, [id for id, _ in freed])
+    return [queue for _, queue in freed]
+
+
+def _cancel_waiting(dialect: Dialect, reasons: Mapping[str, str]) -> Script[None]:
     now, keep = dialect.now(), round(WEEK * MICRO)
     rows = [{"now": now, "id": id, "error": reasons[id], "keep": keep} for id in sorted(reasons)]
     dropped = (yield Run("drop", {"now": now}, rows, tell="id")).rows
@@ -100,27 +102,21 @@ def _conclude(dialect: Dialect, workflows: Sequence[str]) -> Script[list[str]]:
     now = dialect.now()
     states: dict[str, WorkflowState] = {}
     marks: list[dict[str, Any]] = []
-    for id, before, *flags in (yield Run("state", params)).rows:
+    for id, before, *flags in (yield Run("workflow_states", params)).rows:
         state = states[id] = WorkflowState(*(bool(flag) for flag in flags))
         if state.status != before and (state.unfinished or before == Status.RUNNING):
             finished = not state.unfinished
             marks.append({"now": now, "id": id, "status": state.status, "finished": finished})
     if marks:
         yield Run("mark_workflow", {"now": now}, marks)
-    verdicts: dict[Verdict, list[str]] = {verdict: [] for verdict in Verdict}
+    callbacks: dict[Callback, list[str]] = {state: [] for state in Callback}
     for id, workflow, name in (yield Run("callbacks", params)).rows:
-        verdicts[workflow_rules.callback(name, states[workflow])].append(id)
-    if verdicts[Verdict.DROP]:
+        callbacks[workflow_rules.callback(name, states[workflow])].append(id)
+    if never := callbacks[Callback.NEVER_RUNS]:
         reason = "Cancelled: its workflow did not come to that"
-        yield from _drop(dialect, dict.fromkeys(verdicts[Verdict.DROP], reason))
-        seen = [{"id": id, "status": Status.CANCELLED} for id in verdicts[Verdict.DROP]]
-        yield Run("see", {}, seen)
-    if not verdicts[Verdict.RUN]:
-        return []
-    ids = json.dumps(sorted(verdicts[Verdict.RUN]))
-    freed = (yield Run("free", {"now": now, "ids": ids})).rows
-    yield from emit(dialect, EventKind.ENQUEUED, [id for id, _ in freed])
-    return [queue for _, queue in freed]
+        yield from _cancel_waiting(dialect, dict.fromkeys(never, reason))
+        yield Run("mark_followed_up", {}, [{"id": id, "status": Status.CANCELLED} for id in never])
+    return (yield from _free(dialect, callbacks[Callback.RUNS]))
 
 
 def changed_workflows(limit: int) -> Script[list[str]]:
@@ -130,11 +126,11 @@ def changed_workflows(limit: int) -> Script[list[str]]:
 
 def orphans(after: str, limit: int) -> Script[str]:
     """Find jobs that wait for a deleted job (such as one deleted by the application's SQL), and mark
-    them to be looked at. A bounded search; returns the id behind which to go on."""
+    them to be followed up. A bounded search; returns the id behind which to go on."""
     edge, seen, found = (yield Run("orphans", {"after": after, "limit": limit})).rows[0]
     ids = found if isinstance(found, list) else json.loads(found or "[]")
     if ids:
-        yield Run("look_again", {"ids": json.dumps(sorted(set(ids)))})
+        yield Run("follow_up_again", {"ids": json.dumps(sorted(set(ids)))})
     return edge if seen == limit else FIRST_ID
 
 
@@ -157,7 +153,7 @@ def retry(dialect: Dialect, workflow: str) -> Script[int]:
     params = {"now": dialect.now(), "workflow": workflow}
     reopened = (yield Run("reopen", params)).rows
     if reopened:
-        yield Run("unsettle", {"ids": json.dumps([row[0] for row in reopened])})
+        yield Run("clear_outcomes", {"ids": json.dumps([row[0] for row in reopened])})
         yield from emit(dialect, EventKind.ENQUEUED, [row[0] for row in reopened])
         yield from wake(queue for _, queue, status in reopened if status == Status.PENDING)
     yield from advance(dialect, [workflow])
@@ -195,19 +191,17 @@ def parents(id: str, *, results: bool = False) -> Script[list[Parent]]:
 def listing(dialect: Dialect, before: str, limit: int) -> Script[list[WorkflowInfo]]:
     """Return the workflows older than one of them, the newest first."""
     params = {"before": before, "limit": limit}
-    return (yield from _infos(dialect, (yield Run("workflows", params, options=_PAGE)).rows))
+    return (yield from _infos(dialect, params, "page"))
 
 
 def find(dialect: Dialect, ids: Sequence[str]) -> Script[list[WorkflowInfo]]:
     """Return the workflows with these ids."""
     params = {"workflows": json.dumps(list(ids)), "limit": len(ids)}
-    return (yield from _infos(dialect, (yield Run("workflows", params, options=_SOME)).rows))
+    return (yield from _infos(dialect, params, "some"))
 
 
-_PAGE, _SOME = frozenset({"page"}), frozenset({"some"})
-
-
-def _infos(dialect: Dialect, rows: Sequence[Row]) -> Script[list[WorkflowInfo]]:
+def _infos(dialect: Dialect, params: Mapping[str, Any], which: str) -> Script[list[WorkflowInfo]]:
+    rows = (yield Run("workflows", params, options=frozenset({which}))).rows
     counts: dict[str, dict[Status, int]] = {row[0]: dict.fromkeys(Status, 0) for row in rows}
     if rows:
         wanted = {"workflows": json.dumps(list(counts)), "cap": CAP}
@@ -229,11 +223,11 @@ def _infos(dialect: Dialect, rows: Sequence[Row]) -> Script[list[WorkflowInfo]]:
 def members(dialect: Dialect, workflow: str) -> Script[list[Job]]:
     """Return the jobs of a workflow, in the order in which they were added."""
     found: list[Job] = []
-    params = {"workflow": workflow, "status": "", "after": FIRST_ID, "limit": LOOK}
+    params = {"workflow": workflow, "status": "", "after": FIRST_ID, "limit": BATCH}
     while True:
         rows = (yield Run("members", params)).rows
         found += [columns_to_job(dialect, row) for row in rows]
-        if len(rows) < LOOK:
+        if len(rows) < BATCH:
             return sorted(found, key=lambda job: job.id)
         params |= {"status": found[-1].status.value, "after": found[-1].id}
 

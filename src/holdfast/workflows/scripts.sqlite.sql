@@ -1,5 +1,5 @@
 -- Workflows: which jobs run, are cancelled or are held after others have ended.
--- The same statements, in the same order, as in scripts.postgres.sql. How they are written: engine/statements.py.
+-- The same statements, in the same order, as in scripts.postgres.sql. How they are written: engine/script.py.
 
 -- name: insert_workflow
 -- Add a workflow; repeated, it changes nothing.
@@ -38,7 +38,7 @@ SELECT id
   FROM seen
  WHERE id IS NOT NULL;
 
--- name: unseen
+-- name: changed_jobs
 -- Those jobs.
 SELECT jobs.id, jobs.workflow_id, jobs.status, jobs.node
   FROM json_each(:workflows) AS wanted
@@ -46,14 +46,14 @@ SELECT jobs.id, jobs.workflow_id, jobs.status, jobs.node
  WHERE jobs.workflow_id = wanted.value AND jobs.workflow_id IS NOT NULL AND {unseen}
  LIMIT :limit;
 
--- name: see
+-- name: mark_followed_up
 -- Record that these jobs were followed up.
 UPDATE holdfast_jobs
    SET seen = :status
  WHERE id = :id
    AND status = :status;
 
--- name: settle
+-- name: record_outcomes
 -- Record the outcome of jobs that have ended in the edges of the jobs that wait for them, unless a failure holds those.
 UPDATE holdfast_edges
    SET outcome = COALESCE((SELECT status FROM holdfast_jobs WHERE id = parent_id), 'gone')
@@ -89,7 +89,7 @@ UPDATE holdfast_jobs
    AND status IN ({drop})
    AND limit_key IS NULL;
 
--- name: state
+-- name: workflow_states
 -- Whether workflows have an unfinished, a failed and a cancelled job. Callbacks (@) do not count.
 SELECT id, status,
        EXISTS (SELECT 1 FROM holdfast_jobs AS jobs INDEXED BY holdfast_jobs_workflow
@@ -128,7 +128,7 @@ UPDATE holdfast_jobs
    AND status IN ({reopen})
 RETURNING id, queue, status;
 
--- name: unsettle
+-- name: clear_outcomes
 -- Clear the outcomes of these jobs: others wait for them again.
 UPDATE holdfast_edges
    SET outcome = NULL
@@ -195,7 +195,7 @@ SELECT child_id, parent_id, policy, outcome
  ORDER BY child_id, place;
 
 -- name: orphans
--- Jobs that wait for a job that was deleted: a bounded look.
+-- Jobs that wait for a job that was deleted: a bounded search.
 SELECT MAX(child_id), COUNT(*),
        json_group_array(child_id) FILTER (WHERE NOT EXISTS (SELECT 1 FROM holdfast_jobs WHERE id = parent_id))
   FROM (SELECT child_id, parent_id
@@ -205,7 +205,7 @@ SELECT MAX(child_id), COUNT(*),
          ORDER BY child_id
          LIMIT :limit);
 
--- name: look_again
+-- name: follow_up_again
 -- Follow up these jobs once more.
 UPDATE holdfast_jobs
    SET seen = NULL
@@ -213,7 +213,7 @@ UPDATE holdfast_jobs
    AND status = 'blocked';
 
 -- name: abandoned
--- Running workflows without a job that could still end: a bounded look.
+-- Running workflows without a job that could still end: a bounded search.
 SELECT MAX(id), COUNT(*),
        json_group_array(id) FILTER (WHERE NOT EXISTS (SELECT 1 FROM holdfast_jobs AS jobs INDEXED BY holdfast_jobs_workflow
                                                        WHERE workflow_id = look.id AND workflow_id IS NOT NULL

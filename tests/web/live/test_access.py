@@ -96,6 +96,27 @@ def test_who_may_not_see_results_is_told_without(app: Holdfast, carrier: Any) ->
     }
 
 
+@pytest.mark.parametrize("read_only", [False, True])
+def test_a_caller_of_the_host_that_is_bound_to_a_job_follows_no_other(
+    app: Holdfast, carrier: Any, read_only: bool
+) -> None:
+    @app.task(name="quick")
+    def quick() -> None: ...
+
+    other, mine = quick.enqueue(), quick.enqueue()
+    bound = Identity(
+        who="x", role="guest", permissions=frozenset(Permission), via="host", job=mine.id
+    )
+    with serving(app, authorize=lambda request: bound, read_only=read_only) as site:
+        with carrier(site, headers={}) as subscriber:
+            subscriber.take()
+            with app.worker():
+                events = subscriber.until("job:complete")
+        seen = {event["data"]["job_id"] for event in events if "job_id" in event["data"]}
+    assert seen == {mine.id}
+    assert finished(app, other).status == "completed"
+
+
 def test_a_revoked_token_ends_its_streams(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("holdfast.web.live.stream.TICK", 0.2)
     monkeypatch.setattr("holdfast.web.security.gate.REMEMBERED", 0.0)

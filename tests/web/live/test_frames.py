@@ -33,7 +33,7 @@ def told(kind: EventKind, view: View) -> dict[str, Any]:
         message="m",
         **INSIDE,
     )
-    data: dict[str, Any] = json.loads(Frame(event, None).text(view))["data"]
+    data: dict[str, Any] = json.loads(Frame(event, None).message(view).text)["data"]
     return data
 
 

@@ -19,8 +19,8 @@ class Page:
 
     line: list[Frame] = field(default_factory=list)
     told: list[int] = field(default_factory=list)
-    unsure: bool = False
-    looks: int = 0
+    must_refetch: bool = False
+    refetches: int = 0
 
     @property
     def wake(self) -> "Page":
@@ -33,8 +33,8 @@ class Page:
     def set(self) -> None:
         self.told.append(len(self.line))
         self.line.clear()
-        self.looks += self.unsure
-        self.unsure = False
+        self.refetches += self.must_refetch
+        self.must_refetch = False
 
 
 class Timers:
@@ -120,11 +120,11 @@ def test_who_was_not_told_everything_looks_again_once_that_is_over(
 ) -> None:
     sampler.offer(frames(MOST))
     timers.advance(AGAIN - 0.1)
-    assert page.looks == 0
+    assert page.refetches == 0
     timers.advance(0.1 + REST)
-    assert page.looks == 1
+    assert page.refetches == 1
     timers.advance(10)
-    assert page.looks == 1
+    assert page.refetches == 1
 
 
 def test_and_once_more_for_what_came_meanwhile(
@@ -134,12 +134,12 @@ def test_and_once_more_for_what_came_meanwhile(
     timers.advance(AGAIN - 0.1)
     sampler.offer(frames(1))
     timers.advance(0.1 + REST)
-    assert page.looks == 1
+    assert page.refetches == 1
     timers.advance(AGAIN)
-    assert page.looks == 2
+    assert page.refetches == 2
 
 
 def test_of_little_nobody_looks_again(sampler: Sampler, timers: Timers, page: Page) -> None:
     sampler.offer(frames(MOST - 1))
     timers.advance(10)
-    assert (page.told, page.looks) == ([MOST - 1], 0)
+    assert (page.told, page.refetches) == ([MOST - 1], 0)

@@ -1,1 +1,1 @@
-"""A module for each command of `holdfast`."""
+"""The commands of `holdfast`: a module for each thing that they are about."""

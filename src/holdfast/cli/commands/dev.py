@@ -19,7 +19,7 @@ from holdfast.cli.target import AppArgument, AppOption, required
 from holdfast.cli.web_process import end
 from holdfast.errors import InvalidInput
 
-LOOK = 0.3  # seconds between two looks at the files
+POLL = 0.3  # seconds between two polls of the files
 _LEAVE = 10.0  # seconds for what runs to end, before it is killed
 _SKIPPED = frozenset({"__pycache__", "node_modules", "site-packages"})
 
@@ -44,12 +44,12 @@ def dev(
     command = [sys.executable, "-m", "holdfast", "worker", location, "--queues", queues]
     shown = f"[{host}]" if ":" in host else host
     command += ["--web", f"{shown}:{port}", "--grace", "2s", "--tell"]
-    _tell(f"{location}, watching {folder}; Ctrl-C ends it")
-    raise typer.Exit(Dev(command, folder, open_browser=wanted).run())
+    typer.echo(f"dev: {location}, watching {folder}; Ctrl-C ends it")
+    _run(command, folder, open_browser=wanted)
 
 
 def folder_of(location: str) -> Path:
-    """Where the application's files are, without importing it: it may not even be importable now."""
+    """Return the folder of the application's files, without importing it: it may be broken now."""
     if (here := os.getcwd()) not in sys.path:
         sys.path.insert(0, here)
     top = location.partition(":")[0].partition(".")[0]
@@ -75,59 +75,43 @@ def times_of(folder: Path) -> Times:
             )
         ]
         for path in (here / name for name in files if name.endswith(".py")):
-            with suppress(OSError):  # it was there a moment ago
+            with suppress(OSError):  # deleted since it was listed
                 found[path] = path.stat().st_mtime_ns
     return found
 
 
-def changed(before: Times, now: Times) -> list[Path]:
-    return sorted(path for path in {*before, *now} if before.get(path) != now.get(path))
-
-
-def _tell(text: str) -> None:
-    typer.echo(f"dev: {text}")
-    sys.stdout.flush()
-
-
-class Dev:
-    """A worker's process with its web server, started again after each change."""
-
-    def __init__(self, command: list[str], folder: Path, *, open_browser: bool) -> None:
-        self._command = command
-        self._folder = folder
-        self._open = open_browser
-        self._leave = threading.Event()
-
-    def run(self) -> int:
-        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
-            signal.signal(number, lambda *_: self._leave.set())
-        while not self._leave.is_set():
-            times = times_of(self._folder)
-            process = self._begin()
-            try:
-                self._wait(process, times)
-            finally:
-                end(process, _LEAVE)
-        return 0
-
-    def _begin(self) -> "subprocess.Popen[bytes]":
-        wanted, self._open = self._open, False  # once is enough
-        environment = {**os.environ, "HOLDFAST_WEB_OPEN": str(int(wanted))}
-        return subprocess.Popen(  # noqa: S603
-            self._command,
+def _run(command: list[str], folder: Path, *, open_browser: bool) -> None:
+    """Run a worker with its web server until a signal, and start it again after each change."""
+    leave = threading.Event()
+    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+        signal.signal(number, lambda *_: leave.set())
+    while not leave.is_set():
+        times = times_of(folder)
+        environment = {**os.environ, "HOLDFAST_WEB_OPEN": str(int(open_browser))}
+        open_browser = False  # once is enough
+        process = subprocess.Popen(  # noqa: S603
+            command,
             stdin=subprocess.DEVNULL,
             env=environment,
             process_group=0,  # a Ctrl-C at the terminal is for us alone
         )
+        try:
+            _wait(process, folder, times, leave)
+        finally:
+            end(process, _LEAVE)
 
-    def _wait(self, process: "subprocess.Popen[bytes]", times: Times) -> None:
-        """Until a file has changed, or it is time to leave. A worker that is broken waits for both."""
-        told = False
-        while not self._leave.wait(LOOK):
-            if found := changed(times, times_of(self._folder)):
-                names = ", ".join(str(path.relative_to(self._folder)) for path in found[:3])
-                _tell(f"{clean(names)} changed: starting again")
-                return
-            if not told and process.poll() is not None:
-                told = True
-                _tell(f"it ended with code {process.returncode}; waiting for a change")
+
+def _wait(
+    process: "subprocess.Popen[bytes]", folder: Path, times: Times, leave: threading.Event
+) -> None:
+    """Return when a file has changed or it is time to leave. A worker that is broken waits for both."""
+    has_ended = False
+    while not leave.wait(POLL):
+        now = times_of(folder)
+        if changed := sorted(path for path in {*times, *now} if times.get(path) != now.get(path)):
+            names = ", ".join(str(path.relative_to(folder)) for path in changed[:3])
+            typer.echo(f"dev: {clean(names)} changed: starting again")
+            return
+        if not has_ended and process.poll() is not None:
+            has_ended = True
+            typer.echo(f"dev: it ended with code {process.returncode}; waiting for a change")

@@ -7,14 +7,12 @@ from typing import Annotated, Any
 import typer
 
 from holdfast.app import Holdfast
-from holdfast.cli.filters import EntityOption, duration
-from holdfast.cli.filters import entity as parse_entity
-from holdfast.cli.output import clean, job_fields, print_json
+from holdfast.cli.filters import EntityOption, parse_duration, parse_entity
+from holdfast.cli.output import clean, print_json
 from holdfast.cli.target import Common
 from holdfast.errors import InvalidInput
 from holdfast.jobs.job import Job
-
-_WORDS = "[MODULE:APP] TASK [key=value | key:=JSON ...]"
+from holdfast.jobs.job_json import job_fields
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -39,7 +37,7 @@ class JobOptions:
         """Return the options that were given, as `app.enqueue` takes them."""
         options = asdict(self)
         if self.delay is not None:
-            options["delay"] = duration(self.delay, "--delay")
+            options["delay"] = parse_duration(self.delay, "--delay")
         if self.entity is not None:
             options["entity"] = parse_entity(self.entity)
         return {name: value for name, value in options.items() if value is not None}
@@ -53,9 +51,7 @@ def enqueue(
             help="The application, the task's name, and its arguments (KEY:=JSON for JSON).",
         ),
     ],
-    payload: Annotated[
-        str | None, typer.Option("--payload", help="All arguments, as a JSON object.")
-    ] = None,
+    payload: Annotated[str | None, typer.Option(help="All arguments, as a JSON object.")] = None,
     *,
     options: JobOptions,
     common: Common,
@@ -69,7 +65,7 @@ def enqueue(
     given = options.given()
     with common.opened(application) as holdfast:
         if common.location(application) is not None:
-            holdfast.find_task(task)  # by a URL alone nobody can tell which tasks there are
+            holdfast.find_task(task)  # a database alone does not say which tasks there are
         values = _payload(holdfast, task, payload, arguments)
         job = holdfast.enqueue(task, values, **given)
         if common.as_json:
@@ -87,15 +83,15 @@ def _reason(job: Job, idempotency_key: str | None) -> str:
 
 
 def _split(words: list[str]) -> tuple[str | None, str, list[str]]:
-    """What has no '=' names the application and the task; the rest are arguments."""
+    """Return the application, the task and the arguments, which are the words with '='."""
     names = [word for word in words if "=" not in word]
     arguments = [word for word in words if "=" in word]
-    match names:
-        case [task]:
-            return None, task, arguments
-        case [application, task]:
-            return application, task, arguments
-    raise InvalidInput(f"{' '.join(words)!r}: write {_WORDS}; an argument with spaces needs quotes")
+    if len(names) not in (1, 2):
+        raise InvalidInput(
+            f"{' '.join(words)!r}: write [MODULE:APP] TASK [key=value | key:=JSON ...]; an argument "
+            "with spaces needs quotes"
+        )
+    return names[0] if len(names) == 2 else None, names[-1], arguments
 
 
 def _payload(
@@ -117,24 +113,22 @@ def _payload(
 
 def _argument(word: str, texts: set[str]) -> tuple[str, Any]:
     name, _, text = word.partition("=")
-    if name.endswith(":"):
-        try:
-            return name[:-1], json.loads(text)
-        except ValueError as problem:
-            raise InvalidInput(
-                f"{word!r}: what follows ':=' is not JSON ({problem}); for a plain text write "
-                f"{name[:-1]}={text}"
-            ) from None
     if name in texts:
         return name, text
+    plain = name.removesuffix(":")
     try:
-        return name, json.loads(text)
-    except ValueError:
-        return name, text
+        return plain, json.loads(text)
+    except ValueError as problem:
+        if plain == name:
+            return name, text
+        raise InvalidInput(
+            f"{word!r}: what follows ':=' is not JSON ({problem}); for a plain text write "
+            f"{plain}={text}"
+        ) from None
 
 
 def _texts(holdfast: Holdfast, task: str) -> set[str]:
-    """The parameters that may be text, by their type hints: 7 is not made a number for them."""
+    """Return the parameters that may be text, by their type hints: for them, 7 stays text."""
     if task not in holdfast.tasks:
         return set()
     try:

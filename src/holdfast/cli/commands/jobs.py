@@ -8,30 +8,14 @@ from typing import Annotated, Any
 import typer
 
 from holdfast.app import Holdfast
-from holdfast.cli.filters import Filters, QueryFilters, delay_or_instant
+from holdfast.cli.filters import Filters, QueryFilters, delay_or_time
 from holdfast.cli.job_detail import show_job
-from holdfast.cli.options import (
-    LIST_LIMIT,
-    Commands,
-    LimitOption,
-    ListLimitOption,
-    YesOption,
-    confirm,
-)
-from holdfast.cli.output import (
-    Column,
-    both,
-    clean,
-    count,
-    hint,
-    job_fields,
-    print_jobs,
-    status_text,
-)
+from holdfast.cli.options import LIST_LIMIT, Commands, Confirmation, LimitOption, ListLimitOption
+from holdfast.cli.output import Column, clean, count, full_time, hint, progress, status_text
 from holdfast.cli.progress_bars import counter
 from holdfast.cli.target import Common
 from holdfast.errors import HoldfastError, InvalidInput
-from holdfast.jobs.bulk_result import Changed
+from holdfast.jobs.changes import Changed
 from holdfast.jobs.client import COUNT_CAP, Jobs
 from holdfast.jobs.job import UNFINISHED, Job, Status
 
@@ -45,11 +29,8 @@ Ids = Annotated[list[str] | None, typer.Argument(metavar="ID...", help="Jobs by 
 
 
 def _note(job: Job) -> str:
-    """How far it has come, or what went wrong."""
-    if job.error is not None:
-        return job.error
-    percent = "" if job.progress is None else f"{job.progress:.0f}% "
-    return f"{percent}{job.message or ''}".strip()
+    """Return the error of a job, or its progress."""
+    return job.error if job.error is not None else progress(job)
 
 
 _COLUMNS: list[Column[Job]] = [
@@ -70,7 +51,7 @@ def show_all(filters: QueryFilters, limit: ListLimitOption = LIST_LIMIT, *, comm
     """The jobs that match, newest first."""
     with common.opened() as holdfast:
         found = holdfast.jobs.search(limit=limit + 1, **filters.wanted())
-        if print_jobs(holdfast, found, _COLUMNS, limit, common.as_json) > limit:
+        if common.print_jobs(holdfast, found, _COLUMNS, limit) > limit:
             hint(f"the newest {limit}; --limit shows more")
 
 
@@ -88,22 +69,14 @@ def show(id: Id, common: Common) -> None:
 class Action:
     name: str
     done: str
-    one: Callable[[Jobs], Callable[[str], Job]]
-    many: Callable[[Jobs], Callable[..., Changed]]
+    one: Callable[[Jobs, str], Job]
+    many: Callable[..., Changed]
     statuses: Iterable[Status] | None  #: of a filter that names none
 
 
-_RETRY = Action(
-    "retry", "retried", lambda jobs: jobs.retry, lambda jobs: jobs.retry_all, [Status.FAILED]
-)
-_CANCEL = Action(
-    "cancel",
-    "cancelled",
-    lambda jobs: jobs.cancel,
-    lambda jobs: jobs.cancel_all,
-    sorted(UNFINISHED),
-)
-_DELETE = Action("delete", "deleted", lambda jobs: jobs.delete, lambda jobs: jobs.delete_all, None)
+_RETRY = Action("retry", "retried", Jobs.retry, Jobs.retry_all, [Status.FAILED])
+_CANCEL = Action("cancel", "cancelled", Jobs.cancel, Jobs.cancel_all, sorted(UNFINISHED))
+_DELETE = Action("delete", "deleted", Jobs.delete, Jobs.delete_all, None)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -116,7 +89,7 @@ class Selection:
     ] = False
     filters: Filters
     limit: LimitOption = None
-    yes: YesOption = False
+    confirmation: Confirmation
 
 
 @commands.command()
@@ -150,28 +123,24 @@ def delete(selection: Selection, common: Common) -> None:
 @commands.command()
 def edit(
     id: Id,
-    priority: Annotated[
-        int | None, typer.Option("--priority", help="A higher number runs first.")
-    ] = None,
+    priority: Annotated[int | None, typer.Option(help="A higher number runs first.")] = None,
     after: Annotated[
         str | None, typer.Option("--in", help="So long from now: '10m'; 0: now.")
     ] = None,
-    at: Annotated[
-        str | None, typer.Option("--at", help="At this moment: 2030-01-31T12:00, UTC.")
-    ] = None,
-    queue: Annotated[str | None, typer.Option("--queue", help="Move it to this queue.")] = None,
+    at: Annotated[str | None, typer.Option(help="At this moment: 2030-01-31T12:00, UTC.")] = None,
+    queue: Annotated[str | None, typer.Option(help="Move it to this queue.")] = None,
     *,
     common: Common,
 ) -> None:
     """Give a job that waits another priority, time or queue."""
-    delay, moment = delay_or_instant(after, "--in", at, "--at")
+    delay, time = delay_or_time(after, "--in", at, "--at")
     if all(given is None for given in (priority, after, at, queue)):
         raise InvalidInput("nothing to edit: give --priority, --in, --at or --queue")
     with common.opened() as holdfast:
-        job = holdfast.jobs.edit(id, priority=priority, delay=delay, run_at=moment, queue=queue)
+        job = holdfast.jobs.edit(id, priority=priority, delay=delay, run_at=time, queue=queue)
         now = holdfast.engine.now()
-    due = f"priority {job.priority}, due {both(job.run_at, now)}"
-    common.report(job_fields(job), f"edited {job.id}: {job.status}, queue {job.queue}, {due}")
+    due = f"priority {job.priority}, due {full_time(job.run_at, now)}"
+    common.report(job, f"edited {job.id}: {job.status}, queue {job.queue}, {due}")
 
 
 def _change(action: Action, selection: Selection, common: Common) -> None:
@@ -191,12 +160,12 @@ def _change(action: Action, selection: Selection, common: Common) -> None:
 
 
 def _change_some(holdfast: Holdfast, action: Action, ids: list[str], common: Common) -> None:
-    """Change each by itself: one that is refused keeps none of the others from it."""
+    """Change each job by itself, so that one refusal does not stop the others."""
     changed: list[Job] = []
     first: HoldfastError | None = None
     for id in ids:
         try:
-            changed.append(action.one(holdfast.jobs)(id))
+            changed.append(action.one(holdfast.jobs, id))
         except HoldfastError as problem:
             if first is not None:
                 typer.echo(f"holdfast: {clean(problem, lines=True)}", err=True)
@@ -206,7 +175,7 @@ def _change_some(holdfast: Holdfast, action: Action, ids: list[str], common: Com
         asked = action is _CANCEL and job.status is Status.RUNNING
         return f"{'asked to stop' if asked else action.done} {job.id}"
 
-    common.report([job_fields(job) for job in changed], *map(line, changed))
+    common.report(changed, *map(line, changed))
     if first is not None:
         raise first
 
@@ -220,23 +189,22 @@ def _change_many(
     cap = COUNT_CAP if limit is None else min(COUNT_CAP, limit)
     number = holdfast.jobs.count(cap=cap, **wanted)
     shown = count(number, COUNT_CAP)
-    confirm(
-        selection.yes,
+    selection.confirmation.ask(
         f"{action.name} {shown} jobs?",
         f"{shown} jobs match, and nobody can be asked whether to {action.name} them",
-        needless=not number,
+        skip=not number,
     )
-    with counter(action.name, number, hidden=common.as_json) as told:
-        changed = action.many(holdfast.jobs)(
-            everything=True, progress=lambda done: told(done.matched), limit=limit, **wanted
+    with counter(action.name, number, hidden=common.as_json) as show_done:
+        changed = action.many(
+            holdfast.jobs,
+            everything=True,
+            progress=lambda done: show_done(done.matched),
+            limit=limit,
+            **wanted,
         )
     reasons = ", ".join(f"{number} {why}" for why, number in sorted(changed.skipped.items()))
     skipped = f"; skipped: {reasons}" if reasons else ""
     common.report(
-        {
-            "matched": changed.matched,
-            action.done: changed.changed,
-            "skipped": dict(changed.skipped),
-        },
+        {"matched": changed.matched, action.done: changed.changed, "skipped": changed.skipped},
         f"{action.done} {changed.changed} of {changed.matched} jobs{skipped}",
     )

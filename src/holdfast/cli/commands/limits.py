@@ -1,6 +1,5 @@
 """`holdfast limits`: list the limits of tasks and queues, and change them while workers run."""
 
-from dataclasses import asdict
 from typing import Annotated
 
 import typer
@@ -12,7 +11,7 @@ from holdfast.cli.output import Column, count
 from holdfast.cli.target import Common
 from holdfast.engine.records import LimitInfo
 from holdfast.errors import InvalidInput, UnknownLimit
-from holdfast.jobs.queues import CAP
+from holdfast.limits.client import CAP
 from holdfast.limits.limit import QUEUE
 
 commands = Commands(
@@ -31,25 +30,17 @@ RateOption = Annotated[
 ]
 
 
-def _per_key(limit: LimitInfo) -> Text:
-    if not limit.keyed:
-        return Text("-", style="dim")
-    return Text("yes, fair" if limit.fair else "yes")
-
-
-def _set_by(limit: LimitInfo) -> Text:
-    return Text("operator", style="yellow") if limit.changed else Text("code")
-
-
 _COLUMNS: list[Column[LimitInfo]] = [
     Column("NAME", lambda limit: limit.name, may_be_cut=True),
     Column("TASKS", lambda limit: ", ".join(limit.tasks), may_be_cut=True, from_width=100),
     Column("AT ONCE", lambda limit: limit.concurrency, right=True),
     Column("RATE", lambda limit: limit.rate, right=True),
-    Column("PER KEY", _per_key),
+    Column(
+        "PER KEY", lambda limit: ("yes, fair" if limit.fair else "yes") if limit.keyed else None
+    ),
     Column("RUNNING", lambda limit: count(limit.running, CAP), right=True),
     Column("WAITING", lambda limit: count(limit.waiting, CAP) if limit.keyed else None, right=True),
-    Column("SET BY", _set_by),
+    Column("SET BY", lambda limit: Text("operator", style="yellow") if limit.changed else "code"),
 ]
 
 
@@ -62,7 +53,7 @@ def show(common: Common) -> None:
     with common.opened() as holdfast:
         found = holdfast.limits.list()
     if_empty = "a worker makes the limits of its tasks known when it starts"
-    common.print_list(found, _COLUMNS, asdict, if_empty=if_empty)
+    common.print_list(found, _COLUMNS, if_empty=if_empty)
 
 
 @commands.command("set")
@@ -80,32 +71,31 @@ def change(
         )
     with common.opened() as holdfast:
         holdfast.limits.set(name, concurrency, rate=rate)
-        report(find(holdfast, name), name, common)
+        report_limit(holdfast, name, common)
 
 
 @commands.command()
 def reset(name: Name, common: Common) -> None:
     """Use the code's numbers again. A queue has none: its limit is gone then."""
     with common.opened() as holdfast:
-        if name.startswith(QUEUE) and find(holdfast, name) is None:
+        if name.startswith(QUEUE) and _find(holdfast, name) is None:
             raise UnknownLimit(f"there is no limit named {name!r}: 'holdfast limits list' has them")
         holdfast.limits.reset(name)
-        report(find(holdfast, name), name, common)
+        report_limit(holdfast, name, common)
 
 
-def find(holdfast: Holdfast, name: str) -> LimitInfo | None:
-    """Return the limit as it is now; None: there is none."""
+def _find(holdfast: Holdfast, name: str) -> LimitInfo | None:
     return next((limit for limit in holdfast.limits.list() if limit.name == name), None)
 
 
-def report(limit: LimitInfo | None, name: str, common: Common) -> None:
-    """Print a limit that was changed; None: it was removed."""
-    value = None if limit is None else asdict(limit)
-    common.report(value, f"{name}: {'no limit' if limit is None else _bounds(limit)}")
+def report_limit(holdfast: Holdfast, name: str, common: Common) -> None:
+    """Print a limit that was changed, as it is now, or that it was removed."""
+    limit = _find(holdfast, name)
+    common.report(limit, f"{name}: {'no limit' if limit is None else _bounds(limit)}")
 
 
 def _bounds(limit: LimitInfo) -> str:
     at_once = None if limit.concurrency is None else f"{limit.concurrency} at once"
     rate = None if limit.rate is None else f"at most {limit.rate}"
-    told = ", ".join(filter(None, (at_once, rate))) or "no bound"
-    return f"{told}, for each key" if limit.keyed else told
+    bounds = ", ".join(filter(None, (at_once, rate))) or "no bound"
+    return f"{bounds}, for each key" if limit.keyed else bounds

@@ -3,16 +3,17 @@
 import time
 from collections.abc import Iterator, Sequence
 from datetime import timedelta
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 from rich.console import Console
 from rich.text import Text
 
 from holdfast.app import Holdfast
-from holdfast.cli.output import clean, console, iso, plain, print_json_line
+from holdfast.cli.output import clean, console, print_json_line, select
 from holdfast.cli.target import Common
 from holdfast.jobs.job import FINISHED, Job, LogLine
+from holdfast.jobs.job_json import iso
 
 PAGE = 1000
 _LAG = timedelta(seconds=2)  # lines are written once a second: so long after its end, all are there
@@ -38,7 +39,7 @@ def logs(
             for lines in _pages(holdfast, id, follow, interval):
                 if common.as_json:
                     for line in lines:
-                        print_json_line(_fields(line))
+                        print_json_line(select(line, _FIELDS))
                 else:
                     print_lines(out, lines)
         except KeyboardInterrupt:
@@ -71,7 +72,3 @@ def print_lines(out: Console, lines: Sequence[LogLine]) -> None:
         rest = clean(line.text, lines=True).replace("\n", "\n    ")
         text.append(rest, style="not dim")
         out.print(text, soft_wrap=True)
-
-
-def _fields(line: LogLine) -> dict[str, Any]:
-    return {name: plain(getattr(line, name)) for name in _FIELDS}

@@ -8,14 +8,15 @@ import typer
 from rich.text import Text
 
 from holdfast.app import Holdfast
-from holdfast.cli.commands.limits import Concurrency, RateOption, find, report
-from holdfast.cli.filters import delay_or_instant
-from holdfast.cli.options import Commands, YesOption, confirm
-from holdfast.cli.output import Column, both, count, iso
+from holdfast.cli.commands.limits import Concurrency, RateOption, report_limit
+from holdfast.cli.filters import delay_or_time
+from holdfast.cli.options import Commands, Confirmation
+from holdfast.cli.output import Column, count, full_time
 from holdfast.cli.target import Common
 from holdfast.engine.records import QueueInfo
 from holdfast.errors import InvalidInput
 from holdfast.jobs.job import WAITING
+from holdfast.jobs.job_json import iso
 from holdfast.jobs.queues import CAP
 from holdfast.limits.limit import QUEUE
 
@@ -27,32 +28,23 @@ Names = Annotated[list[str], typer.Argument(metavar="NAME...", help="Queues.")]
 Name = Annotated[str, typer.Argument(metavar="NAME", help="A queue.")]
 
 
-def _moment(moment: datetime | None) -> Text:
-    return Text(iso(moment) or "-", style="dim" if moment is None else "yellow")
+def _time(time: datetime | None) -> Text:
+    return Text(iso(time) or "-", style="dim" if time is None else "yellow")
 
 
 QUEUE_COLUMNS: list[Column[QueueInfo]] = [
     Column("QUEUE", lambda queue: queue.name),
     Column("PENDING", lambda queue: count(queue.depth, CAP), right=True),
-    Column("PAUSED SINCE", lambda queue: _moment(queue.paused_at)),
-    Column("RESUMES", lambda queue: _moment(queue.resume_at)),
+    Column("PAUSED SINCE", lambda queue: _time(queue.paused_at)),
+    Column("RESUMES", lambda queue: _time(queue.resume_at)),
 ]
-
-
-def queue_fields(queue: QueueInfo) -> dict[str, object]:
-    return {
-        "name": queue.name,
-        "depth": queue.depth,
-        "paused_at": iso(queue.paused_at),
-        "resume_at": iso(queue.resume_at),
-    }
 
 
 @commands.command("list")
 def show(common: Common) -> None:
     """The queues that hold pending jobs or were ever paused."""
     with common.opened() as holdfast:
-        common.print_list(holdfast.queues.list(), QUEUE_COLUMNS, queue_fields)
+        common.print_list(holdfast.queues.list(), QUEUE_COLUMNS)
 
 
 @commands.command()
@@ -62,18 +54,18 @@ def pause(
         str | None, typer.Option("--for", help="Go on by itself after so long: '10m'.")
     ] = None,
     until: Annotated[
-        str | None, typer.Option("--until", help="Or at this moment: 2030-01-31T12:00, UTC.")
+        str | None, typer.Option(help="Or at this moment: 2030-01-31T12:00, UTC.")
     ] = None,
     *,
     common: Common,
 ) -> None:
     """Let nothing of these queues be claimed until they are resumed. What runs goes on."""
-    seconds, moment = delay_or_instant(during, "--for", until, "--until")
+    seconds, time = delay_or_time(during, "--for", until, "--until")
     with common.opened() as holdfast:
-        if moment is not None and moment <= holdfast.engine.now():
+        if time is not None and time <= holdfast.engine.now():
             raise InvalidInput(f"--until {until}: this is past; give a moment to come (UTC)")
         for name in names:
-            holdfast.queues.pause(name, resume_at=moment, resume_in=seconds)
+            holdfast.queues.pause(name, resume_at=time, resume_in=seconds)
         _report(holdfast, "paused", names, common)
 
 
@@ -93,10 +85,10 @@ def _report(holdfast: Holdfast, done: str, names: list[str], common: Common) -> 
     now = holdfast.engine.now()
 
     def line(queue: QueueInfo) -> str:
-        resumes = f", resumes {both(queue.resume_at, now)}" if queue.resume_at else ""
+        resumes = f", resumes {full_time(queue.resume_at, now)}" if queue.resume_at else ""
         return f"{done} {queue.name}{resumes}"
 
-    common.report([queue_fields(queue) for queue in queues], *map(line, queues))
+    common.report(queues, *map(line, queues))
 
 
 @commands.command()
@@ -109,27 +101,22 @@ def limit(
     """
     with common.opened() as holdfast:
         holdfast.queues.limit(name, concurrency, rate=rate)
-        report(find(holdfast, QUEUE + name), QUEUE + name, common)
+        report_limit(holdfast, QUEUE + name, common)
 
 
 @commands.command()
-def purge(name: Name, yes: YesOption = False, *, common: Common) -> None:
+def purge(name: Name, confirmation: Confirmation, common: Common) -> None:
     """Delete every job of a queue that waits. What runs goes on, and what recurs stays."""
     with common.opened() as holdfast:
-        number = _waiting(holdfast, name)
-        told = f"{count(number, CAP)} jobs wait in queue {name!r}"
-        confirm(
-            yes,
-            f"{told}: delete them?",
-            f"{told}, and nobody can be asked whether to delete them",
-            needless=not number,
+        # What a purge would delete, counted up to a cap.
+        waiting = holdfast.jobs.search(status=sorted(WAITING), queue=name)
+        number = sum(1 for _ in islice((job for job in waiting if job.schedule is None), CAP))
+        waits = f"{count(number, CAP)} jobs wait in queue {name!r}"
+        confirmation.ask(
+            f"{waits}: delete them?",
+            f"{waits}, and nobody can be asked whether to delete them",
+            skip=not number,
         )
         deleted = holdfast.queues.purge(name)
     done = f"deleted {deleted} of {count(number, CAP)} jobs"
     common.report({"matched": number, "deleted": deleted}, done)
-
-
-def _waiting(holdfast: Holdfast, name: str) -> int:
-    """Return how many jobs a purge would delete, counted up to a cap."""
-    waiting = holdfast.jobs.search(status=sorted(WAITING), queue=name)
-    return sum(1 for _ in islice((job for job in waiting if job.schedule is None), CAP))

@@ -3,6 +3,7 @@
 
 from collections.abc import Callable
 from datetime import datetime
+from fnmatch import fnmatchcase
 from functools import partial
 from typing import Annotated
 
@@ -10,12 +11,13 @@ import typer
 from rich.text import Text
 
 from holdfast.app import Holdfast
-from holdfast.cli.filters import TypeOption, delay_or_instant
-from holdfast.cli.options import LIST_LIMIT, Commands, ListLimitOption, YesOption, confirm
-from holdfast.cli.output import Column, clean, hint, iso, job_fields, print_jobs, when
+from holdfast.cli.filters import TypeOption, delay_or_time
+from holdfast.cli.options import LIST_LIMIT, Commands, Confirmation, ListLimitOption
+from holdfast.cli.output import Column, clean, failures, hint, when
 from holdfast.cli.target import Common
 from holdfast.errors import InvalidInput, JobNotFound
 from holdfast.jobs.job import Job, Status
+from holdfast.jobs.job_json import iso
 from holdfast.schedules.client import Schedules
 from holdfast.schedules.next_run import CODE, from_json, in_words
 
@@ -27,7 +29,11 @@ NO_KEY = "-"  # how lists show, and commands take, the schedule that is written 
 Task = Annotated[str, typer.Argument(metavar="TASK", help="The task's name.")]
 Key = Annotated[
     str,
-    typer.Argument(metavar="KEY", help="Without: the schedule that is written at the task."),
+    typer.Argument(
+        metavar="KEY",
+        help="Without: the schedule that is written at the task.",
+        callback=lambda key: CODE if key == NO_KEY else key,
+    ),
 ]
 
 
@@ -43,7 +49,7 @@ def _columns(now: datetime) -> list[Column[Job]]:
         Column("NEXT", lambda job: _next_run(job, now), right=True),
         Column("AT", lambda job: iso(job.run_at), from_width=120),
         Column("LAST", lambda job: job.last_run_at, right=True, from_width=90),
-        Column("FAILED", _failures, right=True),
+        Column("FAILED", lambda job: failures(job.consecutive_failures), right=True),
         Column("ERROR", lambda job: job.last_error, may_be_cut=True, from_width=90),
     ]
 
@@ -67,39 +73,34 @@ def _schedule(job: Job) -> str:
 
 
 def _enabled(job: Job) -> Text:
-    """Whether the schedule is enabled, and the reason if it was disabled for one."""
+    """Return whether the schedule is enabled, and why it is not if there is a reason."""
     if job.enabled:
         return Text("yes")
     reason = f" ({clean(job.disabled_because)})" if job.disabled_because else ""
     return Text(f"no{reason}", style="yellow")
 
 
-def _failures(job: Job) -> Text:
-    number = job.consecutive_failures
-    return Text(str(number), style="red" if number else "dim")
-
-
 def _is_held(job: Job) -> bool:
-    """Whether its next run waits until it is enabled."""
+    """Whether the next run waits until the schedule is enabled."""
     return job.status is Status.SCHEDULED and not job.enabled
 
 
 def _next_run(job: Job, now: datetime) -> str:
-    """When it runs next, as lists show it."""
+    """Return when a job runs next, for lists."""
     if job.status is Status.RUNNING:
         return "running"
     if _is_held(job):
         return "-"
-    told = when(job.run_at, now)
-    return told if job.run_at > now else f"due {told}"
+    next_run = when(job.run_at, now)
+    return next_run if job.run_at > now else f"due {next_run}"
 
 
 def _next_run_in_words(job: Job, now: datetime) -> str:
-    """When it runs next, as a command that changed it reports."""
+    """Return when a job runs next, for the report of a change."""
     if job.status is Status.RUNNING:
         return "it is running; this is about the run after that"
-    told = f"next run {iso(job.run_at)}, {when(job.run_at, now)}" if job.run_at > now else "due now"
-    return f"{told}, once it is enabled" if _is_held(job) else told
+    text = f"next run {iso(job.run_at)}, {when(job.run_at, now)}" if job.run_at > now else "due now"
+    return f"{text}, once it is enabled" if _is_held(job) else text
 
 
 def _name(job: Job) -> str:
@@ -127,22 +128,16 @@ def show_all(
         found = (
             job
             for job in holdfast.schedules.list()
-            if _is_type(job, type)
+            if fnmatchcase(job.type, type or "*")
             and (not failing or job.consecutive_failures)
             and (not disabled or not job.enabled)
         )
         columns = _columns(holdfast.engine.now())
-        number = print_jobs(holdfast, found, columns, limit, common.as_json)
+        number = common.print_jobs(holdfast, found, columns, limit)
     if number > limit:
         hint(f"the first {limit}; --limit shows more")
     elif not (number or common.as_json or type or failing or disabled):
         hint("nothing recurs; a worker makes the schedules of its tasks")
-
-
-def _is_type(job: Job, type: str | None) -> bool:
-    if type is None:
-        return True
-    return job.type.startswith(type[:-1]) if type.endswith("*") else job.type == type
 
 
 @commands.command()
@@ -157,76 +152,66 @@ def show(task: Task, key: Key = CODE, *, common: Common) -> None:
 @commands.command()
 def enable(task: Task, key: Key = CODE, *, common: Common) -> None:
     """Let it run again; an overdue one does so at once."""
-    _change(lambda schedules: schedules.enable, task, key, "enabled", common)
+    _change(Schedules.enable, task, key, "enabled", common)
 
 
 @commands.command()
 def disable(task: Task, key: Key = CODE, *, common: Common) -> None:
     """Keep it from running; its next run is remembered. A run that has begun ends as it would."""
-    _change(lambda schedules: schedules.disable, task, key, "disabled", common)
+    _change(Schedules.disable, task, key, "disabled", common)
 
 
 @commands.command("run-now")
 def run_now(task: Task, key: Key = CODE, *, common: Common) -> None:
     """Run it once, now, also if it is disabled; if it runs already, again after that."""
-    _change(lambda schedules: schedules.run_now, task, key, "asked for a run of", common)
+    _change(Schedules.run_now, task, key, "asked for a run of", common)
 
 
 @commands.command()
 def reschedule(
     task: Task,
     key: Key = CODE,
-    at: Annotated[str | None, typer.Option("--at", help="A moment: 2030-01-31T12:00, UTC.")] = None,
-    after: Annotated[str | None, typer.Option("--after", help="A time from now: '10m'.")] = None,
+    at: Annotated[str | None, typer.Option(help="A moment: 2030-01-31T12:00, UTC.")] = None,
+    after: Annotated[str | None, typer.Option(help="A time from now: '10m'.")] = None,
     *,
     common: Common,
 ) -> None:
     """Choose its next run; those after it are counted from there. Of one that runs, the next."""
     if (at is None) == (after is None):
         raise InvalidInput("when? Give --at with a moment or --after with a time, one of them")
-    delay, moment = delay_or_instant(after, "--after", at, "--at")
+    delay, time = delay_or_time(after, "--after", at, "--at")
 
-    _change(
-        lambda schedules: partial(schedules.reschedule, at=moment, after=delay),
-        *(task, key, "moved", common),
-    )
+    _change(partial(Schedules.reschedule, at=time, after=delay), task, key, "moved", common)
 
 
 @commands.command()
-def delete(task: Task, key: Key = CODE, yes: YesOption = False, *, common: Common) -> None:
+def delete(task: Task, key: Key = CODE, *, confirmation: Confirmation, common: Common) -> None:
     """Remove it for good. What is written at a task is made again by the next worker that starts."""
     with common.opened() as holdfast:
         job = holdfast.jobs.get(_find(holdfast, task, key).id)
         name = f"the recurring job {_name(job)}, {_schedule(job)}"
-        confirm(yes, f"delete {name}?", f"{name}: nobody can be asked whether to delete it")
+        refusal = f"{name}: nobody can be asked whether to delete it"
+        confirmation.ask(f"delete {name}?", refusal)
         holdfast.schedules.delete(job.type, str(job.key))
-    common.report(job_fields(job), f"deleted {_name(job)}")
+    common.report(job, f"deleted {_name(job)}")
 
 
 def _change(
-    action: Callable[[Schedules], Callable[[str, str], Job]],
-    task: str,
-    key: str,
-    done: str,
-    common: Common,
+    action: Callable[[Schedules, str, str], Job], task: str, key: str, done: str, common: Common
 ) -> None:
-    """Do something to a schedule, and report when it runs next."""
+    """Change a schedule, and report when it runs next."""
     with common.opened() as holdfast:
         _find(holdfast, task, key)
-        job = action(holdfast.schedules)(task, _stored(key))
-        told = _next_run_in_words(job, holdfast.engine.now())
-        common.report(job_fields(job), f"{done} {_name(job)} ({told})")
+        job = action(holdfast.schedules, task, key)
+        next_run = _next_run_in_words(job, holdfast.engine.now())
+        common.report(job, f"{done} {_name(job)} ({next_run})")
 
 
 def _find(holdfast: Holdfast, task: str, key: str) -> Job:
     try:
-        return holdfast.schedules.get(task, _stored(key))
+        return holdfast.schedules.get(task, key)
     except JobNotFound:
-        which = "written at it" if _stored(key) == CODE else f"with the key {key!r}"
+        which = "written at it" if key == CODE else f"with the key {key!r}"
         raise JobNotFound(
             f"task {task!r} has no recurring job {which}; see 'holdfast schedules list --type {task}'"
         ) from None
-
-
-def _stored(key: str) -> str:
-    return CODE if key == NO_KEY else key

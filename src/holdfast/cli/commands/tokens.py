@@ -1,14 +1,14 @@
 """`holdfast tokens`: create, list and revoke the tokens of the web interface."""
 
 from datetime import datetime
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 from rich.text import Text
 
 from holdfast.access import ROLES, Access, TokenInfo
 from holdfast.cli.options import Commands
-from holdfast.cli.output import Column, both, clean, hint, plain, print_json, when
+from holdfast.cli.output import Column, clean, full_time, hint, select, when
 from holdfast.cli.target import Common
 
 commands = Commands(name="tokens", help="Tokens of the web interface: make, list and revoke them.")
@@ -32,7 +32,7 @@ def _columns(now: datetime) -> list[Column[TokenInfo]]:
 
 
 def _only(token: TokenInfo) -> str:
-    """The tasks and queues that an enqueue token is restricted to."""
+    """Return the tasks and queues that an enqueue token is restricted to."""
     return ", ".join([*token.tasks, *(f"queue:{name}" for name in token.queues)])
 
 
@@ -46,24 +46,19 @@ def _state(token: TokenInfo, now: datetime) -> Text:
     return Text(f"ends {when(token.expires_at, now)}", style="yellow")
 
 
-def _fields(token: TokenInfo) -> dict[str, Any]:
-    return {name: plain(getattr(token, name)) for name in _FIELDS}
-
-
 @commands.command()
 def create(
-    name: Annotated[str, typer.Option("--name", help="Whose it is: 'ann', 'deploy script'.")],
-    role: Annotated[str, typer.Option("--role", help=f"One of {', '.join(ROLES)}.")] = "viewer",
+    name: Annotated[str, typer.Option(help="Whose it is: 'ann', 'deploy script'.")],
+    role: Annotated[str, typer.Option(help=f"One of {', '.join(ROLES)}.")] = "viewer",
     task: Annotated[
-        list[str] | None,
-        typer.Option("--task", help="Of an enqueue token: only this task; may be repeated."),
+        list[str] | None, typer.Option(help="Of an enqueue token: only this task; may be repeated.")
     ] = None,
     queue: Annotated[
         list[str] | None,
-        typer.Option("--queue", help="Of an enqueue token: only this queue; may be repeated."),
+        typer.Option(help="Of an enqueue token: only this queue; may be repeated."),
     ] = None,
     expires: Annotated[
-        str | None, typer.Option("--expires", help="After so long: '30d'. Without: never.")
+        str | None, typer.Option(help="After so long: '30d'. Without: never.")
     ] = None,
     *,
     common: Common,
@@ -74,12 +69,11 @@ def create(
             name, role, tasks=task or (), queues=queue or (), expires=expires, by="the command"
         )
         now = holdfast.engine.now()
-    if common.as_json:
-        print_json({**_fields(made), "token": secret})
+    if common.printed_json({**select(made, _FIELDS), "token": secret}):
         return
     typer.echo(secret)
     end = made.expires_at
-    until = "until it is revoked" if end is None else f"until {both(end, now)}"
+    until = "until it is revoked" if end is None else f"until {full_time(end, now)}"
     hint(f"{made.role} token {clean(made.name)!r}, {until}; it is not shown again")
 
 
@@ -88,7 +82,7 @@ def show(common: Common) -> None:
     """Every token, the newest first; not what it says, which is known to its owner only."""
     with common.opened() as holdfast:
         now = holdfast.engine.now()
-        common.print_list(Access(holdfast).list(), _columns(now), _fields, now=now)
+        common.print_list(Access(holdfast).list(), _columns(now), fields=_FIELDS, now=now)
 
 
 @commands.command()
@@ -100,4 +94,4 @@ def revoke(
     with common.opened() as holdfast:
         revoked = [Access(holdfast).revoke(id) for id in ids]
     lines = (f"revoked {token.id}: {clean(token.name)}" for token in revoked)
-    common.report([_fields(token) for token in revoked], *lines)
+    common.report([select(token, _FIELDS) for token in revoked], *lines)

@@ -1,10 +1,10 @@
 """`holdfast jobs watch`: jobs as they go, until they have ended."""
 
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Generator, Iterator, Sequence
+from contextlib import ExitStack, closing
 from datetime import datetime
-from functools import partial
+from itertools import chain
 from typing import Annotated, Any
 
 import typer
@@ -15,16 +15,16 @@ from rich.text import Text
 
 from holdfast.app import Holdfast
 from holdfast.cli.commands.jobs import Ids
-from holdfast.cli.output import age, clean, console, iso, job_fields, print_json_line, status_text
-from holdfast.cli.progress_bars import bar, counts_line
+from holdfast.cli.output import age, clean, console, percent, print_json_line, status_text
+from holdfast.cli.progress_bars import bar, began, counts_line
 from holdfast.cli.target import Common
 from holdfast.core.ids import parse_id
 from holdfast.events.feed import Feed
 from holdfast.jobs.job import FINISHED, Job, Status
+from holdfast.jobs.job_json import iso
 
-RUNNING_SHOWN = 200  # at the most, where no ids were given
+RUNNING_SHOWN = 200  # jobs, at most, if no ids were given
 WIDE = 100  # columns, from which on there is room for ids
-Rest = Callable[[], object]
 
 
 def watch(
@@ -44,122 +44,82 @@ def watch(
         watched = Watched(holdfast, [parse_id(id) for id in ids or []])
         out = console()
         try:
-            with _resting(watched, interval) as rest:
+            with closing(watched.changes(interval)) as changes:
                 if common.as_json or not out.is_terminal:
-                    _print_lines(watched, rest, common.as_json)
+                    for job in chain.from_iterable(changes):
+                        _print_line(holdfast, job, common.as_json)
                 else:
-                    _draw(watched, rest, out)
+                    with Live(console=out, auto_refresh=False) as live:
+                        for _ in changes:
+                            live.update(_picture(watched, out), refresh=True)
         except KeyboardInterrupt:
             raise typer.Exit(130) from None
     raise typer.Exit(1 if watched.any_did_not_complete else 0)
 
 
-@contextmanager
-def _resting(watched: "Watched", interval: float) -> Iterator[Rest]:
-    """What to do between two looks: of given jobs, wait until something happens to one of them."""
-    if not watched.ids:
-        yield partial(time.sleep, interval)
-        return
-    ids = frozenset(watched.ids)
-    engine = watched.holdfast.engine
-    feed = Feed(engine, None, None, lambda event: event.job_id in ids, topics=ids)
-    try:
-        yield partial(feed.take, interval)
-    finally:
-        feed.close()
-
-
 class Watched:
-    """What is looked at, and how it was when it was last looked at."""
+    """The jobs that are watched, and how they were at the last poll."""
 
     def __init__(self, holdfast: Holdfast, ids: Sequence[str]) -> None:
         self.holdfast = holdfast
-        self.ids = ids
-        self.gone: set[str] = set()  #: deleted while they were watched
+        self.ids = ids  #: empty: whatever runs
+        self.jobs: list[Job] = []  #: in the order given; without one, the longest running first
         self._last: dict[str, tuple[Any, ...]] = {}
-        self._jobs: dict[str, Job] = {}
         for id in ids:
             holdfast.jobs.get(id)  # raises if there is none
 
-    def look(self) -> list[Job]:
-        """The jobs that have changed since the last look."""
-        jobs = self._given() if self.ids else self._running()
-        changed = []
-        for job in jobs:
-            signature = (job.status, job.claim_no, job.progress, job.message, job.cancel_requested)
-            if self._last.get(job.id) != signature:
-                self._last[job.id] = signature
-                changed.append(job)
-        return changed
+    def poll(self) -> list[Job]:
+        """Return the jobs that have changed since the last poll."""
+        if self.ids:
+            found = self.jobs = self.holdfast.engine.get(self.ids)
+        else:
+            running = list(self.holdfast.jobs.search(status="running", limit=RUNNING_SHOWN))
+            ended = {job.id for job in self.jobs} - {job.id for job in running}
+            found = [*self.holdfast.engine.get(sorted(ended)), *running]
+            self.jobs = sorted(running, key=began)
+        before, self._last = self._last, {job.id: _signature(job) for job in found}
+        return [job for job in found if before.get(job.id) != self._last[job.id]]
 
-    def _given(self) -> list[Job]:
-        jobs = self.holdfast.engine.get(self.ids)
-        self.gone = set(self.ids) - {job.id for job in jobs}
-        self._jobs = {job.id: job for job in jobs}
-        return jobs
-
-    def _running(self) -> list[Job]:
-        """What runs, and how those that ran at the last look have ended."""
-        running = {
-            job.id: job for job in self.holdfast.jobs.search(status="running", limit=RUNNING_SHOWN)
-        }
-        ended = [id for id in self._jobs if id not in running]
-        self._jobs = running
-        for id in [id for id in self._last if id not in running and id not in ended]:
-            del self._last[id]
-        return [*self.holdfast.engine.get(ended), *running.values()]
-
-    @property
-    def jobs(self) -> list[Job]:
-        """In the order given; without one, the longest running first."""
-        return (
-            list(self._jobs.values())
-            if self.ids
-            else sorted(
-                self._jobs.values(), key=lambda job: (job.started_at or job.created_at, job.id)
-            )
-        )
+    def changes(self, interval: float) -> Generator[list[Job]]:
+        """Yield the jobs that have changed, at the first poll and after each wait, until all have
+        ended. Given jobs are waited for by their events, others for `interval` seconds."""
+        ids = frozenset(self.ids)
+        with ExitStack() as stack:
+            wait: Callable[[float], object] = time.sleep
+            if ids:
+                feed = Feed(
+                    self.holdfast.engine, None, None, lambda event: event.job_id in ids, topics=ids
+                )
+                stack.callback(feed.close)
+                wait = feed.take
+            yield self.poll()
+            while not (ids and all(job.status in FINISHED for job in self.jobs)):
+                wait(interval)
+                yield self.poll()
 
     @property
-    def all_have_ended(self) -> bool:
-        return bool(self.ids) and all(job.status in FINISHED for job in self._jobs.values())
+    def gone(self) -> set[str]:
+        """Ids of jobs that were deleted while they were watched."""
+        return set(self.ids) - {job.id for job in self.jobs}
 
     @property
     def any_did_not_complete(self) -> bool:
-        return bool(self.ids) and bool(
-            self.gone or any(job.status is not Status.COMPLETED for job in self._jobs.values())
-        )
+        failed = any(job.status is not Status.COMPLETED for job in self.jobs)
+        return bool(self.ids) and (failed or bool(self.gone))
 
 
-def _print_lines(watched: Watched, rest: Rest, as_json: bool) -> None:
-    while True:
-        for job in watched.look():
-            if as_json:
-                body = job if job.body is not None else _whole(watched.holdfast, job)
-                print_json_line(job_fields(body))
-            else:
-                percent = "" if job.progress is None else f" {job.progress:.0f}%"
-                note = clean(job.error or job.message or "")
-                told = f"{iso(job.updated_at)} {job.id} {clean(job.type)} {job.status}{percent}"
-                typer.echo(f"{told} {note}".rstrip())
-        if watched.all_have_ended:
-            return
-        rest()
+def _signature(job: Job) -> tuple[Any, ...]:
+    return (job.status, job.claim_no, job.progress, job.message, job.cancel_requested)
 
 
-def _whole(holdfast: Holdfast, job: Job) -> Job:
-    found = holdfast.engine.get([job.id])
-    return found[0] if found else job
-
-
-def _draw(watched: Watched, rest: Rest, out: Console) -> None:
-    with Live(console=out, auto_refresh=False, transient=False) as live:
-        while True:
-            watched.look()
-            live.update(_picture(watched, out), refresh=True)
-            if watched.all_have_ended:
-                return
-            rest()
+def _print_line(holdfast: Holdfast, job: Job, as_json: bool) -> None:
+    if as_json:
+        whole = job.body is None and holdfast.engine.get([job.id])  # lists leave bodies out
+        print_json_line(whole[0] if whole else job)
+        return
+    line = f"{iso(job.updated_at)} {job.id} {clean(job.type)} {job.status}"
+    note = clean(job.error or job.message or "")
+    typer.echo(" ".join(filter(None, (line, percent(job), note))))
 
 
 def _picture(watched: Watched, out: Console) -> RenderableType:
@@ -176,7 +136,7 @@ def _picture(watched: Watched, out: Console) -> RenderableType:
 
 
 def _bars(jobs: Sequence[Job], now: datetime, width: int, rows: int) -> Iterator[RenderableType]:
-    """One line for each job, as many as there is room for."""
+    """Yield a table with a line for each job, as many as fit."""
     columns = [
         Column(no_wrap=True, style="dim"),
         Column(no_wrap=True, overflow="ellipsis", ratio=3),
@@ -197,7 +157,6 @@ def _bars(jobs: Sequence[Job], now: datetime, width: int, rows: int) -> Iterator
 
 def _cells(job: Job, now: datetime) -> list[RenderableType]:
     done = job.status is Status.COMPLETED  # then the last message of its progress is of no interest
-    percent = "" if done or job.progress is None else f"{job.progress:.0f}%"
     note = "" if done else job.error or job.message or ""
     took = ""
     if job.started_at is not None:
@@ -207,7 +166,7 @@ def _cells(job: Job, now: datetime) -> list[RenderableType]:
         Text(clean(job.type)),
         status_text(job.status),
         bar(job),
-        percent,
+        "" if done else percent(job),
         Text(clean(note), style="dim"),
         Text(took, style="dim"),
     ]

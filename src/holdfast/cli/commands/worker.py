@@ -1,18 +1,23 @@
 """`holdfast worker`: run jobs, in processes that a supervisor watches and replaces."""
 
 import logging
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+import time
+from contextlib import ExitStack
+from threading import Thread
 from typing import Annotated
 
 import typer
 
 from holdfast.app import Holdfast
-from holdfast.cli.event_printer import print_events
-from holdfast.cli.filters import duration
+from holdfast.cli.database_wait import PAUSE, is_temporary
+from holdfast.cli.filters import parse_duration
+from holdfast.cli.output import clean
 from holdfast.cli.target import AppArgument, AppOption, required
 from holdfast.cli.web_process import WebProcess, parse_address
 from holdfast.core.log_format import configure
+from holdfast.errors import HoldfastError
+from holdfast.events.event import JobEvent
+from holdfast.jobs.job import EventKind
 from holdfast.locate import load
 
 logger = logging.getLogger("holdfast.worker")
@@ -26,8 +31,7 @@ Queues = Annotated[
     ),
 ]
 LogLevel = Annotated[
-    str,
-    typer.Option(envvar="HOLDFAST_LOG_LEVEL", help="debug, info, warning, error or critical."),
+    str, typer.Option(envvar="HOLDFAST_LOG_LEVEL", help="debug, info, warning, error or critical.")
 ]
 LogFormat = Annotated[
     str, typer.Option(envvar="HOLDFAST_LOG_FORMAT", help="text, or json: an object a line.")
@@ -49,7 +53,6 @@ def worker(
     web: Annotated[
         str | None,
         typer.Option(
-            "--web",
             metavar="[HOST:]PORT",
             help="Serve the dashboard, too, in a process beside; HOLDFAST_WEB_... has its options.",
         ),
@@ -64,13 +67,26 @@ def worker(
     location = required(application, app)
     log = {"level": log_level, "format": log_format}
     configure(**log)
-    patience = duration(grace, "--grace")
-    with load(location) as holdfast, web_process(location, web, log):
-        wanted = queues_of(holdfast) if queues == "*" else queues
+    patience = parse_duration(grace, "--grace")
+    with ExitStack() as stack:
+        holdfast = stack.enter_context(load(location))
+        if web is not None:  # from before the first worker until after the last
+            process = WebProcess(location, parse_address(web), log)
+            process.start()
+            stack.callback(process.stop)
+        named = {task.defaults.queue or "default" for task in holdfast.tasks.values()} | {"default"}
+        wanted = ",".join(sorted(named)) if queues == "*" else queues
         lanes = make_lanes(wanted, concurrency)  # refused here, not in a child
-        _tell_unserved(set(queues_of(holdfast).split(",")) - {lane.queue for lane in lanes})
+        if unserved := named - {lane.queue for lane in lanes}:
+            # Other workers may serve them. If none does, this is what their owner looks for.
+            logger.warning(
+                "tasks of this application have queues that this worker does not serve: %s; serve "
+                "them here with --queues '*'",
+                ", ".join(sorted(unserved)),
+            )
         if tell:
-            print_events(holdfast)
+            name = "holdfast-event-printer"
+            Thread(target=_print_events, args=(holdfast,), name=name, daemon=True).start()
         code = supervise(
             location,
             holdfast,
@@ -83,32 +99,28 @@ def worker(
     raise typer.Exit(code)
 
 
-def _tell_unserved(names: set[str]) -> None:
-    """Other workers may serve them. If none does, this is what its owner looks for."""
-    if names:
-        logger.warning(
-            "tasks of this application have queues that this worker does not serve: %s; serve "
-            "them here with --queues '*'",
-            ", ".join(sorted(names)),
-        )
+# the lines of `holdfast dev`: one for each event of a job; failures are in the log
+
+_KINDS = (EventKind.ENQUEUED, EventKind.STARTED, EventKind.COMPLETED, EventKind.CANCELLED)
+_LONGEST = 100  # characters of a result
 
 
-@contextmanager
-def web_process(location: str, web: str | None, log: Mapping[str, str]) -> Iterator[None]:
-    """Run the web server, if it is wanted, from before the first worker until after the last."""
-    if web is None:
-        yield
-        return
-    process = WebProcess(location, parse_address(web), log)
-    process.start()
-    try:
-        yield
-    finally:
-        process.stop()
+def _print_events(app: Holdfast) -> None:
+    """Print events until the application is closed."""
+    while True:
+        try:
+            with app.events(kinds=[kind.value for kind in _KINDS]) as events:
+                for event in events:
+                    typer.echo(_line(event))
+            return
+        except HoldfastError as problem:
+            if not is_temporary(problem, app.url):  # as AppClosed
+                return
+        time.sleep(PAUSE)
 
 
-def queues_of(app: Holdfast) -> str:
-    """Every queue that a task names."""
-    return ",".join(
-        sorted({"default", *(task.defaults.queue or "" for task in app.tasks.values())} - {""})
-    )
+def _line(event: JobEvent) -> str:
+    line = f"{event.at.astimezone():%H:%M:%S} {event.kind.value:<9} {clean(event.type)}"
+    result = "" if event.result is None else clean(event.result)
+    more = f" -> {result[:_LONGEST]}" if event.kind is EventKind.COMPLETED and result else ""
+    return f"{line}{more} [{event.job_id}]"

@@ -1,23 +1,13 @@
 """`holdfast workflows`: list, show, cancel and retry workflows, whose jobs wait for each other."""
 
 from collections.abc import Mapping, Sequence
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
-from rich.text import Text
 
 from holdfast.app import Holdfast
-from holdfast.cli.options import LIST_LIMIT, Commands, ListLimitOption, YesOption, confirm
-from holdfast.cli.output import (
-    Column,
-    both,
-    clean,
-    job_fields,
-    plain,
-    print_json,
-    print_table,
-    status_text,
-)
+from holdfast.cli.options import LIST_LIMIT, Commands, Confirmation, ListLimitOption
+from holdfast.cli.output import Column, clean, failures, full_time, print_table, select, status_text
 from holdfast.cli.target import Common
 from holdfast.engine.records import WorkflowInfo
 from holdfast.jobs.job import Job, Status
@@ -34,24 +24,15 @@ _JOB_FIELDS = (
 )
 
 
-def _failed(info: WorkflowInfo) -> Text:
-    number = info.counts[Status.FAILED]
-    return Text(str(number), style="red" if number else "dim")
-
-
 _COLUMNS: list[Column[WorkflowInfo]] = [
     Column("ID", lambda info: info.id),
     Column("NAME", lambda info: info.name, may_be_cut=True),
     Column("STATUS", lambda info: status_text(info.status)),
     Column("DONE", lambda info: f"{info.progress:.0f}%", right=True),
     Column("JOBS", lambda info: info.total, right=True),
-    Column("FAILED", _failed, right=True),
+    Column("FAILED", lambda info: failures(info.counts[Status.FAILED]), right=True),
     Column("MADE", lambda info: info.created_at, right=True, from_width=100),
 ]
-
-
-def _fields(info: WorkflowInfo) -> dict[str, Any]:
-    return {name: plain(getattr(info, name)) for name in _FIELDS}
 
 
 @commands.command("list")
@@ -61,7 +42,7 @@ def show_all(limit: ListLimitOption = LIST_LIMIT, *, common: Common) -> None:
         found = holdfast.workflows.list(limit=limit)
         now = holdfast.engine.now()
     if_empty = "no workflows: 'with app.workflow() as flow: ...' makes one"
-    common.print_list(found, _COLUMNS, _fields, now=now, if_empty=if_empty)
+    common.print_list(found, _COLUMNS, fields=_FIELDS, now=now, if_empty=if_empty)
 
 
 @commands.command()
@@ -72,18 +53,16 @@ def show(id: Id, common: Common) -> None:
         edges = holdfast.workflows.edges(id)
         now = holdfast.engine.now()
     parents = {job.id: [edge for edge in edges if edge.child == job.id] for job in jobs}
-    if common.as_json:
-        told = [
-            {name: plain(getattr(job, name)) for name in _JOB_FIELDS}
-            | {"after": [edge.parent for edge in parents[job.id]]}
-            for job in jobs
-        ]
-        print_json({**_fields(info), "jobs": told})
+    members = [
+        {**select(job, _JOB_FIELDS), "after": [edge.parent for edge in parents[job.id]]}
+        for job in jobs
+    ]
+    if common.printed_json({**select(info, _FIELDS), "jobs": members}):
         return
     typer.echo(f"{clean(info.name)} {info.id}: {info.status}, {info.progress:.0f}% of {info.total}")
-    typer.echo(f"made {both(info.created_at, now)}")
+    typer.echo(f"made {full_time(info.created_at, now)}")
     if info.finished_at is not None:
-        typer.echo(f"finished {both(info.finished_at, now)}")
+        typer.echo(f"finished {full_time(info.finished_at, now)}")
     typer.echo()
     print_table(_job_columns({job.id: job for job in jobs}, parents), jobs)
 
@@ -121,11 +100,12 @@ def _held(job: Job, parents: Sequence[Settled], by_id: Mapping[str, Job]) -> str
 
 
 @commands.command()
-def cancel(id: Id, yes: YesOption = False, *, common: Common) -> None:
+def cancel(id: Id, confirmation: Confirmation, common: Common) -> None:
     """Cancel all of its jobs that are not finished; those that run are asked to stop."""
     with common.opened() as holdfast:
         name = clean(holdfast.workflows.get(id).name)
-        confirm(yes, f"cancel {name}?", f"{name}: nobody can be asked whether to cancel it")
+        refusal = f"{name}: nobody can be asked whether to cancel it"
+        confirmation.ask(f"cancel {name}?", refusal)
         number = holdfast.workflows.cancel(id)
         _report(holdfast, id, f"{number} jobs cancelled, or asked to stop", common)
 
@@ -144,8 +124,8 @@ def release(job: JobId, common: Common) -> None:
     with common.opened() as holdfast:
         holdfast.workflows.release(job)
         found = holdfast.jobs.get(job)
-    common.report(job_fields(found), f"{found.id}: {found.status}")
+    common.report(found, f"{found.id}: {found.status}")
 
 
 def _report(holdfast: Holdfast, id: str, text: str, common: Common) -> None:
-    common.report(_fields(holdfast.workflows.get(id)) if common.as_json else None, text)
+    common.report(select(holdfast.workflows.get(id), _FIELDS), text)

@@ -1,4 +1,4 @@
-"""Ends calls that a server does not answer, and closes connections that nobody has used for a while.
+"""Ends calls that a server does not answer, and closes connections that were not used for a while.
 
 A server or a proxy can keep a connection alive and say nothing for ever. A thread that waits for it
 cannot end its own wait; so one thread of each engine looks at all of them, and shuts down the socket of
@@ -47,7 +47,7 @@ class CallDeadlines:
             if self._thread is None or not self._thread.is_alive():
                 closed = self._closed = threading.Event()
                 self._thread = threading.Thread(
-                    target=self._run, args=[closed], name="holdfast-keeper", daemon=True
+                    target=self._run, args=[closed], name="holdfast-deadlines", daemon=True
                 )
                 self._thread.start()
 

@@ -1,4 +1,4 @@
-"""PostgreSQL connections: what a session is told, how statements run, what errors mean."""
+"""PostgreSQL connections: the settings of a session, how statements run, what errors mean."""
 
 import json
 import select
@@ -8,21 +8,8 @@ from typing import Any
 import psycopg
 from psycopg.rows import TupleRow, tuple_row
 
-from holdfast.engine.postgres.url import describe
-from holdfast.engine.script import Reply, Run
-from holdfast.engine.statements import Command, Statements
-from holdfast.errors import (
-    DatabaseBusy,
-    DatabaseError,
-    DatabaseUnavailable,
-    HoldfastError,
-    InvalidArguments,
-    KeyConflict,
-    OutcomeUnknown,
-    Refused,
-    SchemaError,
-    StorageError,
-)
+from holdfast import errors
+from holdfast.engine.script import Command, Reply, Run, Statements
 
 
 class Connection(psycopg.Connection[TupleRow]):
@@ -32,7 +19,7 @@ class Connection(psycopg.Connection[TupleRow]):
     used_at = 0.0  #: when it was last given back, by the monotonic clock
 
     @cached_property
-    def desk(self) -> psycopg.Cursor[TupleRow]:
+    def main_cursor(self) -> psycopg.Cursor[TupleRow]:
         return self.cursor(row_factory=tuple_row)
 
     @cached_property
@@ -41,9 +28,9 @@ class Connection(psycopg.Connection[TupleRow]):
         look.register(self.fileno(), select.POLLIN)
         return look
 
-    def is_spoken_to(self) -> bool:
-        """The server has said something although nothing was asked: mostly that the session is over.
-        What would be sent now would have an unknown outcome, without need."""
+    def has_unread_input(self) -> bool:
+        """Whether the server sent something unasked: mostly that the session is over. A statement sent
+        now would have an unknown outcome, without need."""
         return bool(self._incoming.poll(0))
 
 
@@ -98,12 +85,14 @@ def perform(connection: Connection, statements: Statements, run: Run) -> Reply:
     """Run one statement of a script; a batch travels as one JSON parameter."""
     sql, params = commands(statements, run)
     replies: list[Reply] = []
-    cursor = connection.desk
+    cursor = connection.main_cursor
     for command in sql:
         try:
             cursor.execute(command.pyformat, params)
         except (OverflowError, UnicodeError) as problem:
-            raise InvalidArguments(f"PostgreSQL cannot store a value: {problem}") from problem
+            raise errors.InvalidArguments(
+                f"PostgreSQL cannot store a value: {problem}"
+            ) from problem
         rows = cursor.fetchall() if command.returns_rows else []
         replies.append(Reply(rows, cursor.rowcount))
     return replies[0]  # the first command is the verb; what follows it are consequences
@@ -122,7 +111,7 @@ def commands(statements: Statements, run: Run) -> tuple[tuple[Command, ...], dic
 
 
 class Cut(psycopg.OperationalError):
-    """The connection broke while a command was under way: nobody knows whether it was committed."""
+    """The connection broke while a command was under way, which may be committed or not."""
 
 
 # What a server says of the values it was given, and of nothing else: the same values would be refused
@@ -134,47 +123,51 @@ _READ_ONLY = "25006"
 _NOT_OUR_SESSION = frozenset({"26000", "42P05"})  # no such prepared statement; it is there already
 
 
-def translate(problem: BaseException, where: str) -> HoldfastError:
+def translate(problem: BaseException, where: str) -> errors.HoldfastError:
     """Our error for a driver's, with the remedy. Goes by SQLSTATE, which all drivers give. Only what
     speaks of the values that were given is InvalidArguments, KeyConflict or Refused; everything else
     means that the database is unavailable."""
-    if isinstance(problem, HoldfastError):
+    if isinstance(problem, errors.HoldfastError):
         return problem
     state = getattr(problem, "sqlstate", None) or getattr(problem, "pgcode", None) or ""
     text = str(problem).strip().partition("\n")[0]
     if isinstance(problem, Cut):
-        return OutcomeUnknown(f"{where}: {text}")
+        return errors.OutcomeUnknown(f"{where}: {text}")
     if state in ("42P01", "3F000", "42703"):  # no such table, schema, column
-        return SchemaError(
+        return errors.SchemaError(
             f"{text}: the tables of Holdfast are not in {where}, or are those of another release; "
             "run 'holdfast migrate', or pass auto_migrate=True"
         )
     if state == "40001":  # REPEATABLE READ or SERIALIZABLE, in a caller's transaction
-        return DatabaseBusy(f"{where}: {text}; roll the transaction back and try it again")
+        return errors.DatabaseBusy(f"{where}: {text}; roll the transaction back and try it again")
     if state in ("55P03", "40P01", "57014"):  # lock timeout, deadlock, statement timeout
-        return DatabaseBusy(
+        return errors.DatabaseBusy(
             f"{where}: {text}; another transaction holds a lock on the same job or key: end it "
             "sooner, or try again"
         )
     if state == "23505":
-        return KeyConflict(f"{where}: {text}")
+        return errors.KeyConflict(f"{where}: {text}")
     if state.startswith(_RULES):
-        return Refused(f"{where}: a constraint or a trigger refused it: {text}")
+        return errors.Refused(f"{where}: a constraint or a trigger refused it: {text}")
     if state == "25P02":
-        return DatabaseError("the transaction has failed already: roll it back and begin again")
+        return errors.DatabaseError(
+            "the transaction has failed already: roll it back and begin again"
+        )
     if state.startswith(_VALUES):
-        return InvalidArguments(f"{where} cannot store a value: {text}")
+        return errors.InvalidArguments(f"{where} cannot store a value: {text}")
     if state == _READ_ONLY:
-        return DatabaseUnavailable(
+        return errors.DatabaseUnavailable(
             f"{where}: {text}: this server is a standby, or read-only; connect to the primary (several "
             "hosts in the URL find it)"
         )
     if state in _NOT_OUR_SESSION:
-        return DatabaseUnavailable(
+        return errors.DatabaseUnavailable(
             f"{where}: {text}: sessions are shared, as behind pgbouncer: use Holdfast(pooler=True)"
         )
     lost = state.startswith(_GONE) or (not state and _is_connection_error(problem))
-    return (DatabaseUnavailable if lost or not state else StorageError)(f"{where}: {text}")
+    return (errors.DatabaseUnavailable if lost or not state else errors.StorageError)(
+        f"{where}: {text}"
+    )
 
 
 _GONE = ("08", "57P", "53300")  # connection exception, shutdown, too many connections
@@ -185,7 +178,7 @@ def _is_connection_error(problem: BaseException) -> bool:
 
 
 def has_broken(problem: BaseException) -> bool:
-    """An established session broke, and nobody knows whether what was under way was committed. A server
+    """An established session broke, and what was under way may be committed or not. A server
     that shuts down may say so with a SQLSTATE, and pgbouncer does when its own connection is cut."""
     state = getattr(problem, "sqlstate", None) or ""
     return state.startswith(("08", "57P")) or (not state and _is_connection_error(problem))
@@ -195,8 +188,3 @@ def went_away(problem: BaseException) -> bool:
     """The session is gone or of no use: what was asked may be asked again on a new one."""
     state = getattr(problem, "sqlstate", None)
     return state == _READ_ONLY or state in _NOT_OUR_SESSION or has_broken(problem)
-
-
-def where_is(url: str) -> str:
-    """The server and database of a URL, without the password."""
-    return describe(url)

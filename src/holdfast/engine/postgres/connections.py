@@ -1,8 +1,8 @@
 """The connections of one engine: taken for one piece of work, given back, made anew when broken.
 
 Written by hand where psycopg_pool would serve, because it is on the way of every single enqueue: the
-pool took 90 µs of 560 (decision 0005). A server that cannot be reached is told at once, with the
-reason. Every piece of work has a deadline; what was not used for a while is closed.
+pool took 90 µs of 560 (decision 0005). A server that cannot be reached is an error at
+once, with the reason. Every piece of work has a deadline; what was not used for a while is closed.
 """
 
 import logging
@@ -27,7 +27,7 @@ UNUSED = 30.0  # seconds after which an idle connection is closed
 FIRST_TRY = (
     0.8  # of the time that a piece of work may take: the rest is for one on a new connection
 )
-_CROWDED = 10.0  # seconds without new connections, after the server had none left
+_FULL = 10.0  # seconds without new connections, after the server had none left
 # A refused connection has no SQLSTATE: of the server's limit, of a role's or database's, pgbouncer's.
 _TOO_MANY = (
     "too many clients",
@@ -49,7 +49,7 @@ class Connections:
         self._changed = threading.Condition()
         self._made = 0
         self._most = MOST
-        self._crowded_until = 0.0
+        self._full_until = 0.0
         self._waiting = 0
         self._closed = False
 
@@ -69,10 +69,10 @@ class Connections:
         try:
             return self._once(work, now + FIRST_TRY * (deadline - now))
         except (psycopg.Error, OSError) as problem:
-            self._drop_idle_if(problem)
-            if not went_away(problem) or time.monotonic() >= deadline:
+            if not went_away(problem):
                 raise
-            if isinstance(problem, Cut) and not repeatable:
+            self._drop_idle()  # what happened to one session has happened to all that are idle
+            if time.monotonic() >= deadline or (isinstance(problem, Cut) and not repeatable):
                 raise
             first = problem
         try:
@@ -106,15 +106,14 @@ class Connections:
             self._deadlines.end(connection)
             self._give(connection)
 
-    def _take(self, deadline: float | None = None) -> Connection:
-        deadline = time.monotonic() + self._timeout if deadline is None else deadline
+    def _take(self, deadline: float) -> Connection:
         while True:
             try:
                 connection: Connection | None = self._idle.pop()  # no lock on the way of most
             except IndexError:
                 connection = self._wait(deadline)
             if connection is not None:
-                if not connection.is_spoken_to():
+                if not connection.has_unread_input():
                     return connection
                 _close(connection)
                 self._forget()
@@ -123,13 +122,13 @@ class Connections:
                 return self._connect()
             except BaseException as problem:
                 self._forget()
-                if not self._is_crowded(problem):
+                if not self._is_server_full(problem):
                     raise
 
     def _wait(self, deadline: float) -> Connection | None:
         """An idle connection, or None: a new one may be made, and is counted."""
         with self._changed:
-            # First counted as waiting, then a look: who gives back later is sure to notice.
+            # First counted as waiting, then a look: a thread that gives back later is sure to notice.
             self._waiting += 1
             try:
                 left = max(0.0, deadline - time.monotonic())
@@ -145,13 +144,13 @@ class Connections:
             finally:
                 self._waiting -= 1
 
-    def _is_crowded(self, problem: BaseException) -> bool:
+    def _is_server_full(self, problem: BaseException) -> bool:
         """The server has no more connections, but we have some: they are shared for a while."""
         with self._changed:
             if not self._made or not any(words in str(problem) for words in _TOO_MANY):
                 return False
             self._most = self._made
-            self._crowded_until = time.monotonic() + _CROWDED
+            self._full_until = time.monotonic() + _FULL
             return True
 
     def _give(self, connection: Connection) -> None:
@@ -170,7 +169,7 @@ class Connections:
 
     def tidy(self, now: float) -> None:
         """Close what was not used for a while: the last one given back is the first one taken."""
-        if now > self._crowded_until:
+        if now > self._full_until:
             self._most = MOST
         with suppress(IndexError):  # others take them meanwhile
             while now - self._idle[0].used_at > UNUSED:
@@ -181,11 +180,6 @@ class Connections:
         with self._changed:
             self._made -= 1
             self._changed.notify()
-
-    def _drop_idle_if(self, problem: BaseException) -> None:
-        """What happened to one session has happened to all that are idle."""
-        if went_away(problem):
-            self._drop_idle()
 
     def _drop_idle(self) -> None:
         with suppress(IndexError):  # none is left

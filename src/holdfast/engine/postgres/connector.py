@@ -25,8 +25,8 @@ class Connector:
     def __init__(
         self, url: str, deadlines: CallDeadlines, *, pooler: bool | None, timeout: float
     ) -> None:
-        """`pooler`: None: to be found out. `keeper` has to run while a connection is made: a server may
-        complete the login and then stay silent."""
+        """`pooler`: None: to be found out. `deadlines` have to run while a connection is made: a server
+        may complete the login and then stay silent."""
         self.pooled = bool(pooler)
         self._url = url
         self._deadlines = deadlines

@@ -57,17 +57,15 @@ class PostgresDoctor:
     def _tables(self, connection: Connection) -> Iterator[Finding]:
         try:
             missing = self._migrations.missing(connection)
-        except HoldfastError as problem:
-            yield Finding("fail", "schema", str(problem))
+        except HoldfastError as error:
+            yield Finding("fail", "schema", str(error))
             return
-        if missing:
-            names = ", ".join(migration.name for migration in missing)
-            yield Finding(
-                "fail", "schema", f"{self._schema!r}, missing: {names}; run 'holdfast migrate'"
-            )
-            return
-        yield Finding("ok", "schema", f"{self._schema!r}: the tables are those of this release")
-        yield from _rights(connection, self._schema)
+        names = ", ".join(migration.name for migration in missing)
+        problem = f"{self._schema!r}, missing: {names}; run 'holdfast migrate'"
+        well = f"{self._schema!r}: the tables are those of this release"
+        yield Finding.judge(not missing, "schema", well, problem, "fail")
+        if not missing:
+            yield from _rights(connection, self._schema)
 
     def measure(self) -> Measures:
         return self._use(self._measured)
@@ -96,23 +94,17 @@ def _ask(connection: Connection, sql: str, *params: Any) -> Any:
 
 
 def _server(connection: Connection) -> Iterator[Finding]:
-    version = connection.info.server_version
     text = f"PostgreSQL {_ask(connection, 'SHOW server_version')}"
-    if version < LOWEST_VERSION:
-        yield Finding("warn", "server", f"{text}: older than 13, with which Holdfast is not tested")
-    else:
-        yield Finding("ok", "server", text)
+    is_tested = connection.info.server_version >= LOWEST_VERSION
+    problem = f"{text}: older than 13, with which Holdfast is not tested"
+    yield Finding.judge(is_tested, "server", text, problem)
     if _ask(connection, "SELECT pg_is_in_recovery()"):
-        yield Finding(
-            "fail", "role", "a standby, which cannot be written to: use the primary's address"
-        )
+        problem = "a standby, which cannot be written to: use the primary's address"
+        yield Finding("fail", "role", problem)
     encoding = _ask(connection, "SHOW server_encoding")
     if encoding != "UTF8":
-        yield Finding(
-            "warn",
-            "encoding",
-            f"{encoding}: texts that it cannot hold are refused; make the database with UTF8",
-        )
+        problem = "texts that it cannot hold are refused; make the database with UTF8"
+        yield Finding("warn", "encoding", f"{encoding}: {problem}")
 
 
 def _session(connection: Connection) -> Iterator[Finding]:
@@ -121,34 +113,22 @@ def _session(connection: Connection) -> Iterator[Finding]:
     for name, needed in _NEEDED.items():
         told = _ask(connection, f"SHOW {name}")
         if not told.startswith(needed):
-            yield Finding(
-                "fail",
-                name,
-                f"{told}: Holdfast needs {needed!r}, and cannot set it behind a pooler; run ALTER ROLE "
-                f"... SET {name} = '{needed}'",
-            )
+            problem = f"Holdfast needs {needed!r}, and cannot set it behind a pooler"
+            remedy = f"run ALTER ROLE ... SET {name} = '{needed}'"
+            yield Finding("fail", name, f"{told}: {problem}; {remedy}")
 
 
 def _durability(connection: Connection) -> Iterator[Finding]:
     for setting in ("fsync", "full_page_writes"):
-        if _ask(connection, f"SHOW {setting}") == "on":
-            yield Finding("ok", setting, "on")
-        else:
-            yield Finding(
-                "fail",
-                setting,
-                f"off: a crash of the machine can destroy the database; set {setting} = on",
-            )
+        is_on = _ask(connection, f"SHOW {setting}") == "on"
+        problem = f"off: a crash of the machine can destroy the database; set {setting} = on"
+        yield Finding.judge(is_on, setting, "on", problem, "fail")
     commit = _ask(connection, "SHOW synchronous_commit")
-    if commit == "off":
-        yield Finding(
-            "warn",
-            "synchronous_commit",
-            "off: a crash of the server may take the last acknowledged jobs; set it to on for this "
-            "role or database",
-        )
-    else:
-        yield Finding("ok", "synchronous_commit", commit)
+    problem = (
+        "off: a crash of the server may take the last acknowledged jobs; set it to on for this role "
+        "or database"
+    )
+    yield Finding.judge(commit != "off", "synchronous_commit", commit, problem)
 
 
 def _rights(connection: Connection, schema: str) -> Iterator[Finding]:
@@ -162,12 +142,9 @@ def _rights(connection: Connection, schema: str) -> Iterator[Finding]:
         [schema],
     ).fetchall()
     for name, group in groupby(lacking, key=itemgetter(0)):
-        rights = ", ".join(right for _, right in group)
-        yield Finding(
-            "fail",
-            "rights",
-            f"this role lacks {rights} on {schema}.{name}: GRANT them, or use the owner's role",
-        )
+        lacks = f"{', '.join(right for _, right in group)} on {schema}.{name}"
+        problem = f"this role lacks {lacks}: GRANT them, or use the owner's role"
+        yield Finding("fail", "rights", problem)
 
 
 def _upkeep(connection: Connection, table: str) -> Iterator[Finding]:
@@ -178,26 +155,18 @@ def _upkeep(connection: Connection, table: str) -> Iterator[Finding]:
         " AND reloptions @> ARRAY['autovacuum_enabled=false']",
         table,
     )
-    if off or table_off:
-        yield Finding(
-            "warn",
-            "autovacuum",
-            f"off{' for the jobs table' if not off else ''}: finished jobs leave dead rows that slow "
-            "every claim; set it to on",
-        )
-    else:
-        yield Finding("ok", "autovacuum", "on")
+    where = "off" if off else "off for the jobs table"
+    problem = f"{where}: finished jobs leave dead rows that slow every claim; set it to on"
+    yield Finding.judge(not (off or table_off), "autovacuum", "on", problem)
     age = _ask(
         connection,
         "SELECT COALESCE(max(extract(epoch FROM clock_timestamp() - xact_start)), 0)::float8"
         " FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()",
     )
     if age > OLD_TRANSACTION:
+        problem = "dead rows cannot be removed meanwhile; find it in pg_stat_activity and end it"
         yield Finding(
-            "warn",
-            "transactions",
-            f"one has been open for {age / 60:.0f} minutes: dead rows cannot be removed meanwhile; "
-            "find it in pg_stat_activity and end it",
+            "warn", "transactions", f"one has been open for {age / 60:.0f} minutes: {problem}"
         )
 
 
@@ -209,14 +178,12 @@ def _connections(connection: Connection) -> Finding:
         " - current_setting('superuser_reserved_connections')::int",
     )
     text = f"{used} of {most} in use"
-    if used > CROWDED * most or most - used < MOST:
-        return Finding(
-            "warn",
-            "connections",
-            f"{text}: a process of Holdfast opens up to {MOST}; raise max_connections, or use a pooler "
-            "with Holdfast(pooler=True)",
-        )
-    return Finding("ok", "connections", text)
+    problem = (
+        f"{text}: a process of Holdfast opens up to {MOST}; raise max_connections, or use a pooler "
+        "with Holdfast(pooler=True)"
+    )
+    enough = used <= CROWDED * most and most - used >= MOST
+    return Finding.judge(enough, "connections", text, problem)
 
 
 def _clock(connection: Connection) -> Finding:
@@ -226,11 +193,9 @@ def _clock(connection: Connection) -> Finding:
     skew = there - (before + after) / 2
     # What lies within the round trip cannot be told apart from its duration.
     certain = max(0.0, abs(skew) - (after - before) / 2)
-    if certain > SKEW:
-        return Finding(
-            "warn",
-            "clock",
-            f"the server is {abs(skew):.1f} s {'ahead' if skew > 0 else 'behind'}: due times go by "
-            "the server's clock; synchronise both by NTP",
-        )
-    return Finding("ok", "clock", f"{certain * 1000:.0f} ms from the server's")
+    problem = (
+        f"the server is {abs(skew):.1f} s {'ahead' if skew > 0 else 'behind'}: due times go by the "
+        "server's clock; synchronise both by NTP"
+    )
+    well = f"{certain * 1000:.0f} ms from the server's"
+    return Finding.judge(certain <= SKEW, "clock", well, problem)

@@ -4,7 +4,7 @@ import re
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, closing, contextmanager, nullcontext
+from contextlib import closing, contextmanager, nullcontext
 from datetime import datetime
 from functools import partial
 from typing import Any
@@ -14,23 +14,21 @@ from psycopg.pq import TransactionStatus
 from psycopg.rows import tuple_row
 
 from holdfast.core.clock import Clock
-from holdfast.engine.dialect import wake
+from holdfast.engine.dialect import PostgresDialect, wake
 from holdfast.engine.engine import TIMEOUT, Engine
 from holdfast.engine.group_commit import GroupCommit, Request
 from holdfast.engine.postgres import transaction
 from holdfast.engine.postgres.call_deadlines import CallDeadlines
 from holdfast.engine.postgres.claimer import PostgresClaimer
-from holdfast.engine.postgres.connection import Connection, perform, translate, where_is
+from holdfast.engine.postgres.connection import Connection, perform, translate
 from holdfast.engine.postgres.connections import Connections
 from holdfast.engine.postgres.connector import Connector
 from holdfast.engine.postgres.copying import COPY, COPY_FROM, copy_row, is_plain
-from holdfast.engine.postgres.dialect import PostgresDialect, times_as_text
 from holdfast.engine.postgres.doctor import PostgresDoctor
 from holdfast.engine.postgres.migrator import Migrations
-from holdfast.engine.postgres.url import check_url
+from holdfast.engine.postgres.url import check_url, describe
 from holdfast.engine.postgres.wakeups import Notifier, PostgresWakeups, channel
-from holdfast.engine.script import Reply, Run, Script, T, drive
-from holdfast.engine.statements import Statements, qualified
+from holdfast.engine.script import Reply, Run, Script, Statements, T, drive, qualified
 from holdfast.engine.transaction import Transaction, aunwrap, unwrap
 from holdfast.engine.unknown_outcome import may_double
 from holdfast.errors import (
@@ -49,9 +47,11 @@ from holdfast.jobs.outcome import Applied, Finish, kind_of
 from holdfast.jobs.rows import CLAIMED, COLUMNS
 
 VITAL = 5.0  # seconds for a heartbeat: others take a worker for dead after three that are late
-GROUP = 200  # enqueues that share a commit at the most
+GROUP = 200  # enqueues that share a commit, at most
 _REQUEUES = frozenset({"promote", "rescue", "retry", "replace", "unpark", "move_schedule"})
 _EVENTS = frozenset({"events"})
+# Times are read as text: a caller's connection may have its own idea of what a time is.
+_TIMES = re.compile(r"\b(\w+_at|keep_until|unreadable_since)\b")
 _SCHEMA = re.compile(r"[a-z_][a-z0-9_]{0,50}")
 
 
@@ -75,7 +75,7 @@ class PostgresEngine(Engine):
         check_url(url)
         self.dialect = PostgresDialect(clock)
         self.schema = schema
-        self.where = where_is(url)
+        self.where = describe(url)
         self._url = url
         self._deadlines = CallDeadlines()
         self._connector = Connector(url, self._deadlines, pooler=pooler, timeout=timeout)
@@ -83,7 +83,7 @@ class PostgresEngine(Engine):
         self._words: Mapping[str, str] = {
             "schema": schema,
             "now": "COALESCE(:now::text::timestamptz, statement_timestamp())",
-            "columns": times_as_text(_as_text(COLUMNS)),
+            "columns": _TIMES.sub(r"\1::text", _as_text(COLUMNS)),
             "claimed": _as_text(qualified(CLAIMED)),
         }
         self._statements = Statements("postgres", self._words)
@@ -97,8 +97,8 @@ class PostgresEngine(Engine):
         self._opening = threading.Lock()
         self._connections: Connections | None = None
         self._vital: Connections
-        self._notifier = Notifier(self._tell)
-        self._bell = Notifier(self._ring)
+        self._notifier = Notifier(self._hint_now)
+        self._event_notifier = Notifier(self._hint_at_events)
         self._subscribers: list[PostgresWakeups] = []
         self.claimer = self._claimer = PostgresClaimer(self)
         self.doctor = PostgresDoctor(
@@ -111,7 +111,7 @@ class PostgresEngine(Engine):
         self.check_usable()
         if self._connections is not None:
             return self._connections
-        with self._alone(), self._fork_guard:
+        with self._alone(), self._opened_here():
             if self._connections is None:
                 with self._first_connection() as connection:
                     if self._auto_migrate:
@@ -141,20 +141,17 @@ class PostgresEngine(Engine):
     @contextmanager
     def _first_connection(self) -> Iterator[Connection]:
         """A connection of its own, to an engine that may not be open. What is asked of it has to be
-        bounded by the keeper, which runs meanwhile."""
+        bounded by the deadlines, which run meanwhile."""
         try:
             with self._deadlines.running(), closing(self._connect()) as connection:
                 yield connection
         except (psycopg.Error, OSError) as problem:
             raise translate(problem, self.where) from problem
 
-    def _connection_for_doctor(self) -> AbstractContextManager[Connection]:
-        self.check_usable()
-        return self._bounded_connection()
-
     @contextmanager
-    def _bounded_connection(self) -> Iterator[Connection]:
-        """The first connection; what is asked of it ends within the time of a call."""
+    def _connection_for_doctor(self) -> Iterator[Connection]:
+        """A connection of its own; what is asked of it ends within the time of a call."""
+        self.check_usable()
         with (
             self._first_connection() as connection,
             self._deadlines.bounded(connection, self._timeout),
@@ -166,14 +163,14 @@ class PostgresEngine(Engine):
 
     def close(self) -> None:
         self._closed = True
-        if self._fork_guard.is_elsewhere:
+        if self._is_opened_elsewhere:
             return  # closing them would end the sessions of the process that opened them
         with self._opening:
             connections, self._connections = self._connections, None
         if connections is None:
             return
         self._notifier.close()
-        self._bell.close()
+        self._event_notifier.close()
         for subscriber in list(self._subscribers):
             subscriber.close()
         connections.close()
@@ -192,8 +189,8 @@ class PostgresEngine(Engine):
 
     # running scripts
 
-    def _run(
-        self, script: Callable[[], Script[T]], write: bool, deadline: float | None = None
+    def run(
+        self, script: Callable[[], Script[T]], *, write: bool, deadline: float | None = None
     ) -> T:
         return self._on_connection(self._work(script, write), deadline)
 
@@ -217,9 +214,9 @@ class PostgresEngine(Engine):
 
     def _perform(self, connection: Connection, run: Run) -> Reply:
         if run.name == "emit" and connection.info.transaction_status == TransactionStatus.IDLE:
-            return Reply([], 0)  # nobody followed when this began: without a transaction around it
-        if run.name == "ring" and not self._bell.due(_EVENTS):
-            self._bell.later(_EVENTS)
+            return Reply([], 0)  # no follower when this began: it has no transaction around it
+        if run.name == "ring" and not self._event_notifier.due(_EVENTS):
+            self._event_notifier.later(_EVENTS)
             return Reply([], 0)
         reply = perform(connection, self._statements, run)
         # What goes back in line may belong in front of what was claimed.
@@ -246,7 +243,7 @@ class PostgresEngine(Engine):
         if not jobs:
             return []
         self._claimer.cursor.inserted(jobs)
-        inserted = self._repeated(jobs, partial(self._insert_quickest, jobs, notify))
+        inserted = self._insert_until_known(jobs, partial(self._insert_quickest, jobs, notify))
         for subscriber in list(self._subscribers):
             subscriber.wake()
         return inserted
@@ -256,7 +253,7 @@ class PostgresEngine(Engine):
             return self._copy(jobs, notify, deadline)
         if notify and not any(job.unique for job in jobs):
             return self._group.submit(jobs, max(0.0, deadline - time.monotonic()))
-        # A key may have to wait for another's transaction, and nobody shall wait with it.
+        # A key may have to wait for another's transaction, and other enqueues shall not.
         return self._insert_now(jobs, deadline, notify)
 
     def _insert_group(self, group: Sequence[Request[Sequence[NewJob], list[Job]]]) -> None:
@@ -324,7 +321,7 @@ class PostgresEngine(Engine):
         try:
             inserted = self._on_connection(work, deadline)
         except KeyConflict as problem:
-            # An id that is there already: sent before, and the reply was lost. `_repeated` looks.
+            # An id that is there already: sent before, and the reply was lost. A repeat tells.
             raise OutcomeUnknown(str(problem)) from problem
         self._notifier.later(queues - at_once)
         return inserted
@@ -367,10 +364,10 @@ class PostgresEngine(Engine):
         raw = await aunwrap(tx)
         return await transaction.aadopt(raw, self._statements, self.where)
 
-    def _tell(self, queues: Iterable[str]) -> None:
+    def _hint_now(self, queues: Iterable[str]) -> None:
         self.run(lambda: wake(queues), write=False)
 
-    def _ring(self, _: Iterable[str]) -> None:
+    def _hint_at_events(self, _: Iterable[str]) -> None:
         self._on_connection(lambda own: perform(own, self._statements, Run("ring", {})))
 
     def wakeups(self, *, events: bool = False) -> PostgresWakeups:
@@ -383,5 +380,5 @@ class PostgresEngine(Engine):
 
 
 def _as_text(columns: str) -> str:
-    """Ids are text to everybody but the database."""
+    """Ids are text outside of the database."""
     return re.sub(r"(^|\b)((jobs\.)?(workflow_)?id)\b", r"\2::text", columns)

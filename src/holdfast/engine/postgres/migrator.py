@@ -20,7 +20,7 @@ from psycopg.errors import DeadlockDetected, LockNotAvailable, QueryCanceled
 from psycopg.rows import tuple_row
 
 from holdfast.engine import migrations
-from holdfast.engine.migrations import AppliedMigration, Migration
+from holdfast.engine.migrations import Migration
 from holdfast.engine.postgres.connection import Connection
 from holdfast.errors import DatabaseBusy, SchemaError
 
@@ -134,7 +134,7 @@ class Migrations(migrations.Migrations[Connection]):
         self._schema = schema
         self._where = where
 
-    def applied(self, connection: Connection) -> list[AppliedMigration]:
+    def applied(self, connection: Connection) -> list[Migration]:
         if (
             self._ask.value(connection, "SELECT to_regclass(%s)", f"{self._schema}.migrations")
             is None
@@ -144,7 +144,7 @@ class Migrations(migrations.Migrations[Connection]):
             connection,
             f"SELECT number, title, breaking FROM {self._schema}.migrations",  # noqa: S608
         )
-        return [AppliedMigration(*row) for row in rows]
+        return [Migration(*row) for row in rows]
 
     def as_sql(self) -> str:
         head = _HEAD.format(schema=self._schema)

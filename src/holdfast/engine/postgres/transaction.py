@@ -6,69 +6,70 @@ settings are put back.
 """
 
 import sys
-from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from collections.abc import Callable
 from typing import Any
 
 import psycopg
 from psycopg.rows import tuple_row
 
 from holdfast.engine.postgres.connection import LOCK_TIMEOUT, commands, translate
-from holdfast.engine.script import Reply, Run, Script, T, adrive, drive
-from holdfast.engine.statements import Command, Statements, parse
-from holdfast.engine.transaction import broken, foreign, is_async, kind_of, outside, unusable
+from holdfast.engine.script import Command, Reply, Run, Script, Statements, T, adrive, drive
+from holdfast.engine.transaction import (
+    broken,
+    foreign,
+    in_savepoint,
+    kind_of,
+    needs_await,
+    outside,
+    unusable,
+)
 from holdfast.errors import HoldfastError
 
-_SAVE = parse("SAVEPOINT holdfast")
-_UNDO = parse("ROLLBACK TO SAVEPOINT holdfast")
-_DONE = parse("RELEASE SAVEPOINT holdfast")
 # What our statements depend on, as long as they run. The rest of a session is the caller's: times have
 # an offset, tables a schema, and built-in functions come first in any search_path that does not say
 # otherwise.
 _NEEDED = {"lock_timeout": f"{LOCK_TIMEOUT * 1000:.0f}", "datestyle": "ISO"}
-_BOUND = parse(
+_BOUND = (
     "SELECT "
     + ", ".join(f"current_setting('{name}')" for name in _NEEDED)
     + "".join(f", set_config('{name}', '{value}', true)" for name, value in _NEEDED.items())
 )
-_UNBOUND = parse(
-    "SELECT " + ", ".join(f"set_config('{name}', :{name}::text, true)" for name in _NEEDED)
-)
+_UNBOUND = "SELECT " + ", ".join(f"set_config('{name}', :{name}::text, true)" for name in _NEEDED)
 _FAILED = "25P02"
 _FAILED_ALREADY = "its transaction has failed already"
 _HOW = "begin one (psycopg: leave autocommit off; asyncpg: 'async with conn.transaction()')"
 
 
-class _Scripts:
-    """What the sync and the async side share."""
+def _with_settings(script: Script[T]) -> Script[T]:
+    before = (yield Run(_BOUND, {})).rows[0]
+    result = yield from script  # after an error, the savepoint brings the settings back
+    yield Run(_UNBOUND, dict(zip(_NEEDED, before, strict=False)))
+    return result
+
+
+class SyncTransaction:
+    """On psycopg's or psycopg2's connection."""
 
     def __init__(self, connection: Any, statements: Statements, where: str) -> None:
         self._connection = connection
         self._statements = statements
         self._where = where
 
-    def _commands(self, run: Run) -> tuple[tuple[Command, ...], dict[str, Any]]:
-        return commands(self._statements, run)
-
-    def _translated(self, problem: Exception) -> HoldfastError:
-        if isinstance(problem, HoldfastError):
-            return problem
-        if getattr(problem, "sqlstate", None) == _FAILED:  # asyncpg's connection does not tell
-            return broken(_FAILED_ALREADY)
-        return translate(problem, self._where)
-
-
-class SyncTransaction(_Scripts):
-    """On psycopg's or psycopg2's connection."""
-
-    is_async = False
-
     def run(self, script: Script[T]) -> T:
-        with self._cursor() as cursor, self._guarded(cursor):
-            return drive(script, lambda run: self._perform(cursor, run))
+        try:
+            with self._cursor() as cursor:
+                guarded = in_savepoint(_with_settings(script))
+                return drive(guarded, lambda run: self._perform(cursor, run))
+        except Exception as problem:
+            raise self._translated(problem) from problem
 
     async def arun(self, script: Script[T]) -> T:
         return self.run(script)
+
+    def _translated(self, problem: Exception) -> HoldfastError:
+        if getattr(problem, "sqlstate", None) == _FAILED:  # asyncpg's connection does not tell
+            return broken(_FAILED_ALREADY)
+        return translate(problem, self._where)
 
     def _cursor(self) -> Any:
         """Not by the caller's cursor and row factories, which may be anything: those of psycopg2 for
@@ -78,83 +79,48 @@ class SyncTransaction(_Scripts):
         plain = sys.modules["psycopg2.extensions"].cursor  # it is there: the connection is its own
         return self._connection.cursor(cursor_factory=plain)
 
-    @contextmanager
-    def _guarded(self, cursor: Any) -> Iterator[None]:
-        try:
-            self._execute(cursor, _SAVE)
-            try:
-                before = dict(zip(_NEEDED, self._execute(cursor, _BOUND).rows[0], strict=False))
-                yield
-                self._execute(cursor, _UNBOUND, before)
-            except BaseException:
-                self._execute(cursor, _UNDO)
-                self._execute(cursor, _DONE)
-                raise
-            self._execute(cursor, _DONE)
-        except Exception as problem:
-            raise self._translated(problem) from problem
-
     def _perform(self, cursor: Any, run: Run) -> Reply:
-        commands, params = self._commands(run)
-        replies = [self._execute(cursor, command, params) for command in commands]
+        replies: list[Reply] = []
+        sql, params = commands(self._statements, run)
+        for command in sql:
+            cursor.execute(command.pyformat, params)
+            rows = cursor.fetchall() if command.returns_rows else []
+            replies.append(Reply(rows, cursor.rowcount))
         return replies[0]
 
-    def _execute(self, cursor: Any, command: Command, params: Any = None) -> Reply:
-        cursor.execute(command.pyformat, params or {})
-        rows = cursor.fetchall() if command.returns_rows else []
-        return Reply(rows, cursor.rowcount)
 
-
-class AsyncTransaction(_Scripts):
+class AsyncTransaction(SyncTransaction):
     """On psycopg's asynchronous connection or asyncpg's; `execute` tells them apart."""
-
-    is_async = True
 
     def __init__(self, *args: Any, execute: Callable[..., Any]) -> None:
         super().__init__(*args)
         self._execute = execute
 
     def run(self, script: Script[T]) -> T:
-        raise is_async(self._connection)
+        raise needs_await(self._connection)
 
     async def arun(self, script: Script[T]) -> T:
-        async with self._guarded():
-            return await adrive(script, self._perform)
-
-    @asynccontextmanager
-    async def _guarded(self) -> AsyncIterator[None]:
-        connection, execute = self._connection, self._execute
         try:
-            await execute(connection, _SAVE)
-            try:
-                reply = await execute(connection, _BOUND)
-                before = dict(zip(_NEEDED, reply.rows[0], strict=False))
-                yield
-                await execute(connection, _UNBOUND, before)
-            except BaseException:
-                await execute(connection, _UNDO)
-                await execute(connection, _DONE)
-                raise
-            await execute(connection, _DONE)
+            return await adrive(in_savepoint(_with_settings(script)), self._aperform)
         except Exception as problem:
             raise self._translated(problem) from problem
 
-    async def _perform(self, run: Run) -> Reply:
-        commands, params = self._commands(run)
-        replies = [await self._execute(self._connection, command, params) for command in commands]
+    async def _aperform(self, run: Run) -> Reply:
+        sql, params = commands(self._statements, run)
+        replies = [await self._execute(self._connection, command, params) for command in sql]
         first: Reply = replies[0]
         return first
 
 
-async def _execute_psycopg(connection: Any, command: Command, params: Any = None) -> Reply:
+async def _execute_psycopg(connection: Any, command: Command, params: Any) -> Reply:
     async with psycopg.AsyncCursor(connection, row_factory=tuple_row) as cursor:
-        await cursor.execute(command.pyformat, params or {})
+        await cursor.execute(command.pyformat, params)
         rows = await cursor.fetchall() if command.returns_rows else []
         return Reply(rows, cursor.rowcount)
 
 
-async def _execute_asyncpg(connection: Any, command: Command, params: Any = None) -> Reply:
-    arguments = [(params or {})[name] for name in command.names]
+async def _execute_asyncpg(connection: Any, command: Command, params: Any) -> Reply:
+    arguments = [params[name] for name in command.names]
     if not arguments and not command.returns_rows:
         await connection.execute(command.dollar)  # savepoints cannot be prepared
         return Reply([], 0)
@@ -172,7 +138,7 @@ def adopt(tx: Any, statements: Statements, where: str) -> SyncTransaction:
             if tx.autocommit:
                 raise outside(_HOW)
         case "psycopg.AsyncConnection" | "asyncpg.Connection" | "asyncpg.PoolConnectionProxy":
-            raise is_async(tx)
+            raise needs_await(tx)
         case _:
             raise foreign(tx, where)
     return SyncTransaction(tx, statements, where)

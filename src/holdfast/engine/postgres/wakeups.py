@@ -1,15 +1,16 @@
 """Wake-ups on PostgreSQL: NOTIFY with a queue's name, and nothing else in it.
 
-Telling: NOTIFY makes commits queue behind one lock of the whole server, so our own inserts tell at
+Sending: NOTIFY makes commits queue behind one lock of the whole server, so our own inserts notify at
 once only while that is not often (a hundred times a second); in a burst, every 20 ms, and at its end.
 Hearing: one connection that LISTENs. When it breaks it is made anew, and the first thing after that
-is a look everywhere, for what was told meanwhile.
+is a look everywhere, for hints that were missed meanwhile.
 """
 
 import contextlib
 import threading
 import time
 from collections.abc import Callable, Iterable
+from typing import Any
 
 import psycopg
 
@@ -31,10 +32,10 @@ def channel(schema: str, events: bool = False) -> str:
 
 
 class Notifier:
-    """Tells of our own inserts, not too often."""
+    """Sends hints at our own inserts, not too often."""
 
-    def __init__(self, tell: Callable[[Iterable[str]], None]) -> None:
-        self._tell = tell
+    def __init__(self, send: Callable[[Iterable[str]], None]) -> None:
+        self._send = send
         self._condition = threading.Condition()
         self._left: dict[str, tuple[float, float]] = {}  # hints that a queue had left, and when
         self._later: set[str] = set()
@@ -42,7 +43,7 @@ class Notifier:
         self._closed = False
 
     def due(self, queues: frozenset[str]) -> frozenset[str]:
-        """Those to tell with the insert itself, in its transaction. The others are for `later`."""
+        """The queues to hint at in the insert's own transaction. The others are for `later`."""
         now = time.monotonic()
         with self._condition:
             return frozenset(queue for queue in queues if self._spend(queue, now))
@@ -64,7 +65,7 @@ class Notifier:
             self._later |= queues
             if self._thread is None:
                 self._thread = threading.Thread(
-                    target=self._run, name="holdfast-herald", daemon=True
+                    target=self._run, name="holdfast-notifier", daemon=True
                 )
                 self._thread.start()
             self._condition.notify()
@@ -82,7 +83,7 @@ class Notifier:
             with self._condition:
                 queues, self._later = self._later, set()
             with contextlib.suppress(Exception):  # a hint: polling is always correct
-                self._tell(queues)
+                self._send(queues)
 
     def close(self) -> None:
         with self._condition:
@@ -101,13 +102,12 @@ class PostgresWakeups(Wakeups):
         connect: Callable[[], Connection] | None,
         deadlines: CallDeadlines,
         channel: str,
-        on_close: Callable[["PostgresWakeups"], None],
+        on_close: Callable[[Any], None],
     ) -> None:
-        super().__init__()
+        super().__init__(on_close)
         self._connect = connect
         self._deadlines = deadlines
         self._channel = channel
-        self._on_close = on_close
         self._connection: Connection | None = None
         self._retry_at = 0.0
         self._ping_at = 0.0
@@ -169,5 +169,4 @@ class PostgresWakeups(Wakeups):
         self._retry_at = time.monotonic() + _RECONNECT
 
     def _release(self) -> None:
-        self._on_close(self)
         self._drop()

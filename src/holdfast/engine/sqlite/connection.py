@@ -14,19 +14,9 @@ from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
-from holdfast.engine.script import Reply, Run
+from holdfast import errors
+from holdfast.engine.script import Command, Reply, Run, Statements
 from holdfast.engine.sqlite.lock_holders import describe, write_lock_holders
-from holdfast.engine.statements import Command, Statements
-from holdfast.errors import (
-    DatabaseBusy,
-    DatabaseUnavailable,
-    HoldfastError,
-    InvalidArguments,
-    KeyConflict,
-    Refused,
-    SchemaError,
-    StorageError,
-)
 
 CHUNKS = (64, 32, 16, 8, 4, 2)  # rows that one step inserts
 _VALUES = re.compile(r"^VALUES (\(.*\))$(?=\s*^ON CONFLICT [^\n]*$)", re.MULTILINE | re.DOTALL)
@@ -40,7 +30,7 @@ def connect(
     """A connection of ours: autocommit, no automatic checkpoints (see `checkpoint.py`). `convert`: a
     file that is not in WAL mode is put into it, which needs its write lock."""
     if sqlite3.sqlite_version_info < LOWEST_VERSION:
-        raise DatabaseUnavailable(
+        raise errors.DatabaseUnavailable(
             f"SQLite {sqlite3.sqlite_version} is too old: Holdfast needs 3.35 or newer; use a newer "
             "Python build"
         )
@@ -49,7 +39,7 @@ def connect(
             path, timeout=busy_timeout, isolation_level=None, check_same_thread=False
         )
     except sqlite3.Error as problem:
-        raise DatabaseUnavailable(
+        raise errors.DatabaseUnavailable(
             f"SQLite cannot open {str(path)!r} ({problem}): check that its folder exists and can "
             "be written to"
         ) from problem
@@ -75,7 +65,7 @@ def perform(cursor: sqlite3.Cursor, statements: Statements, run: Run) -> Reply:
     try:
         return _perform(cursor, statements, run)
     except (OverflowError, UnicodeError) as problem:  # not an error of SQLite, but of its driver
-        raise InvalidArguments(f"SQLite cannot store a value: {problem}") from problem
+        raise errors.InvalidArguments(f"SQLite cannot store a value: {problem}") from problem
 
 
 def _perform(cursor: sqlite3.Cursor, statements: Statements, run: Run) -> Reply:
@@ -131,15 +121,15 @@ def _together(
     done: Sequence[Mapping[str, Any]] = batch
     cursor.execute("SAVEPOINT whole")
     for members in groups.values():
-        if cursor.execute(command.sql, by_ids(run, members)).rowcount != len(members):
+        if cursor.execute(command.sql, _by_ids(run, members)).rowcount != len(members):
             cursor.execute("ROLLBACK TO whole")
-            done = [m for m in batch if cursor.execute(command.sql, by_ids(run, [m])).rowcount]
+            done = [m for m in batch if cursor.execute(command.sql, _by_ids(run, [m])).rowcount]
             break
     cursor.execute("RELEASE whole")
     return Reply([(member[run.tell],) for member in done], len(done))
 
 
-def by_ids(run: Run, members: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+def _by_ids(run: Run, members: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     """The parameters of a statement that takes the ids of its members as JSON, and the rest as the
     first has it."""
     return {**run.params, **members[0], "ids": json.dumps([member["id"] for member in members])}
@@ -185,19 +175,12 @@ def _tuples(command: Command) -> Callable[[Mapping[str, Any]], tuple[Any, ...]]:
 def _chunked(command: Command, size: int) -> str:
     """An INSERT ... VALUES of one row as one of several, the numbers of each row moved on."""
     width = len(command.names)
-    row = command.numbered[_match(command).start(1) : _match(command).end(1)]
+    [row] = _VALUES.findall(command.numbered)
     rows = [
         re.sub(r"\?(\d+)", lambda found, by=number * width: f"?{int(found[1]) + by}", row)  # type: ignore[misc]
         for number in range(size)
     ]
     return command.numbered.replace(row, ",\n".join(rows))
-
-
-def _match(command: Command) -> re.Match[str]:
-    found = _VALUES.search(command.numbered)
-    if found is None:
-        raise ValueError(f"not an INSERT of one row: {command.numbered}")
-    return found
 
 
 # The database answered, and cannot write now. Whatever was asked of it may be asked again.
@@ -216,35 +199,35 @@ def was_undone(problem: sqlite3.Error) -> bool:
     return code & 0xFF in (sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR, sqlite3.SQLITE_NOMEM)
 
 
-def translate(problem: sqlite3.Error, path: Path) -> HoldfastError:
+def translate(problem: sqlite3.Error, path: Path) -> errors.HoldfastError:
     """Our error for SQLite's, with the remedy. Only what speaks of the values that were given is
     InvalidArguments or KeyConflict; everything else means that the database is unavailable."""
     code = getattr(problem, "sqlite_errorcode", None) or 0
     text = str(problem)
     if code == sqlite3.SQLITE_BUSY_SNAPSHOT:
-        return DatabaseBusy(
+        return errors.DatabaseBusy(
             "the transaction read the database before it wrote, and another connection has written "
             "since: begin it with BEGIN IMMEDIATE, or enqueue before the first read"
         )
     if code & 0xFF in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
-        return DatabaseBusy(
+        return errors.DatabaseBusy(
             f"another connection holds the write lock of {os.fspath(path)!r} and did not let go in "
             f"time{describe(write_lock_holders(path))}; if it is your own open transaction, pass it: "
             "task.using(tx=connection)"
         )
     if "no such table: holdfast" in text or "no such column" in text:
-        return SchemaError(
+        return errors.SchemaError(
             f"{text}: the tables of Holdfast are not in {os.fspath(path)!r}, or are those of another "
             "release; run 'holdfast migrate'"
         )
     if remedy := _STORAGE.get(code & 0xFF):
-        return StorageError(f"SQLite cannot write to {os.fspath(path)!r} ({text}): {remedy}")
+        return errors.StorageError(f"SQLite cannot write to {os.fspath(path)!r} ({text}): {remedy}")
     if code in (sqlite3.SQLITE_CONSTRAINT_UNIQUE, sqlite3.SQLITE_CONSTRAINT_PRIMARYKEY):
-        return KeyConflict(f"SQLite: {text}")
+        return errors.KeyConflict(f"SQLite: {text}")
     if code & 0xFF == sqlite3.SQLITE_CONSTRAINT:
-        return Refused(f"SQLite: a constraint or a trigger refused it: {text}")
+        return errors.Refused(f"SQLite: a constraint or a trigger refused it: {text}")
     values = (sqlite3.SQLITE_TOOBIG, sqlite3.SQLITE_MISMATCH)
     if code & 0xFF in values or text.startswith("Error binding parameter"):
-        return InvalidArguments(f"SQLite cannot store a value: {text}")
-    kind = StorageError if code else DatabaseUnavailable
+        return errors.InvalidArguments(f"SQLite cannot store a value: {text}")
+    kind = errors.StorageError if code else errors.DatabaseUnavailable
     return kind(f"SQLite cannot use {os.fspath(path)!r}: {text}")

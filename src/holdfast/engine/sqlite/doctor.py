@@ -21,7 +21,7 @@ from holdfast.errors import HoldfastError, UnsafeFilesystem
 Number = tuple[int, ...]
 
 MIB = 1024 * 1024
-LITTLE_ROOM, NO_ROOM = 1024 * MIB, 64 * MIB
+LITTLE_SPACE, NO_SPACE = 1024 * MIB, 64 * MIB
 _MOUNTS = Path("/proc/self/mountinfo")
 _IN_MEMORY = frozenset({"tmpfs", "ramfs"})
 # A commit that restarts the log during a second checkpoint can corrupt the database.
@@ -66,23 +66,18 @@ class SqliteDoctor:
             with closing(sqlite3.connect(uri, uri=True, timeout=5.0)) as opened:
                 journal = opened.execute("PRAGMA journal_mode").fetchone()[0]
                 missing = self._migrations.missing(opened)
-        except sqlite3.Error as problem:
-            yield Finding("fail", "database", f"SQLite cannot use it: {problem}")
+        except sqlite3.Error as error:
+            yield Finding("fail", "database", f"SQLite cannot use it: {error}")
             return
-        except HoldfastError as problem:
-            yield Finding("fail", "schema", str(problem))
+        except HoldfastError as error:
+            yield Finding("fail", "schema", str(error))
             return
-        if journal == "wal":
-            yield Finding("ok", "journal", "wal")
-        else:
-            yield Finding(
-                "warn", "journal", f"{journal}: Holdfast switches it to wal at its first use"
-            )
-        if missing:
-            names = ", ".join(migration.name for migration in missing)
-            yield Finding("fail", "schema", f"missing: {names}; run 'holdfast migrate'")
-        else:
-            yield Finding("ok", "schema", "the tables are those of this release")
+        problem = f"{journal}: Holdfast switches it to wal at its first use"
+        yield Finding.judge(journal == "wal", "journal", "wal", problem)
+        names = ", ".join(migration.name for migration in missing)
+        problem = f"missing: {names}; run 'holdfast migrate'"
+        well = "the tables are those of this release"
+        yield Finding.judge(not missing, "schema", well, problem, "fail")
 
     def measure(self) -> Measures:
         try:
@@ -105,18 +100,14 @@ class SqliteDoctor:
 def _version(version: Number) -> Finding:
     text = ".".join(map(str, version))
     if version < LOWEST_VERSION:
-        return Finding(
-            "fail", "SQLite", f"{text} is too old: use a Python with SQLite 3.35 or newer"
-        )
-    if has_reset_bug(version):
-        return Finding(
-            "warn",
-            "SQLite",
-            f"{text} has the WAL-reset bug (fixed in 3.51.3, 3.50.7 and 3.44.6). Holdfast's own "
-            "connections avoid it; the application's connections to the same file should set "
-            "'PRAGMA wal_autocheckpoint = 0', or use another file",
-        )
-    return Finding("ok", "SQLite", text)
+        problem = f"{text} is too old: use a Python with SQLite 3.35 or newer"
+        return Finding("fail", "SQLite", problem)
+    problem = (
+        f"{text} has the WAL-reset bug (fixed in 3.51.3, 3.50.7 and 3.44.6). Holdfast's own "
+        "connections avoid it; the application's connections to the same file should set "
+        "'PRAGMA wal_autocheckpoint = 0', or use another file"
+    )
+    return Finding.judge(not has_reset_bug(version), "SQLite", text, problem)
 
 
 def has_reset_bug(version: Number) -> bool:
@@ -125,45 +116,39 @@ def has_reset_bug(version: Number) -> bool:
 
 
 def _synchronous(setting: str) -> Finding:
-    if setting == "FULL":
-        return Finding("ok", "synchronous", "FULL: an acknowledged job survives a power cut")
-    return Finding(
-        "warn",
-        "synchronous",
+    well = "FULL: an acknowledged job survives a power cut"
+    problem = (
         f"{setting}: a power cut may take the last acknowledged jobs; leave 'synchronous' out of the "
-        "URL for FULL",
+        "URL for FULL"
     )
+    return Finding.judge(setting == "FULL", "synchronous", well, problem)
 
 
 def _filesystem(path: Path, allow_network: bool) -> Finding:
     mounts = _MOUNTS.read_text() if _MOUNTS.exists() else ""
     try:
         refuse_network(path, mounts)
-    except UnsafeFilesystem as problem:
-        return Finding("warn" if allow_network else "fail", "filesystem", str(problem))
+    except UnsafeFilesystem as error:
+        return Finding("warn" if allow_network else "fail", "filesystem", str(error))
     kind = filesystem_of(path, mounts)
-    if kind in _IN_MEMORY:
-        return Finding(
-            "warn", "filesystem", f"{kind}: in memory, and gone after a restart; use a disk"
-        )
-    return Finding("ok", "filesystem", kind or "this system does not tell")
+    well, problem = (
+        kind or "this system does not tell",
+        f"{kind}: in memory, and gone after a restart",
+    )
+    return Finding.judge(kind not in _IN_MEMORY, "filesystem", well, f"{problem}; use a disk")
 
 
 def _folder(path: Path) -> Iterator[Finding]:
     folder = path.parent
     if not folder.is_dir():
-        yield Finding(
-            "fail", "folder", f"{os.fspath(folder)!r} does not exist: make it, or check the URL"
-        )
+        problem = "does not exist: make it, or check the URL"
+        yield Finding("fail", "folder", f"{os.fspath(folder)!r} {problem}")
         return
     if not os.access(folder, os.W_OK | os.X_OK):
-        yield Finding(
-            "fail",
-            "folder",
-            f"{os.fspath(folder)!r} cannot be written to by this user; SQLite keeps its log there",
-        )
+        problem = "cannot be written to by this user; SQLite keeps its log there"
+        yield Finding("fail", "folder", f"{os.fspath(folder)!r} {problem}")
     free = shutil.disk_usage(folder).free
-    level = "fail" if free < NO_ROOM else "warn" if free < LITTLE_ROOM else "ok"
+    level = "fail" if free < NO_SPACE else "warn" if free < LITTLE_SPACE else "ok"
     remedy = "" if level == "ok" else ": make room, a full disk stops every write"
     yield Finding(level, "disk", f"{free / MIB:,.0f} MiB free{remedy}")
 
@@ -174,30 +159,18 @@ def _file(path: Path) -> Iterator[Finding]:
     text = f"{mode:04o}, {status.st_size / MIB:,.1f} MiB"
     if not os.access(path, os.R_OK | os.W_OK):
         yield Finding("fail", "file", f"{text}: this user may not read and write it")
-    elif mode & stat.S_IWOTH:
-        yield Finding(
-            "warn",
-            "file",
-            f"{text}: everybody on this machine may write to it; 'chmod o-w' it, its -wal, -shm, "
-            "-turn and -line",
-        )
-    elif mode & stat.S_IROTH:
-        yield Finding(
-            "warn",
-            "file",
-            f"{text}: everybody on this machine may read arguments and results; 'chmod o-r' it, its "
-            "-wal, -shm, -turn and -line",
-        )
     else:
-        yield Finding("ok", "file", text)
-    size = _log_size(path)
-    if size > 4 * JOURNAL_LIMIT:
-        yield Finding(
-            "warn",
-            "log",
-            f"the -wal file has {size / MIB:,.0f} MiB: some connection keeps a read transaction open, "
-            "so that it cannot be emptied; end it",
+        what = "read arguments and results; 'chmod o-r'"
+        if mode & stat.S_IWOTH:
+            what = "write to it; 'chmod o-w'"
+        problem = f"everybody on this machine may {what} it, its -wal, -shm, -turn and -line"
+        private = not mode & (stat.S_IWOTH | stat.S_IROTH)
+        yield Finding.judge(private, "file", text, f"{text}: {problem}")
+    if (size := _log_size(path)) > 4 * JOURNAL_LIMIT:
+        problem = (
+            "some connection keeps a read transaction open, so that it cannot be emptied; end it"
         )
+        yield Finding("warn", "log", f"the -wal file has {size / MIB:,.0f} MiB: {problem}")
 
 
 def _log_size(path: Path) -> int:

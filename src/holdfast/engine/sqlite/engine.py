@@ -12,12 +12,12 @@ from typing import Any
 
 from holdfast.core.clock import Clock
 from holdfast.engine.claimer import Claimer
+from holdfast.engine.dialect import SqliteDialect
 from holdfast.engine.engine import TIMEOUT, Engine
 from holdfast.engine.group_commit import GroupCommit
-from holdfast.engine.script import Script, T, drive
+from holdfast.engine.script import Script, Statements, T, drive, qualified
 from holdfast.engine.sqlite import transaction
 from holdfast.engine.sqlite.connection import connect, in_wal_mode, perform, translate
-from holdfast.engine.sqlite.dialect import SqliteDialect
 from holdfast.engine.sqlite.doctor import SqliteDoctor
 from holdfast.engine.sqlite.file_identity import Identity
 from holdfast.engine.sqlite.filesystem import make_private, refuse_network
@@ -25,10 +25,8 @@ from holdfast.engine.sqlite.lock_holders import lock_holders
 from holdfast.engine.sqlite.migrator import Migrations
 from holdfast.engine.sqlite.url import BUSY_TIMEOUT, parse_url
 from holdfast.engine.sqlite.wakeups import SqliteWakeups
-from holdfast.engine.sqlite.write_turn import Turns
-from holdfast.engine.sqlite.writer import Checkpoints, Group, Work, Writer
-from holdfast.engine.statements import Statements, qualified
-from holdfast.engine.transaction import Transaction, aunwrap, is_async, kind_of, unwrap
+from holdfast.engine.sqlite.writer import Checkpoints, Group, Turns, Work, Writer
+from holdfast.engine.transaction import Transaction, aunwrap, kind_of, needs_await, unwrap
 from holdfast.errors import DatabaseBusy
 from holdfast.jobs import commands
 from holdfast.jobs.job import Job, NewJob
@@ -43,7 +41,7 @@ WORDS: Mapping[str, str] = {
     "AND NOT EXISTS (SELECT 1 FROM holdfast_queues WHERE name = :queue AND paused_at IS NOT NULL "
     "AND (resume_at IS NULL OR resume_at > :now))",
 }
-GROUP = 256  # requests that share a commit at the most
+GROUP = 256  # requests that share a commit, at most
 
 
 class SqliteEngine(Engine):
@@ -96,7 +94,7 @@ class SqliteEngine(Engine):
         if writer is not None:
             writer.identity.look()
             return writer
-        with self._opening, self._fork_guard:
+        with self._opening, self._opened_here():
             writer = self._writer
             if writer is None:
                 if not self._allow_network:
@@ -115,7 +113,7 @@ class SqliteEngine(Engine):
 
     def _as_it_is(self) -> sqlite3.Connection | None:
         """A connection to a file that is ready, which takes no turn: the caller's transaction may hold
-        the write lock, and whoever has the turn wait for that."""
+        the write lock, and the process with the turn may wait for that."""
         with ExitStack() as stack:
             if self.path.exists():
                 stack.callback((writer := self._connect(convert=False)).close)
@@ -126,7 +124,7 @@ class SqliteEngine(Engine):
 
     def _prepared(self, turns: Turns) -> sqlite3.Connection:
         """A connection to tables that fit this release."""
-        with turns.take():
+        with turns:
             new = not self.path.exists()
             writer = self._connect()
             if new:
@@ -151,7 +149,7 @@ class SqliteEngine(Engine):
 
     def close(self) -> None:
         self._closed = True
-        if self._fork_guard.is_elsewhere:
+        if self._is_opened_elsewhere:
             return  # its connections are those of the process that opened them
         with self._opening:
             if self._writer is None:
@@ -164,7 +162,7 @@ class SqliteEngine(Engine):
             self._writer.close()
             self._writer = None
 
-    def _open_beside(self) -> None:
+    def open(self) -> None:
         """Open while the caller may hold the write lock; only making the tables would need it."""
         try:
             self._open()
@@ -188,8 +186,8 @@ class SqliteEngine(Engine):
 
     # running scripts
 
-    def _run(
-        self, script: Callable[[], Script[T]], write: bool, deadline: float | None = None
+    def run(
+        self, script: Callable[[], Script[T]], *, write: bool, deadline: float | None = None
     ) -> T:
         self._open()
         if write:
@@ -214,17 +212,17 @@ class SqliteEngine(Engine):
     def _write(self, group: Group) -> None:
         writer = self._writer or self._open()
         writer.write(group)
-        self._ring(writer)
+        self._wake_subscribers(writer)
         writer.checkpoint()
 
-    def _ring(self, writer: Writer) -> None:
-        """Our own commits do not show in our own `data_version`: tell those who wait here."""
+    def _wake_subscribers(self, writer: Writer) -> None:
+        """Our own commits do not show in our own `data_version`: wake our own subscribers."""
         if writer.hinted:
             writer.hinted = False
             for subscriber in list(self._subscribers):
                 subscriber.wake()
-        if writer.rung:
-            writer.rung = False
+        if writer.has_events:
+            writer.has_events = False
             for follower in list(self._followers):
                 follower.wake()
 
@@ -235,20 +233,19 @@ class SqliteEngine(Engine):
         hint = ["*"] if notify else []
         plain = notify and not any(job.unique for job in jobs)
         work = Work(partial(commands.insert, self.dialect, jobs, hint=hint), jobs if plain else ())
-        return self._repeated(jobs, lambda deadline: self._group.submit(work, _left(deadline)))
-
-    def open(self) -> None:
-        self._open_beside()
+        return self._insert_until_known(
+            jobs, lambda deadline: self._group.submit(work, _left(deadline))
+        )
 
     def adopt(self, tx: Any) -> Transaction:
-        self._open_beside()
+        self.open()
         raw = unwrap(tx)
         if kind_of(raw) == "aiosqlite.Connection":
-            raise is_async(tx)
+            raise needs_await(tx)
         return transaction.adopt(raw, self._statements, self.path)
 
     async def aadopt(self, tx: Any) -> Transaction:
-        self._open_beside()
+        self.open()
         return await transaction.aadopt(await aunwrap(tx), self._statements, self.path)
 
     def lock_holders(self) -> set[int]:

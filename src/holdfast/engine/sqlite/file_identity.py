@@ -1,9 +1,9 @@
 """Is the file at the path still the one that this process has open?
 
-A database that was deleted, moved or replaced goes on to work for those who have it open: SQLite writes
-to a file that has no name any more, and commits. So the path is looked at after each commit and before
-any caller is told that it succeeded, and now and then for those who only read. A change is final: jobs
-of two files must not be mixed, and only a person knows which of them is the right one.
+A database that was deleted, moved or replaced goes on working for processes that have it open: SQLite
+writes to a file that has no name any more, and commits. So the path is looked at after each commit and
+before any caller is told that it succeeded, and now and then by threads that only read. A change is
+final: jobs of two files must not be mixed, and only a person knows which of them is the right one.
 """
 
 import ctypes
@@ -15,13 +15,14 @@ import struct
 import threading
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
 from holdfast.errors import DatabaseReplaced
 
 logger = logging.getLogger("holdfast.engine")
 
-_LOOK = 1.0  # seconds between two looks of those who do not write
+_LOOK = 1.0  # seconds between two looks of threads that do not write
 _TRIES = 5
 
 Inode = tuple[int, int]
@@ -76,7 +77,7 @@ class Identity:
             raise DatabaseReplaced(self._problem)
 
     def look(self) -> None:
-        """The same, for those who do not write: at most once a second."""
+        """The same for threads that do not write: at most once a second."""
         if self._problem is not None or time.monotonic() >= self._look_at:
             self._look_at = time.monotonic() + _LOOK
             self.check()
@@ -118,14 +119,9 @@ class _Statx:
         return (os.makedev(major, minor), number) if links else None
 
 
-def _make_statx() -> _Statx | None:
-    try:
-        return _Statx()
-    except (AttributeError, OSError):
-        return None
-
-
-_statx = _make_statx()
+_statx: _Statx | None = None
+with suppress(AttributeError, OSError):  # Linux has it
+    _statx = _Statx()
 
 
 def _inode(file: bytes) -> Inode | None:

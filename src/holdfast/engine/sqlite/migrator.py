@@ -12,9 +12,9 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from holdfast.engine import migrations
-from holdfast.engine.migrations import AppliedMigration, Migration
+from holdfast.engine.migrations import Migration
 from holdfast.engine.sqlite.connection import translate
-from holdfast.engine.sqlite.write_turn import Turns
+from holdfast.engine.sqlite.writer import Turns
 from holdfast.errors import SchemaError
 
 TABLE = "holdfast_migrations"
@@ -41,7 +41,7 @@ class Migrations(migrations.Migrations[sqlite3.Connection]):
         self._path = path
         self._now = now
 
-    def applied(self, connection: sqlite3.Connection) -> list[AppliedMigration]:
+    def applied(self, connection: sqlite3.Connection) -> list[Migration]:
         try:
             rows = connection.execute(
                 f"SELECT number, title, breaking FROM {TABLE} ORDER BY number"  # noqa: S608
@@ -50,7 +50,7 @@ class Migrations(migrations.Migrations[sqlite3.Connection]):
             if "no such table" in str(problem):
                 return []
             raise translate(problem, self._path) from problem
-        return [AppliedMigration(row[0], row[1], bool(row[2])) for row in rows]
+        return [Migration(row[0], row[1], bool(row[2])) for row in rows]
 
     def as_sql(self) -> str:
         return migrations.as_text(self.known(), head=_HEAD, table=TABLE, columns=COLUMNS, now=_NOW)
@@ -74,7 +74,7 @@ class Migrations(migrations.Migrations[sqlite3.Connection]):
     def _create(self, writer: sqlite3.Connection, turns: Turns) -> list[str]:
         """Make new tables, by all migrations in one transaction."""
         known = self.known()
-        with turns.take(), _transaction(writer):
+        with turns, _transaction(writer):
             writer.execute(f"CREATE TABLE IF NOT EXISTS {TABLE} ({COLUMNS})")
             if self.applied(writer):  # another process has made them since we looked
                 return []
@@ -89,7 +89,7 @@ class Migrations(migrations.Migrations[sqlite3.Connection]):
         Return False if another process recorded it first."""
         for command in [*migrations.commands(migration.sql), None]:
             began = time.monotonic()
-            with turns.take(), _transaction(writer):
+            with turns, _transaction(writer):
                 # Looked up each time: the other process may be at a later migration by now, and
                 # a repeated statement could undo part of that.
                 if any(one.number == migration.number for one in self.applied(writer)):

@@ -1,8 +1,8 @@
-"""Wake-ups on SQLite: the kernel tells when somebody writes to the log beside the database.
+"""Wake-ups on SQLite: the kernel reports writes to the log beside the database.
 
 Linux: inotify on the `-wal` file and on its folder (the log can be made anew). Nothing is opened. An
-event says only that somebody wrote, maybe ourselves; `data_version` of our writer, which does not
-count its own commits, tells whether others did. Elsewhere that number is polled.
+event says only that a process wrote, maybe this one; `data_version` of our writer, which does not
+count its own commits, says whether others did. Elsewhere that number is polled.
 """
 
 import ctypes
@@ -11,6 +11,7 @@ import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 from holdfast.engine.wakeups import EVERYWHERE, Wakeups
 
@@ -21,12 +22,11 @@ _SHORTEST, _LONGEST = 0.0001, 0.5  # seconds between two looks after an event; t
 
 class SqliteWakeups(Wakeups):
     def __init__(
-        self, path: Path, version: Callable[[], int], on_close: Callable[["SqliteWakeups"], None]
+        self, path: Path, version: Callable[[], int], on_close: Callable[[Any], None]
     ) -> None:
         self._seen = version()
-        super().__init__()
+        super().__init__(on_close)
         self._version = version
-        self._on_close = on_close
         self._watch = _Watch(path) if sys.platform == "linux" else None
         self._files = (self._pipe,) if self._watch is None else (self._pipe, self._watch.file)
 
@@ -60,7 +60,6 @@ class SqliteWakeups(Wakeups):
         return self._read_pipe() if self._pipe in ready else written
 
     def _release(self) -> None:
-        self._on_close(self)
         if self._watch is not None:
             os.close(self._watch.file)
 

@@ -1,8 +1,12 @@
-"""The writer of a SQLite file: one connection of this process, and the transactions of groups on it."""
+"""The writer of a SQLite file: one connection of this process, the transactions of groups on it, and
+the turns that processes take to write."""
 
+import fcntl
 import os
+import random
 import sqlite3
 import threading
+import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import partial
@@ -11,20 +15,22 @@ from typing import Any, NamedTuple
 
 from holdfast.engine.dialect import Dialect
 from holdfast.engine.group_commit import Request
-from holdfast.engine.script import Reply, Run, Script, drive
+from holdfast.engine.script import Reply, Run, Script, Statements, drive
 from holdfast.engine.sqlite.connection import perform, translate, was_undone
 from holdfast.engine.sqlite.file_identity import Identity
-from holdfast.engine.sqlite.write_turn import Turns
-from holdfast.engine.statements import Statements
-from holdfast.errors import HoldfastError, OutcomeUnknown
+from holdfast.engine.sqlite.lock_holders import describe, turn_holders
+from holdfast.errors import DatabaseBusy, DatabaseUnavailable, HoldfastError, OutcomeUnknown
 from holdfast.jobs import commands
 from holdfast.jobs.job import NewJob
 
 # The write lock first, before anything is read: a transaction that reads and then writes cannot
-# be upgraded once somebody else has written in between.
+# be upgraded once another connection has written in between.
 BEGIN = "BEGIN IMMEDIATE"
 LOG_PAGES = 2000  # about 8 MB
-_PAGES_PER_COMMIT = 4.0  # a first guess; every checkpoint tells how it was
+_SHORTEST, _LONGEST = 0.00005, 0.002  # seconds between two looks
+_LOOK = 0.001  # seconds between two looks whether another process waits
+_ASIDE = 0.0005  # longer than a look of a process that waits, shorter than a commit
+_PAGES_PER_COMMIT = 4.0  # a first guess; every checkpoint corrects it
 
 
 class Work(NamedTuple):
@@ -70,6 +76,101 @@ class Checkpoints:
         self._pages = min(max((self._pages + log / max(written, 1.0)) / 2, 0.5), 50.0)
 
 
+class Turns:
+    """One process's place in the line of those that write: a lock on a file beside the database. Used
+    by one thread at a time (the group's leader), as `with turns: ...`.
+
+    SQLite's own busy handler sleeps and tries again, ever longer, so a process that writes all the time
+    starves one that writes now and then (a heartbeat waited 8 s behind four writers). Our processes
+    first take a turn. A process that finds it taken says so with a second lock, and a process that
+    gives a turn back while another one waits pauses before it takes the next (decision 0004).
+    """
+
+    def __init__(self, database: Path, *, timeout: float) -> None:
+        self._path = database
+        self._timeout = timeout
+        self._turn = _open(database.with_name(database.name + "-turn"))
+        self._line = _open(database.with_name(database.name + "-line"))
+        self._others_wait = False
+        self._looked_at = 0.0
+
+    def __enter__(self) -> None:
+        if self._others_wait:
+            time.sleep(_ASIDE)
+        if not _try_lock(self._turn, fcntl.LOCK_EX):
+            self._wait()
+
+    def __exit__(self, *_: object) -> None:
+        try:
+            now = time.monotonic()
+            if self._others_wait or now - self._looked_at > _LOOK:
+                self._looked_at = now
+                self._others_wait = not _try_lock(self._line, fcntl.LOCK_EX)
+                if not self._others_wait:
+                    fcntl.flock(self._line, fcntl.LOCK_UN)
+        finally:
+            fcntl.flock(self._turn, fcntl.LOCK_UN)
+
+    def _wait(self) -> None:
+        deadline = time.monotonic() + self._timeout
+        pause = _SHORTEST
+        in_line = _try_lock(self._line, fcntl.LOCK_SH)
+        try:
+            while not _try_lock(self._turn, fcntl.LOCK_EX):
+                if time.monotonic() > deadline:
+                    holders = describe(turn_holders(self._path)) or ", another process holds it"
+                    raise DatabaseBusy(
+                        f"no turn to write to {os.fspath(self._path)!r} within {self._timeout:g} s"
+                        f"{holders}: look for a process that is stopped, overloaded, or frozen by code "
+                        "that holds Python's interpreter lock"
+                    )
+                time.sleep(pause * random.uniform(0.5, 1.0))  # noqa: S311
+                pause = min(pause * 1.5, _LONGEST)
+                in_line = in_line or _try_lock(self._line, fcntl.LOCK_SH)
+        finally:
+            fcntl.flock(self._line, fcntl.LOCK_UN)
+
+    def close(self) -> None:
+        for file in (self._turn, self._line):
+            _inherited.discard(file)
+            os.close(file)
+
+
+_inherited: set[int] = set()
+
+
+def _close_inherited() -> None:
+    """In a child that was forked: a lock that its parent holds would stay held by the child, after the
+    parent was killed, for as long as the child lives."""
+    while _inherited:
+        with suppress(OSError):
+            os.close(_inherited.pop())
+
+
+os.register_at_fork(after_in_child=_close_inherited)
+
+
+def _open(path: Path) -> int:
+    try:
+        file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+        _inherited.add(file)
+        return file
+    except OSError as problem:
+        raise DatabaseUnavailable(
+            f"cannot open {os.fspath(path)!r}, the file by which processes take turns "
+            f"({problem.strerror}): whoever uses the database must be able to write to all of its "
+            "files, and to their folder"
+        ) from problem
+
+
+def _try_lock(file: int, kind: int) -> bool:
+    try:
+        fcntl.flock(file, kind | fcntl.LOCK_NB)
+    except OSError:
+        return False
+    return True
+
+
 class RolledBack(Exception):
     """The transaction of a whole group was undone for one of its members."""
 
@@ -89,7 +190,8 @@ class Writer:
         self.identity = identity
         self.turns = turns
         self.checkpoints = checkpoints
-        self.hinted = self.rung = False  #: what the last transactions had to tell to this process
+        # What the last transactions must announce to this process: new work, new events.
+        self.hinted = self.has_events = False
         self._path = path
         self._cursor = connection.cursor()
         self._statements = statements
@@ -111,14 +213,14 @@ class Writer:
         """One transaction for the group, a savepoint for each member: one that fails harms no other,
         only a failed COMMIT fails all. If the whole transaction is undone for one member, by SQLite
         when the disk is full or by a trigger, each is tried again from the beginning, alone."""
-        with self.turns.take():
+        with self.turns:
             before = self.connection.total_changes
             try:
                 answers = self._transact(group)
             except RolledBack:
                 answers = [one for request in group for one in self._alone(request)]
             self.checkpoints.count(rows=self.connection.total_changes - before)
-        self.identity.check()  # or nobody is told that it was committed
+        self.identity.check()  # before any caller learns that it was committed
         for request, answer in answers:
             if isinstance(answer, Exception):
                 request.fail(answer)
@@ -128,7 +230,7 @@ class Writer:
     def checkpoint(self) -> None:
         """Move the log into the database, if it is time."""
         if self.checkpoints.due:
-            with suppress(sqlite3.Error), self.turns.take():  # the next commit tries again
+            with suppress(sqlite3.Error), self.turns:  # the next commit tries again
                 self.checkpoints.run(self._cursor)
 
     def _alone(self, request: Request[Work, Any]) -> list[Answer]:
@@ -181,7 +283,7 @@ class Writer:
                 rest = rest if len(plain) > 1 else group
             except (sqlite3.Error, HoldfastError) as problem:
                 self._check_transaction(problem)
-                rest = group  # one of them is bad: each alone, to tell which
+                rest = group  # one of them is bad: each alone, to find out which
         for request in rest:
             try:
                 answers.append((request, self._member(request.work.script, alone=len(group) == 1)))
@@ -193,7 +295,7 @@ class Writer:
         return answers
 
     def _check_transaction(self, problem: Exception) -> None:
-        """What comes next would be written outside of any transaction, and acknowledged to nobody."""
+        """What comes next would be written outside of any transaction."""
         if not self.connection.in_transaction:
             raise problem
 
@@ -210,7 +312,7 @@ class Writer:
                 self.hinted = True
                 return Reply([], 0)
             if run.name == "ring":
-                self.rung = True
+                self.has_events = True
                 return Reply([], 0)
             return perform(self._cursor, self._statements, run)
 

@@ -1,18 +1,25 @@
-"""Retry, cancel or delete many jobs: first count them, then change them in batches, with progress."""
+"""Retry, cancel or delete many jobs: first count them, then change them in batches, with progress.
 
+Changes run in the background: one request starts them, others follow them. The changes are in the
+database; their progress is known to this process alone."""
+
+import logging
+import threading
 import time
 from collections import Counter
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from typing import Annotated, Any, Literal
 from uuid import UUID
 
 from fastapi import Request
-from pydantic import BaseModel, Field
+from pydantic import BaseModel, Field, PrivateAttr
 
-from holdfast.errors import InvalidInput, InvalidTransition, JobNotFound, KeyConflict
+from holdfast.core.ids import new_id
+from holdfast.errors import HoldfastError, InvalidInput, InvalidTransition, JobNotFound, KeyConflict
 from holdfast.jobs import error_groups
-from holdfast.jobs.bulk_result import Changed
+from holdfast.jobs.changes import Changed
 from holdfast.jobs.filters import make_filter
-from holdfast.web import operations
 from holdfast.web.api.parameters import Id, JobFilter, Me, Web, walk
 from holdfast.web.models import Input
 from holdfast.web.problems import Refusal
@@ -20,10 +27,13 @@ from holdfast.web.replies import Json
 from holdfast.web.routing import Routes
 from holdfast.web.security.permissions import Identity, Permission
 
+logger = logging.getLogger("holdfast.web")
 routes = Routes("bulk")
 COUNTED = 10_000  #: jobs, at most, that are counted before a change
 PATIENCE = 0.2  # seconds, at most, that counting takes
 _BATCH = 100
+_KEPT = 200  # operations that are remembered
+_THREADS = 2  # so that a few large operations do not keep the database busy alone
 _SKIPPED: dict[type[Exception], str] = {
     JobNotFound: "gone",
     KeyConflict: "key live again",
@@ -50,6 +60,13 @@ class Matched(BaseModel):
     capped: bool = Field(description="There are at least so many")
 
 
+Progress = Callable[[Changed], None]
+
+
+class Stopped(Exception):
+    """The operation was asked to stop: raised between two batches."""
+
+
 class Operation(BaseModel):
     id: str
     action: str
@@ -59,6 +76,71 @@ class Operation(BaseModel):
     skipped: dict[str, int]
     matched: int | None
     error: str | None
+    _stop: threading.Event = PrivateAttr(default_factory=threading.Event)
+    _ended: threading.Event = PrivateAttr(default_factory=threading.Event)
+
+    def run(self, work: Callable[[Progress], Changed]) -> None:
+        try:
+            self._note(work(self.tell))
+            self.state = "done"
+        except Stopped:
+            self.state = "stopped"
+        except HoldfastError as problem:
+            self.state, self.error = "failed", str(problem)
+        except Exception:
+            logger.exception("%s of many jobs failed", self.action)
+            self.state, self.error = "failed", "the server's log has the reason"
+        finally:
+            self._ended.set()
+
+    def tell(self, done: Changed) -> None:
+        """Take note of the progress. Raises Stopped if the operation was asked to stop."""
+        self._note(done)
+        if self._stop.is_set():
+            raise Stopped
+
+    def _note(self, done: Changed) -> None:
+        self.seen, self.changed, self.skipped = done.matched, done.changed, dict(done.skipped)
+
+    def stop(self) -> None:
+        self._stop.set()
+
+    def wait(self, patience: float) -> None:
+        self._ended.wait(patience)
+
+
+class Operations:
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._known: dict[str, Operation] = {}  # the oldest first
+        self._threads: ThreadPoolExecutor | None = None
+
+    def start(self, operation: Operation, work: Callable[[Progress], Changed]) -> None:
+        """Run it in a thread, and return after 0.3 s at most: a short operation is done by then."""
+        with self._lock:
+            if self._threads is None:
+                self._threads = ThreadPoolExecutor(_THREADS, thread_name_prefix="holdfast-bulk")
+            self._known[operation.id] = operation
+            while len(self._known) > _KEPT:
+                del self._known[next(iter(self._known))]
+            self._threads.submit(operation.run, work)
+        operation.wait(0.3)
+
+    def find(self, id: UUID) -> Operation:
+        with self._lock:
+            operation = self._known.get(str(id))
+        if operation is None:
+            raise Refusal(404, f"no operation has the id {id}: this server forgets the oldest")
+        return operation
+
+    def close(self) -> None:
+        """Stop every operation after its present batch."""
+        with self._lock:
+            for operation in self._known.values():
+                operation.stop()
+            threads, self._threads = self._threads, None
+        if threads is not None:
+            threads.shutdown(wait=False, cancel_futures=True)
 
 
 @routes.post(
@@ -81,30 +163,32 @@ def bulk(web: Web, me: Me, wanted: Bulk, request: Request) -> Json:
         "ids": [str(id) for id in (wanted.ids or [])[:100]],
         "matched": number,
     }
-    operation = operations.Operation(wanted.action, None if capped else number)
+    operation = Operation(
+        id=new_id(),
+        action=wanted.action,
+        state="running",
+        seen=0,
+        changed=0,
+        skipped={},
+        matched=None if capped else number,
+        error=None,
+    )
     web.operations.start(operation, lambda tell: _work(web, me, wanted, tell))
-    return Json(operation.fields(), status_code=202)
+    return Json(operation.model_dump(), status_code=202)
 
 
 @routes.get("/bulk/{id}", may=Permission.JOBS_READ, answer=Operation)
 def get_operation(web: Web, id: Id) -> Json:
     """The progress of a bulk operation."""
-    return Json(_find(web, id).fields())
+    return Json(web.operations.find(id).model_dump())
 
 
 @routes.delete("/bulk/{id}", may=Permission.JOBS_OPERATE, answer=Operation)
 def stop_operation(web: Web, id: Id) -> Json:
     """Stop a bulk operation after its present batch; what is done stays done."""
-    operation = _find(web, id)
-    operation.stop.set()
-    return Json(operation.fields())
-
-
-def _find(web: Any, id: UUID) -> operations.Operation:
-    operation: operations.Operation | None = web.operations.get(str(id))
-    if operation is None:
-        raise Refusal(404, f"no operation has the id {id}: this server forgets the oldest")
-    return operation
+    operation = web.operations.find(id)
+    operation.stop()
+    return Json(operation.model_dump())
 
 
 def _matched(web: Any, me: Identity, wanted: Bulk) -> tuple[int, bool]:
@@ -141,7 +225,7 @@ def _ids(web: Any, wanted: Bulk, most: int) -> list[str]:
     return found[:most]
 
 
-def _work(web: Any, me: Identity, wanted: Bulk, tell: operations.Progress) -> Changed:
+def _work(web: Any, me: Identity, wanted: Bulk, tell: Progress) -> Changed:
     jobs = web.app.jobs
     if wanted.filter is None or wanted.filter.error_group is not None:
         return _one_by_one(getattr(jobs, wanted.action), _ids(web, wanted, wanted.limit), tell)
@@ -151,7 +235,7 @@ def _work(web: Any, me: Identity, wanted: Bulk, tell: operations.Progress) -> Ch
     return done
 
 
-def _one_by_one(change: Any, ids: list[str], tell: operations.Progress) -> Changed:
+def _one_by_one(change: Any, ids: list[str], tell: Progress) -> Changed:
     """Change each job by itself, so that one that cannot be changed is skipped and counted."""
     changed, skipped = 0, Counter[str]()
     done = Changed()

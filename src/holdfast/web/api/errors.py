@@ -10,7 +10,7 @@ from holdfast.jobs.error_groups import BROKEN, read_errors
 from holdfast.jobs.job import Status
 from holdfast.web.api.parameters import Web
 from holdfast.web.models import Name
-from holdfast.web.replies import Json, as_json
+from holdfast.web.replies import Json
 from holdfast.web.routing import Routes
 from holdfast.web.security.permissions import Permission
 
@@ -47,4 +47,4 @@ def list_errors(
 ) -> Json:
     """The newest failures by exception, message and place, the most frequent first."""
     statuses = BROKEN if status is None else status
-    return Json(as_json(read_errors(web.app.engine, statuses=statuses, type=type)))
+    return Json(read_errors(web.app.engine, statuses=statuses, type=type))

@@ -17,8 +17,8 @@ from starlette.websockets import WebSocket, WebSocketDisconnect
 
 from holdfast.errors import HoldfastError, InvalidInput
 from holdfast.web.api.parameters import Me, Web, entity_of
-from holdfast.web.live.frames import KINDS, message, sse
-from holdfast.web.live.stream import END, Message, Stream, ended_by, open_stream
+from holdfast.web.live.frames import KINDS, Message, message
+from holdfast.web.live.stream import END, Stream, ended_by, open_stream
 from holdfast.web.live.subscriber import Ended
 from holdfast.web.models import Input, Name
 from holdfast.web.problems import Refusal
@@ -126,7 +126,7 @@ def _position(last: str) -> int | None:
 def _gone(ended: Ended, position: int) -> str:
     """Return the message for lost events. Its id overrides the `after` of the address on a
     reconnect."""
-    return sse("gone", message("gone", {"reason": ended.reason}, position), position)
+    return message("gone", {"reason": ended.reason}, position).sse
 
 
 class EventStream(Response):
@@ -154,18 +154,14 @@ class EventStream(Response):
         try:
             async with aclosing(self._stream.messages(self._begin, LIFE)) as batches:
                 async for batch in batches:
-                    for text in _chunks([one.sse(self._stream.view) for one in batch]):
-                        await write(text)
+                    text = "".join(one.sse for one in batch)
+                    for at in range(0, len(text), CHUNK):
+                        await write(text[at : at + CHUNK])
         except Ended as ended:
             last = _gone(ended, self._stream.present_position) if ended.gone else ""
         except Refusal:  # its job was deleted: the client gets the problem when it reconnects
             pass
         await write(last, more=False)
-
-
-def _chunks(texts: list[str]) -> list[str]:
-    whole = "".join(texts)
-    return [whole[at : at + CHUNK] for at in range(0, len(whole), CHUNK)]
 
 
 async def _until_gone(receive: Receive) -> None:
@@ -240,7 +236,7 @@ async def _send(stream: Stream, begin: list[Message], websocket: WebSocket) -> N
         async with aclosing(stream.messages(begin, None)) as batches:
             async for batch in batches:
                 for one in batch:
-                    await websocket.send_text(one.text(stream.view))
+                    await websocket.send_text(one.text)
     except (WebSocketDisconnect, RuntimeError):  # the client disconnected during a message
         return
     raise Ended(1000, "the job has ended")

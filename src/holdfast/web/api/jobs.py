@@ -1,4 +1,4 @@
-"""Jobs: enqueue, search, read, change and export them."""
+"""Jobs: enqueue, search, read, change and export them; their attempts and log lines."""
 
 import csv
 import io
@@ -17,7 +17,7 @@ from holdfast.jobs.filters import make_filter
 from holdfast.jobs.job import Status
 from holdfast.jobs.job_json import LISTED, attempt_fields
 from holdfast.monitoring.snapshot import CAP
-from holdfast.web.api.parameters import Id, JobFilter, JobQuery, Me, Web, read_page, walk
+from holdfast.web.api.parameters import Id, JobFilter, JobQuery, Limit, Me, Web, read_page, walk
 from holdfast.web.models import Duration, EntityId, Input, Integer, Job, Moment, Name, WholeJob
 from holdfast.web.problems import Refusal
 from holdfast.web.replies import Json, listed, shown
@@ -37,6 +37,9 @@ IdempotencyKey = Annotated[
         " of 201, `created` false. Printable ASCII",
         examples=["order-7"],
     ),
+]
+LogCursor = Annotated[
+    str | None, Query(max_length=30, description="`next` of the answer before", examples=["1.20"])
 ]
 _FORMULA = ("=", "+", "-", "@", "\t", "\r")
 
@@ -90,6 +93,22 @@ class Attempt(BaseModel):
     finished_at: datetime
     error: str | None
     trace: str | None
+
+
+class LogLine(BaseModel):
+    claim_no: int
+    attempt: int
+    line_no: int
+    at: datetime
+    level: str = Field(examples=["info", "warning", "error", "critical"])
+    text: str
+
+
+class LogLines(BaseModel):
+    lines: list[LogLine]
+    next: str | None = Field(
+        description="Cursor of the last line: as `after`, it gives the lines that follow, now or later"
+    )
 
 
 class Why(BaseModel):
@@ -310,3 +329,12 @@ def _cell(value: Any) -> Any:
         safe = value.encode("utf-8", "replace").decode()
         return f"'{safe}" if safe.startswith(_FORMULA) else safe
     return value
+
+
+@routes.get("/jobs/{id}/logs", may=Permission.JOBS_PAYLOAD, answer=LogLines)
+def get_logs(web: Web, id: Id, after: LogCursor = None, limit: Limit = 500) -> Json:
+    """Lines of a job's log, in order. (Free text: redacted keys are not hidden in it.)"""
+    web.app.jobs.get(id)
+    found = web.app.jobs.logs(id, after=after, limit=limit)
+    lines = [{name: getattr(line, name) for name in LogLine.model_fields} for line in found]
+    return Json({"lines": lines, "next": found[-1].cursor if found else after})

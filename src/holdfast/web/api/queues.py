@@ -1,7 +1,8 @@
-"""Queues and limits: their state, and the verbs of operators."""
+"""Queues and limits: their state, and what operators change."""
 
 import math
 from collections import Counter
+from dataclasses import asdict
 from datetime import datetime
 from typing import Annotated, Any
 
@@ -18,7 +19,7 @@ from holdfast.monitoring.stats import read_stats
 from holdfast.web.api.parameters import PathName, Web
 from holdfast.web.models import Done, Duration, Figures, Input, Moment, Point
 from holdfast.web.problems import Refusal
-from holdfast.web.replies import Json, as_json
+from holdfast.web.replies import Json
 from holdfast.web.routing import Routes
 from holdfast.web.security.permissions import Permission
 
@@ -79,7 +80,7 @@ def list_queues(web: Web) -> Json:
     snapshot = Snapshot(engine)
     now, stats = snapshot.now, read_stats(snapshot, "1h")
     start = metrics.since(now, 3600)
-    workers = [worker for worker in snapshot.workers if worker.alive]
+    workers = snapshot.alive
     limits = {limit.name: limit for limit in engine.limits(cap=CAP)}
     page = engine.search(Filter(status=frozenset({Status.RUNNING})), limit=1000)
     running = Counter(job.queue for job in page.jobs)
@@ -109,7 +110,7 @@ def list_queues(web: Web) -> Json:
                 "series": points,
             }
         )
-    return Json(as_json({"queues": found}))
+    return Json({"queues": found})
 
 
 def _recent_rate(points: list[metrics.Point]) -> float:
@@ -163,7 +164,7 @@ def purge(web: Web, name: PathName, sure: Purge, request: Request) -> Json:
 @routes.get("/limits", may=Permission.JOBS_READ, answer={"limits": list[Limit]})
 def list_limits(web: Web) -> Json:
     """Limits, with the jobs that run under each and those that wait for it."""
-    found = [as_json(limit) | {"cap": CAP} for limit in web.app.engine.limits(cap=CAP)]
+    found = [asdict(limit) | {"cap": CAP} for limit in web.app.engine.limits(cap=CAP)]
     for limit in found:
         limit["set"] = limit.pop("changed")
     return Json({"limits": found})

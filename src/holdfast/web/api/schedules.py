@@ -13,7 +13,7 @@ from holdfast.jobs.job import Job as JobRow
 from holdfast.schedules.next_run import from_json, in_words, regular
 from holdfast.web.api.parameters import After, Id, Me, Web
 from holdfast.web.models import Duration, Input, Job, Moment, WholeJob
-from holdfast.web.replies import Json, as_json, listed, shown
+from holdfast.web.replies import Json, listed, shown
 from holdfast.web.routing import Routes
 from holdfast.web.security.permissions import Permission
 
@@ -60,23 +60,20 @@ def list_schedules(
 def _described(web: Any, job: JobRow) -> dict[str, Any]:
     schedule = from_json(job.schedule or "{}")
     runs = web.app.jobs.attempts(job.id)[:_PAST_RUNS]
-    more = {
+    return listed(job) | {
         "words": in_words(schedule),
         "timezone": schedule.timezone,
         "next_runs": _next_runs(job),
         "history": [_run(run) for run in runs],
     }
-    return {**listed(job), **as_json(more)}
 
 
 def _run(run: Attempt) -> dict[str, Any]:
-    seconds = None
-    if run.started_at is not None:
-        seconds = max(0.0, (run.finished_at - run.started_at).total_seconds())
-    status = "completed" if run.error is None else "failed"
+    start = run.started_at
+    seconds = None if start is None else max(0.0, (run.finished_at - start).total_seconds())
     return {
         "finished_at": run.finished_at,
-        "status": status,
+        "status": "completed" if run.error is None else "failed",
         "seconds": seconds,
         "error": run.error,
     }

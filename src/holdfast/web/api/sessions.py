@@ -1,5 +1,8 @@
 """Sessions, tokens and the audit log."""
 
+import secrets
+import time
+from dataclasses import asdict
 from datetime import datetime
 from typing import Annotated, Any, Literal
 
@@ -12,12 +15,31 @@ from holdfast.errors import UnknownToken
 from holdfast.web.api.parameters import After, Id, Limit, Me, Web
 from holdfast.web.models import Done, Duration, Input, Name
 from holdfast.web.problems import Refusal
-from holdfast.web.replies import Json, as_json
-from holdfast.web.routing import Routes, note
+from holdfast.web.replies import Json
+from holdfast.web.routing import Routes, record
 from holdfast.web.security.gate import SESSION, cookie_name, is_secure
-from holdfast.web.security.permissions import KNOWN, PUBLIC, Identity, Permission, identity
+from holdfast.web.security.permissions import KNOWN, PUBLIC, Identity, Permission
 
 routes = Routes("access")
+_BROWSER = 120.0  # seconds in which a browser has to start
+
+
+class Invitations:
+    """Secrets that log in once, known to this process alone: for the browser that a command opens. A
+    secret is passed in the fragment of an address, which browsers do not send; in a browser's history
+    it is worthless later."""
+
+    def __init__(self) -> None:
+        self._open: dict[str, float] = {}
+
+    def make(self) -> str:
+        secret = f"once_{secrets.token_urlsafe(32)}"
+        self._open[secret] = time.monotonic() + _BROWSER
+        return secret
+
+    def take(self, secret: str) -> bool:
+        """Use up a secret; return whether it was valid."""
+        return time.monotonic() < self._open.pop(secret, 0.0)
 
 
 class Session(BaseModel):
@@ -107,8 +129,8 @@ async def log_in(web: Web, login: Login, request: Request) -> Json:
     if token is None or token.kind != "token":
         raise Refusal(401, "this token is not known, or is over")
     secret = await run_in_threadpool(web.access.session, token, SESSION)
-    me = identity(token.name, token.role, "session", read_only=web.options.read_only)
-    await run_in_threadpool(note, web, request, me, "log_in", 200)
+    me = web.gate.identity_of(token, "session")
+    await run_in_threadpool(record, web, request, me, "log_in", 200)
     answer = _session(web, me)
     answer.set_cookie(
         cookie_name(request),
@@ -145,7 +167,7 @@ def log_out(web: Web, request: Request) -> Json:
 
 
 def _token(token: TokenInfo) -> dict[str, Any]:
-    return {name: as_json(getattr(token, name)) for name in Token.model_fields}
+    return {name: getattr(token, name) for name in Token.model_fields}
 
 
 @routes.get("/tokens", may=Permission.TOKENS_MANAGE, answer={"tokens": list[Token]})
@@ -180,7 +202,7 @@ def audit(web: Web, after: After = None, limit: Limit = 100) -> Json:
     """What operators did, the newest first."""
     page = web.access.entries(None if after is None else str(after), limit)
     entries = [
-        entry | {"detail": entry["detail"] or {}, "target": entry["target"] or ""}
-        for entry in as_json(page.entries)
+        asdict(entry) | {"detail": entry.detail or {}, "target": entry.target or ""}
+        for entry in page.entries
     ]
     return Json({"entries": entries, "next": page.next})

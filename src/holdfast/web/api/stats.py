@@ -6,11 +6,10 @@ from typing import Annotated
 from fastapi import Query
 from pydantic import BaseModel
 
-from holdfast.monitoring.metrics import since, whole_series
-from holdfast.monitoring.stats import length_of
+from holdfast.monitoring.metrics import length_of, since, whole_series
 from holdfast.web.api.parameters import Web, Window
 from holdfast.web.models import Figures, Name, Point
-from holdfast.web.replies import Json, as_json
+from holdfast.web.replies import Json
 from holdfast.web.routing import Routes
 from holdfast.web.security.permissions import Permission
 
@@ -62,13 +61,13 @@ class Health(BaseModel):
 @routes.get("/stats", may=Permission.JOBS_READ, answer=Stats)
 def stats(web: Web, window: Window = "1h") -> Json:
     """The present state, counted up to a cap, and what was done in the window."""
-    return Json(as_json(web.app.stats(window=window)))
+    return Json(web.app.stats(window=window))
 
 
 @routes.get("/health", may=Permission.JOBS_READ, answer=Health)
 def checks(web: Web) -> Json:
     """Health checks: is work being done, and what needs attention? (Monitors ask /health instead.)"""
-    return Json(as_json(web.app.health()))
+    return Json(web.app.health())
 
 
 @routes.get("/series", may=Permission.JOBS_READ, answer={"series": list[Point]})
@@ -83,4 +82,4 @@ def series(
     now = engine.now()
     start = since(now, length_of(window))
     points = whole_series(engine.series(start, type=type, queue=queue), start, now)
-    return Json(as_json({"series": points}))
+    return Json({"series": points})

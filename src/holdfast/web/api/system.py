@@ -19,7 +19,7 @@ from holdfast.web import prometheus
 from holdfast.web.api.parameters import Web
 from holdfast.web.api.stats import Health
 from holdfast.web.problems import Refusal
-from holdfast.web.replies import Json, as_json
+from holdfast.web.replies import Json
 from holdfast.web.routing import Routes
 from holdfast.web.security.permissions import PUBLIC, Permission
 
@@ -75,14 +75,14 @@ def system(web: Web) -> Json:
     measures = app.engine.doctor.measure()
     migrations = [{"name": name, "applied_at": at} for name, at in measures.migrations]
     paths = {"workdir": settings.workdir, "archive": settings.archive}
-    found = {
+    answer = {
         "engine": "sqlite" if app.url.startswith("sqlite") else "postgres",
         "database": without_password(app.url),
         "server_version": measures.version,
         "version": web.version,
         "python": platform.python_version(),
-        "findings": app.engine.doctor.diagnose(),
-        "sizes": measures.sizes,
+        "findings": [found._asdict() for found in app.engine.doctor.diagnose()],
+        "sizes": measures.sizes._asdict(),
         "schema": {"version": len(migrations), "migrations": migrations},
         "retention": {status: settings.retention[status] for status in sorted(FINISHED)},
         "settings": {
@@ -90,7 +90,7 @@ def system(web: Web) -> Json:
             **{name: path and str(path) for name, path in paths.items()},
         },
     }
-    return Json(as_json(found))
+    return Json(answer)
 
 
 def without_password(url: str) -> str:
@@ -124,8 +124,7 @@ async def health(web: Web, request: Request) -> Json:
         me = None
     found = await run_in_threadpool(web.app.health)
     may_read = me is not None and me.may(Permission.JOBS_READ)
-    body = as_json(found) if may_read else {"ok": found.ok}
-    return Json(body, status_code=200 if found.ok else 503)
+    return Json(found if may_read else {"ok": found.ok}, status_code=200 if found.ok else 503)
 
 
 @probes.get("/ready", may=PUBLIC, answer=Alive, also={503: {"model": Alive}})

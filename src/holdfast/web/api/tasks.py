@@ -10,12 +10,12 @@ from holdfast.engine.engine import Engine
 from holdfast.errors import UnknownTask
 from holdfast.monitoring import metrics
 from holdfast.monitoring.snapshot import CAP, Snapshot
-from holdfast.monitoring.stats import by_task, length_of
+from holdfast.monitoring.stats import grouped
 from holdfast.schedules.next_run import in_words
 from holdfast.tasks.task import Task as RegisteredTask
 from holdfast.web.api.parameters import PathName, Web, Window
 from holdfast.web.models import Figures, Point
-from holdfast.web.replies import Json, as_json
+from holdfast.web.replies import Json
 from holdfast.web.routing import Routes
 from holdfast.web.security.permissions import Permission
 
@@ -72,7 +72,7 @@ def list_tasks(web: Web, window: Window = "1h") -> Json:
         if name in report.figures and len(found) < _MOST:
             points = metrics.whole_series(engine.series(start, type=name), start, report.now)
         found.append(report.of(name) | {"lately": [point.finished for point in points]})
-    return Json(as_json({"tasks": found}))
+    return Json({"tasks": found})
 
 
 @routes.get("/tasks/{name:path}", may=Permission.JOBS_READ, answer=WholeTask)
@@ -81,17 +81,15 @@ def get_task(web: Web, name: PathName, window: Window = "1h") -> Json:
     report = _Report(web, window)
     if name not in report.names:
         raise UnknownTask(f"no task {name!r} is registered, known to a worker, or ran lately")
-    waits, runs = metrics.Histogram(), metrics.Histogram()
-    for total in report.totals:
-        if total.type == name:
-            waits.merge(total.waits)
-            runs.merge(total.runs)
+    totals = [total for total in report.totals if total.type == name]
+    waits = metrics.merge(total.waits for total in totals)
+    runs = metrics.merge(total.runs for total in totals)
     points = web.app.engine.series(report.start, type=name)
     found = report.of(name) | {
         "series": metrics.whole_series(points, report.start, report.now),
         "histograms": {"wait": _bars(waits), "run": _bars(runs)},
     }
-    return Json(as_json(found))
+    return Json(found)
 
 
 def _bars(histogram: metrics.Histogram) -> list[dict[str, Any]]:
@@ -101,7 +99,7 @@ def _bars(histogram: metrics.Histogram) -> list[dict[str, Any]]:
             "to": metrics.FIRST * metrics.GROWTH**bucket,
             "count": count,
         }
-        for bucket, count in sorted(histogram.buckets.items())
+        for bucket, count in sorted(histogram.items())
     ]
 
 
@@ -110,14 +108,14 @@ class _Report:
 
     def __init__(self, web: Any, window: str) -> None:
         engine: Engine = web.app.engine
-        snapshot, length = Snapshot(engine), length_of(window)
+        snapshot, length = Snapshot(engine), metrics.length_of(window)
         self.tasks: Mapping[str, RegisteredTask[Any, Any]] = web.app.tasks
         self.now = snapshot.now
         self.start = metrics.since(self.now, length)
         self.totals = engine.totals(self.start)
-        self.figures = by_task(self.totals, self.tasks, length)
+        self.figures = grouped(self.totals, "type", self.tasks, length)
         self.limits = {limit.name: limit for limit in engine.limits(cap=CAP)}
-        self.workers = [worker for worker in snapshot.workers if worker.alive]
+        self.workers = snapshot.alive
         known = {name for worker in self.workers for name in worker.tasks or ()}
         self.names = sorted({*self.tasks, *known, *self.figures})
 

@@ -6,11 +6,12 @@ from typing import Annotated, Literal
 from fastapi import Path
 from pydantic import BaseModel
 
-from holdfast.monitoring.worker_status import UnreadableTask, WorkerJob, read_workers
+from holdfast.monitoring.snapshot import Snapshot
+from holdfast.monitoring.worker_status import UnreadableTask, WorkerJob
 from holdfast.web.api.parameters import Web
 from holdfast.web.models import Done
 from holdfast.web.problems import Refusal
-from holdfast.web.replies import Json, as_json
+from holdfast.web.replies import Json
 from holdfast.web.routing import Routes
 from holdfast.web.security.permissions import Permission
 
@@ -51,7 +52,7 @@ class Stacks(BaseModel):
 @routes.get("/workers", may=Permission.JOBS_READ, answer={"workers": list[Worker]})
 def list_workers(web: Web) -> Json:
     """Every worker that has a row, dead ones too."""
-    return Json(as_json({"workers": read_workers(web.app.engine)}))
+    return Json({"workers": Snapshot(web.app.engine).workers})
 
 
 @routes.post("/workers/{id}/stacks", may=Permission.WORKERS_OPERATE, answer=Done, status=202)
@@ -68,7 +69,7 @@ def get_stacks(web: Web, id: WorkerId) -> Json:
     found = web.app.engine.stacks(_storable(id))
     if found is None:
         raise Refusal(404, f"no worker {id[:100]!r} is remembered")
-    return Json(as_json(found))
+    return Json(found._asdict())
 
 
 def _storable(id: str) -> str:

@@ -7,7 +7,7 @@ from pydantic import BaseModel
 
 from holdfast.web.api.parameters import After, Id, Limit, Web
 from holdfast.web.models import Job
-from holdfast.web.replies import Json, as_json, listed
+from holdfast.web.replies import Json, listed
 from holdfast.web.routing import Routes
 from holdfast.web.security.permissions import Permission
 
@@ -43,13 +43,13 @@ def list_workflows(web: Web, after: After = None, limit: Limit = 50) -> Json:
     """A page of workflows, the newest first."""
     found = web.app.workflows.list(before=after, limit=limit)
     last = found[-1].id if len(found) == limit else None
-    return Json(as_json({"workflows": found, "next": last}))
+    return Json({"workflows": found, "next": last})
 
 
 @routes.get("/workflows/{id}", may=Permission.JOBS_READ, answer=WholeWorkflow)
 def get_workflow(web: Web, id: Id) -> Json:
     """A workflow, with its jobs and which job waits for which."""
-    found = as_json(web.app.workflows.get(id))
+    found = web.app.workflows.get(id)
     jobs = [listed(job) for job in web.app.workflows.jobs(id)]
     edges = [
         {"child": child, "parent": parent, "policy": policy, "outcome": outcome or None}

@@ -33,9 +33,6 @@ class ConnectionLimits:
     write: float = 60.0  #: seconds without progress while a client does not read its response
 
 
-DEFAULT_LIMITS = ConnectionLimits()
-
-
 def fit(total: int, files: int) -> int:
     """The number of connections that leaves descriptors for everything else."""
     return min(total, max(_LEAST, files - RESERVE))

@@ -19,16 +19,8 @@ from typing import Any
 import h11
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-from holdfast.web.http.connections import (
-    ConnectionLimits,
-    ConnectionTable,
-    Patience,
-    Stage,
-    fit,
-    proxy_check,
-    source_of,
-    stage_of,
-)
+from holdfast.web.http import connections
+from holdfast.web.http.connections import ConnectionLimits, Stage
 
 logger = logging.getLogger("holdfast.web")
 
@@ -50,9 +42,9 @@ class Admission:
     """State that the sockets and the protocol of one server share."""
 
     def __init__(self, limits: ConnectionLimits, proxies: Collection[str], *, tls: bool) -> None:
-        total = fit(limits.total, files_allowed())
-        self.table = ConnectionTable(replace(limits, total=total))
-        self.is_proxy = proxy_check(proxies)
+        total = connections.fit(limits.total, files_allowed())
+        self.table = connections.ConnectionTable(replace(limits, total=total))
+        self.is_proxy = connections.proxy_check(proxies)
         self.answer = b"" if tls else _BUSY  #: the response to refused connections
         self.open: dict[int, Connection] = {}  #: by descriptor
 
@@ -65,12 +57,11 @@ class Connection(socket.socket):
     """An accepted socket, which is released from the table when it is closed."""
 
     def __init__(self, admission: Admission, accepted: socket.socket, host: str) -> None:
-        family, kind, proto = accepted.family, accepted.type, accepted.proto
-        super().__init__(family, kind, proto, fileno=accepted.detach())
+        super().__init__(fileno=accepted.detach())
         self._admission = admission
-        self.source = source_of(host)
+        self.source = connections.source_of(host)
         self.exempt = admission.is_proxy(host)
-        self.patience = Patience(admission.table.limits, time.monotonic())
+        self.patience = connections.Patience(admission.table.limits, time.monotonic())
         self.http: Http | None = None  #: None until the TLS handshake is complete
         admission.open[self.fileno()] = self
 
@@ -105,8 +96,7 @@ class Listener(socket.socket):
     """A listening socket that accepts within the limits. It takes over the descriptor of `inner`."""
 
     def __init__(self, admission: Admission, inner: socket.socket) -> None:
-        family, kind, proto = inner.family, inner.type, inner.proto
-        super().__init__(family, kind, proto, fileno=inner.detach())
+        super().__init__(fileno=inner.detach())
         self._admission = admission
         self._spare: int | None = None
         self._take_spare()
@@ -192,7 +182,7 @@ class Http(H11Protocol):
             return Stage.RESPONSE if unsent else Stage.BUSY
         cycle: Any = self.cycle  # None before the first request
         expected = cycle is not None and cycle.waiting_for_100_continue
-        return stage_of(
+        return connections.stage_of(
             *(self.conn.their_state, self.conn.our_state),
             unsent=unsent,
             paused=self.flow.read_paused or expected,

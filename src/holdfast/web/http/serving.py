@@ -8,12 +8,11 @@ import logging
 import socket
 import threading
 import time
-from collections.abc import Callable, Iterable
-from dataclasses import replace
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from datetime import datetime
 from pathlib import Path
 from types import FrameType
-from typing import Any
 
 import uvicorn
 from fastapi import FastAPI
@@ -21,7 +20,7 @@ from fastapi import FastAPI
 from holdfast.access import TokenInfo
 from holdfast.core.records import value
 from holdfast.errors import HoldfastError, InvalidInput
-from holdfast.web.http.connections import DEFAULT_LIMITS, ConnectionLimits
+from holdfast.web.http.connections import ConnectionLimits
 from holdfast.web.http.listener import Admission, Listener
 from holdfast.web.http.repeated_logs import Repeats
 from holdfast.web.options import LOOPBACK
@@ -46,41 +45,14 @@ class Serving:
     tls_key: Path | None = None
     proxies: tuple[str, ...] = ()  #: trusted proxies, whose headers name the client
     access_log: bool = False
-    limits: ConnectionLimits = DEFAULT_LIMITS
+    limits: ConnectionLimits = ConnectionLimits()
 
-    @property
-    def scheme(self) -> str:
-        return "http" if self.tls_cert is None else "https"
-
-
-def make_limits(total: int | None, per_address: int | None) -> ConnectionLimits:
-    """The default limits, with the numbers that are given."""
-    given = {"total": total, "per_address": per_address}
-    return replace(
-        DEFAULT_LIMITS, **{name: number for name, number in given.items() if number is not None}
-    )
-
-
-def make_serving(
-    tls_cert: Path | None,
-    tls_key: Path | None,
-    proxies: Iterable[str],
-    *,
-    access_log: bool,
-    limits: ConnectionLimits,
-) -> Serving:
-    if (tls_cert is None) != (tls_key is None):
-        raise InvalidInput("--tls-cert and --tls-key go together: give both, or neither")
-    for path in (tls_cert, tls_key):
-        if path is not None and not path.is_file():
-            raise InvalidInput(f"TLS: there is no file {str(path)!r}")
-    return Serving(
-        tls_cert=tls_cert,
-        tls_key=tls_key,
-        proxies=tuple(proxies),
-        access_log=access_log,
-        limits=limits,
-    )
+    def __post_init__(self) -> None:
+        if (self.tls_cert is None) != (self.tls_key is None):
+            raise InvalidInput("--tls-cert and --tls-key go together: give both, or neither")
+        for path in (self.tls_cert, self.tls_key):
+            if path is not None and not path.is_file():
+                raise InvalidInput(f"TLS: there is no file {str(path)!r}")
 
 
 # addresses
@@ -166,7 +138,8 @@ def listen(host: str, port: int) -> socket.socket:
 def address_of(listener: socket.socket, name: str, serving: Serving, base: str = "") -> str:
     """Return the address for a browser."""
     shown = f"[{name}]" if ":" in name else name
-    return f"{serving.scheme}://{shown}:{listener.getsockname()[1]}{base}/"
+    scheme = "http" if serving.tls_cert is None else "https"
+    return f"{scheme}://{shown}:{listener.getsockname()[1]}{base}/"
 
 
 # the server
@@ -187,7 +160,6 @@ class Server(uvicorn.Server):
         super().__init__(_config(site, serving, self._admission))
         self._site = site
         self._ready = ready
-        self._quiet = Quiet()
         self._repeats = Repeats(time.monotonic())
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
@@ -211,14 +183,13 @@ class Server(uvicorn.Server):
 
     def run(self, sockets: list[socket.socket] | None = None) -> None:
         """Serve until told to stop. Takes over the sockets."""
-        filters: list[tuple[str, logging.Filter]] = [("uvicorn.access", self._quiet)]
-        filters += [(name, self._repeats) for name in _COUNTED]
-        for name, filter in filters:
+        filters = {"uvicorn.access": AccessLogFilter(), **dict.fromkeys(_COUNTED, self._repeats)}
+        for name, filter in filters.items():
             logging.getLogger(name).addFilter(filter)
         try:
             super().run([Listener(self._admission, one) for one in sockets or []])
         finally:
-            for name, filter in filters:
+            for name, filter in filters.items():
                 logging.getLogger(name).removeFilter(filter)
 
 
@@ -241,7 +212,7 @@ def _config(site: FastAPI, serving: Serving, admission: Admission) -> uvicorn.Co
     )
 
 
-class Quiet(logging.Filter):
+class AccessLogFilter(logging.Filter):
     """Leaves probes out of the access log, and queries, which may contain a signed link."""
 
     def filter(self, record: logging.LogRecord) -> bool:
@@ -253,29 +224,18 @@ class Quiet(logging.Filter):
         return True
 
 
-class Background:
-    """A server in a thread of another program."""
-
-    def __init__(self, site: FastAPI, listener: socket.socket) -> None:
-        self._server = Server(site, Serving(), ready=lambda: self._up.set())
-        self._listener = listener
-        self._up = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="holdfast-web", daemon=True)
-
-    def _run(self) -> None:
-        self._server.run([self._listener])
-
-    def start(self) -> None:
-        self._thread.start()
-        self._up.wait(10.0)
-
-    def stop(self) -> None:
-        self._server.should_exit = True
-        self._thread.join(GRACEFUL + 2.0)
-
-    def __enter__(self) -> "Background":
-        self.start()
-        return self
-
-    def __exit__(self, *error: Any) -> None:
-        self.stop()
+@contextmanager
+def background(site: FastAPI, listener: socket.socket) -> Iterator[None]:
+    """Serve in a thread of another program."""
+    up = threading.Event()
+    server = Server(site, Serving(), ready=up.set)
+    thread = threading.Thread(
+        target=server.run, args=([listener],), name="holdfast-web", daemon=True
+    )
+    thread.start()
+    up.wait(10.0)
+    try:
+        yield
+    finally:
+        server.should_exit = True
+        thread.join(GRACEFUL + 2.0)

@@ -1,7 +1,8 @@
 """Events as they are sent: encoded once for all subscribers. Pure."""
 
 import json
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any, Literal
 
 from holdfast.events.event import JobEvent
@@ -26,56 +27,57 @@ _HIDDEN: dict[View, tuple[str, ...]] = {
     "guest": ("result", "error", *_INTERNAL),
 }
 
-_LED_TO = {
+_FINAL_KINDS = {
     Status.COMPLETED: EventKind.COMPLETED,
     Status.FAILED: EventKind.FAILED,
     Status.CANCELLED: EventKind.CANCELLED,
 }
 
 
-class Frame:
-    """One message. Its texts are made when first needed, and shared by all subscribers."""
+@dataclass(frozen=True)
+class Message:
+    name: str
+    text: str  #: JSON, in one line of ASCII
+    id: int | str  #: from which a browser resumes
 
-    __slots__ = ("_texts", "event", "name", "position", "size")
+    @cached_property
+    def sse(self) -> str:
+        """The message as part of an event stream."""
+        if self.name == "ping":  # a comment: it only moves the position from which a client resumes
+            return f": ping\nid: {self.id}\n\n"
+        return f"id: {self.id}\nevent: {self.name}\ndata: {self.text}\n\n"
+
+
+def message(name: str, data: dict[str, Any], position: int) -> Message:
+    whole = {"event": name, "data": data, "position": position}
+    return Message(name, json.dumps(whole, allow_nan=False, separators=(",", ":")), position)
+
+
+class Frame:
+    """An event. Its messages are made when first needed, and shared by all subscribers."""
+
+    __slots__ = ("_messages", "event", "position", "size")
 
     def __init__(self, event: JobEvent, result: Json) -> None:
         """`result` is redacted. The event is kept without its result, since many events are kept."""
         self.event = replace(event, result=None) if event.result is not None else event
         self.position = event.position
-        self.name = NAMES[event.kind]
-        whole = message(self.name, data_of(event, result), event.position)
-        self.size = len(whole)
-        self._texts: dict[str, str] = {"whole": whole}
+        whole = message(NAMES[event.kind], data_of(event, result), event.position)
+        self.size = len(whole.text)
+        self._messages: dict[View, Message] = {"whole": whole}
 
     @property
     def is_final(self) -> bool:
         return self.event.status in FINISHED
 
-    def text(self, view: View) -> str:
-        """Return the message as JSON."""
-        if view not in self._texts:
+    def message(self, view: View) -> Message:
+        if view not in self._messages:
+            made = whole = self._messages["whole"]
             data = data_of(self.event, None)
-            hides = any(key in data for key in _HIDDEN[view])
-            made = message(self.name, without(data, view), self.position) if hides else None
-            self._texts[view] = made or self._texts["whole"]
-        return self._texts[view]
-
-    def sse(self, view: View) -> str:
-        """Return the message as part of an event stream."""
-        key = f"sse {view}"
-        if key not in self._texts:
-            self._texts[key] = sse(self.name, self.text(view), self.position)
-        return self._texts[key]
-
-
-def message(name: str, data: dict[str, Any], position: int) -> str:
-    """Return a message as one line of ASCII, whatever a job holds."""
-    whole = {"event": name, "data": data, "position": position}
-    return json.dumps(whole, allow_nan=False, separators=(",", ":"))
-
-
-def sse(name: str, text: str, id: int | str) -> str:
-    return f"id: {id}\nevent: {name}\ndata: {text}\n\n"
+            if any(key in data for key in _HIDDEN[view]):
+                made = message(whole.name, without(data, view), self.position)
+            self._messages[view] = made
+        return self._messages[view]
 
 
 def data_of(event: JobEvent, result: Json) -> dict[str, Any]:
@@ -116,5 +118,5 @@ def without(data: dict[str, Any], view: View) -> dict[str, Any]:
 
 def present(job: Job, result: Json) -> tuple[str, dict[str, Any]]:
     """Return the present state of a job as the event that led to it."""
-    kind = _LED_TO.get(job.status, EventKind.PROGRESS)
+    kind = _FINAL_KINDS.get(job.status, EventKind.PROGRESS)
     return NAMES[kind], _data(kind, job.id, job, result)

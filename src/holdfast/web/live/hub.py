@@ -14,7 +14,6 @@ from collections import deque
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from functools import partial
-from typing import NamedTuple
 
 from starlette.concurrency import run_in_threadpool
 
@@ -50,14 +49,14 @@ class Hub:
         self.position = 0  #: every event up to here was distributed
         self.floor = 0  #: every event after this is in the ring
         self.ring: deque[Frame] = deque()
-        self._of: dict[str, set[Subscriber]] = {}  # by topic
+        self._by_topic: dict[str, set[Subscriber]] = {}
         # By topic: the position after which every event of it is written.
         self._since: dict[str, asyncio.Future[int]] = {}
         self._kept = 0
         self._run: _Run | None = None
         self._closed = False
         self._left_at = 0.0
-        self._sampler = Sampler(lambda: self._of.get(GLANCE, ()))
+        self._sampler = Sampler(lambda: self._by_topic.get(GLANCE, ()))
 
     async def join(
         self, wanted: Wanted | None, after: int | None, topic: str = EVERYTHING
@@ -68,7 +67,7 @@ class Hub:
         if self._closed:
             raise closing()
         subscriber = Subscriber(self, wanted, after, topic)
-        self._of.setdefault(topic, set()).add(subscriber)
+        self._by_topic.setdefault(topic, set()).add(subscriber)
         try:
             since = await self._begin(topic)
             subscriber.check()
@@ -77,7 +76,9 @@ class Hub:
             elif after < since:
                 raise forgotten(after, since)
             elif after > self.position:  # from another server that is ahead of this one
-                await self._check(after)
+                bounds = await run_in_threadpool(self._engine.run, outbox.bounds, write=False)
+                if after > bounds.newest:
+                    raise forgotten(after)
         except BaseException:
             subscriber.leave()
             raise
@@ -92,39 +93,27 @@ class Hub:
             self._since[topic] = run.loop.create_future()
             run.follow(self._since)
         if self._run is None:
-            self._start(run)
+            self._run = run
+            run.thread = threading.Thread(
+                target=self._follow, args=(run,), name="holdfast-live", daemon=True
+            )
+            run.thread.start()
         return await asyncio.shield(self._since[topic])
-
-    async def _check(self, after: int) -> None:
-        bounds = await run_in_threadpool(self._engine.run, outbox.bounds, write=False)
-        if after > bounds.newest:
-            raise forgotten(after)
-
-    def _start(self, run: "_Run") -> None:
-        self._run = run
-        run.thread = threading.Thread(
-            target=self._follow, args=(run,), name="holdfast-live", daemon=True
-        )
-        run.thread.start()
 
     @property
     def subscribers(self) -> list[Subscriber]:
-        return [one for some in self._of.values() for one in some]
+        return [one for some in self._by_topic.values() for one in some]
 
     def leave(self, subscriber: Subscriber) -> None:
         self._left_at = time.monotonic()
-        among = self._of.get(subscriber.topic, set())
+        among = self._by_topic.get(subscriber.topic, set())
         among.discard(subscriber)
         if among:
             return
-        self._of.pop(subscriber.topic, None)
+        self._by_topic.pop(subscriber.topic, None)
         self._since.pop(subscriber.topic, None)
-        if self._run is not None and self.is_followed:
+        if self._run is not None and self._by_topic:
             self._run.topics = frozenset(self._since)  # its events are written until that expires
-
-    @property
-    def is_followed(self) -> bool:
-        return bool(self._of)
 
     # in the thread
 
@@ -135,22 +124,21 @@ class Hub:
                 self._engine, None, None, lambda event: True, run.topics, apart=APART
             )
             try:
-                run.call(partial(self._opened, run, feed.position))
+                run.call(partial(self._feed_opened, run, feed.position))
                 while not run.stopped:
                     events = self._take(run, feed)
                     frames = [self._encode(event) for event in events]
-                    self._pass_on(run, feed.position, frames)
+                    self._deliver(run, feed.position, frames)
             finally:
                 feed.close()
-        except AppClosed as error:
-            problem = error
         except Exception as error:
             problem = error
-            logger.warning(
-                "event feed failed; it restarts when the next client connects: %s", error
-            )
+            if not isinstance(error, AppClosed):
+                logger.warning(
+                    "event feed failed; it restarts when the next client connects: %s", error
+                )
         with suppress(RuntimeError):  # the loop is closed
-            run.loop.call_soon_threadsafe(self._over, run, problem)
+            run.loop.call_soon_threadsafe(self._feed_ended, run, problem)
 
     def _take(self, run: "_Run", feed: Feed) -> list[JobEvent]:
         """Return new events. Also follow the topics of new subscribers, and let them join."""
@@ -160,13 +148,13 @@ class Hub:
         before = feed.since
         events = feed.take(0 if asked else _LOOK)
         if asked or feed.since is not before:
-            run.call(partial(self._covered, run, feed.since))
+            run.call(partial(self._let_join, run, feed.since))
         return events
 
-    def _pass_on(self, run: "_Run", position: int, frames: list[Frame]) -> None:
+    def _deliver(self, run: "_Run", position: int, frames: list[Frame]) -> None:
         """Distribute events. After a full batch, rest for as long as that took: events use at most half
         of the loop's time."""
-        if position == self.position and not frames and self.is_followed:
+        if position == self.position and not frames and self._by_topic:
             return
         begin = time.monotonic()
         run.call(partial(self._distribute, run, position, frames), rounds=_ROUNDS)
@@ -175,12 +163,12 @@ class Hub:
 
     # in the loop
 
-    def _opened(self, run: "_Run", position: int) -> None:
+    def _feed_opened(self, run: "_Run", position: int) -> None:
         self.position = self.floor = position
         self.ring.clear()
         self._kept = 0
 
-    def _covered(self, run: "_Run", since: Mapping[str, int]) -> None:
+    def _let_join(self, run: "_Run", since: Mapping[str, int]) -> None:
         """Let the subscribers of these topics join: the feed follows them now."""
         if self._run is not run:
             return
@@ -188,15 +176,15 @@ class Hub:
         for topic in new:
             self._since[topic].set_result(since[topic])
         if new:
-            run.loop.call_later(SETTLED, self._settle, run, new)
+            run.loop.call_later(SETTLED, self._refetch_new, run, new)
 
-    def _settle(self, run: "_Run", topics: list[str]) -> None:
+    def _refetch_new(self, run: "_Run", topics: list[str]) -> None:
         """Let new subscribers fetch again: writers that did not know of them wrote no events."""
         if self._run is not run:
             return
         for topic in topics:
-            for subscriber in self._of.get(topic, ()):
-                subscriber.unsure = True
+            for subscriber in self._by_topic.get(topic, ()):
+                subscriber.must_refetch = True
                 subscriber.wake.set()
 
     def _distribute(self, run: "_Run", position: int, frames: list[Frame]) -> None:
@@ -210,17 +198,17 @@ class Hub:
             self._kept -= oldest.size
             self.floor = oldest.position
         self.position = position
-        for subscriber in self._of.get(EVERYTHING, ()):
+        for subscriber in self._by_topic.get(EVERYTHING, ()):
             subscriber.offer(frames)
         self._sampler.offer(frames)
         for frame in frames:
-            for subscriber in self._of.get(frame.event.job_id, ()):
+            for subscriber in self._by_topic.get(frame.event.job_id, ()):
                 subscriber.offer([frame])
-        if not self.is_followed and time.monotonic() - self._left_at > LINGER:
+        if not self._by_topic and time.monotonic() - self._left_at > LINGER:
             run.stop()
             self._run = None
 
-    def _over(self, run: "_Run", problem: Exception | None) -> None:
+    def _feed_ended(self, run: "_Run", problem: Exception | None) -> None:
         """The feed has ended: end all streams. Clients reconnect, and resume at their position."""
         if self._run is not run:
             return
@@ -232,8 +220,7 @@ class Hub:
             why = Ended(1013, f"{problem}"[:120])
         else:
             why = Ended(1011, "the server's log has the reason")
-        for subscriber in self.subscribers:
-            subscriber.end(why)
+        self._end_all(why)
         for since in waiting.values():
             if not since.done():
                 since.set_result(0)  # joining subscribers then check whether they were ended
@@ -248,29 +235,24 @@ class Hub:
             return
         run.stop()
         with suppress(RuntimeError):
-            run.loop.call_soon_threadsafe(self._end_all)
-        if run.thread is not None and not run.is_here():
+            run.loop.call_soon_threadsafe(self._end_all, closing())
+        if run.thread is not None and threading.get_ident() != run.home:
             run.thread.join(5.0)
 
-    def _end_all(self) -> None:
+    def _end_all(self, why: Ended) -> None:
         for subscriber in self.subscribers:
-            subscriber.end(closing())
+            subscriber.end(why)
 
-    def read(self, after: int, upto: int) -> "Past":
-        """Return a page of events from the database. Every event up to `upto` was distributed, so none
-        before that is still uncommitted."""
+    def read(self, after: int, upto: int) -> tuple[list[Frame], int]:
+        """Return a page of events from the database, and the position after which the next page starts.
+        Every event up to `upto` was distributed, so none before that is still uncommitted."""
         reading = self._engine.run(partial(outbox.read, after, BATCH, mark=False), write=False)
         if after < reading.floor:
             raise forgotten(after)
         rows = [row for row in reading.rows if row[0] <= upto]
         last = rows[-1][0] if len(rows) == BATCH else upto
         events = decoded(self._engine.dialect, rows)
-        return Past([self._encode(event) for event in events], last)
-
-
-class Past(NamedTuple):
-    frames: list[Frame]
-    position: int  #: the next page starts after this
+        return [self._encode(event) for event in events], last
 
 
 class _Run:
@@ -283,10 +265,7 @@ class _Run:
         self.stopped = False
         self.feed: Feed | None = None
         self.thread: threading.Thread | None = None
-        self._home = threading.get_ident()
-
-    def is_here(self) -> bool:
-        return threading.get_ident() == self._home
+        self.home = threading.get_ident()  #: the thread of the loop
 
     def follow(self, topics: Iterable[str]) -> None:
         self.topics = frozenset(topics)

@@ -8,7 +8,7 @@ from holdfast.events.sampling import Pace
 from holdfast.web.live.frames import Frame
 from holdfast.web.live.subscriber import Subscriber
 
-REST = 0.9  #: seconds between two deliveries: nobody reads faster
+REST = 0.9  #: seconds between two deliveries: people do not read faster
 AGAIN = 1.5  #: seconds until subscribers fetch again: the second of every writer is over by then
 
 
@@ -31,7 +31,7 @@ class Sampler:
             return
         shown = []
         for frame in frames:
-            if self._pace.room(frame.event.kind):
+            if self._pace.left(frame.event.kind):
                 shown.append(frame)
             self._pace.count(frame.event.kind)
         for subscriber in subscribers:
@@ -67,7 +67,7 @@ class Sampler:
         """Let subscribers fetch again: more may have happened than the sample shows."""
         self._will_refetch = False
         for subscriber in self._subscribers():
-            subscriber.unsure = True
+            subscriber.must_refetch = True
         self._wake_soon()
         if self._still_brisk:  # there may be more events that the sample left out
             self._refetch_later()

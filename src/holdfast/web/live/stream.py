@@ -4,6 +4,7 @@ when."""
 import asyncio
 import time
 from collections.abc import AsyncGenerator
+from dataclasses import replace
 from typing import Any
 
 from starlette.concurrency import run_in_threadpool
@@ -13,7 +14,7 @@ from holdfast.errors import HoldfastError, JobNotFound
 from holdfast.events.feed import make_topic, make_wanted
 from holdfast.events.sampling import GLANCE
 from holdfast.jobs.job import FINISHED
-from holdfast.web.live.frames import FOR_GUESTS, Frame, View, message, present, sse, without
+from holdfast.web.live.frames import FOR_GUESTS, Frame, Message, View, message, present, without
 from holdfast.web.live.subscriber import Ended, Subscriber
 from holdfast.web.problems import Refusal, status_of
 from holdfast.web.security.permissions import Identity, Permission
@@ -21,28 +22,6 @@ from holdfast.web.security.permissions import Identity, Permission
 TICK = 10.0  #: seconds between two pings, and between two checks of the permission
 END = "end"  #: the id of the last message to a guest
 _FIRST_LOOK, _GROWTH = 0.25, 2.0
-
-
-class Notice:
-    """A message that is not an event of the outbox."""
-
-    def __init__(self, name: str, data: dict[str, Any], position: int, id: str | None = None):
-        self._name = name
-        self._text = message(name, data, position)
-        self._id = position if id is None else id
-
-    def text(self, view: View) -> str:
-        return self._text
-
-    def sse(self, view: View) -> str:
-        if (
-            self._name == "ping"
-        ):  # a comment: it only moves the position from which a client resumes
-            return f": ping\nid: {self._id}\n\n"
-        return sse(self._name, self._text, self._id)
-
-
-Message = Frame | Notice
 
 
 class Stream:
@@ -54,10 +33,10 @@ class Stream:
         self._me = me
         self._subscriber = subscriber
         self._shown: Any = None  # the last state of a guest's job that was sent
-        self._is_over = False  # the final state of a guest's job was sent
+        self._is_over = False  # the final state of a guest's job is sent, or in the batch
         self._pause = _FIRST_LOOK
         self.at = subscriber.position  #: every event up to here was sent
-        self.view: View = view_of(me)
+        self._view: View = view_of(me)
 
     async def messages(
         self, begin: list[Message], life: float | None
@@ -74,17 +53,18 @@ class Stream:
         while (now := time.monotonic()) < deadline:
             frames = await subscriber.take(max(0.0, min(tick, look, deadline) - now))
             self.at = frames[-1].position if frames else subscriber.position
-            unsure, subscriber.unsure = subscriber.unsure, False
+            must_refetch, subscriber.must_refetch = subscriber.must_refetch, False
             if frames and guest:
                 yield self._until_final(frames)
-                if any(frame.is_final for frame in frames):
+                if self._is_over:
                     return
-            elif (frames or unsure) and not guest:
-                yield [*frames, hello(self.at)] if unsure else list(frames)
+            elif (frames or must_refetch) and not guest:
+                sent = [frame.message(self._view) for frame in frames]
+                yield [*sent, message("hello", {}, self.at)] if must_refetch else sent
             now = time.monotonic()
             if now >= tick:
                 await self._check()
-                yield [ping(self.at)]
+                yield [message("ping", {}, self.at)]
                 tick = now + TICK
             if guest and now >= look:
                 if found := await self.present():
@@ -93,16 +73,17 @@ class Stream:
                     return
                 self._pause = min(TICK, _GROWTH * self._pause)
                 look = now + self._pause
-        yield [ping(self.at)]
+        yield [message("ping", {}, self.at)]
 
     def _until_final(self, frames: list[Frame]) -> list[Message]:
         found: list[Message] = []
         for frame in frames:
-            event = frame.event
+            event, sent = frame.event, frame.message(self._view)
             self._shown = (event.status, event.progress, event.message)
-            if frame.is_final:
-                return [*found, Last(frame)]
-            found.append(frame)
+            self._is_over = frame.is_final
+            if self._is_over:
+                return [*found, replace(sent, id=END)]
+            found.append(sent)
         return found
 
     async def present(self) -> list[Message]:
@@ -118,8 +99,8 @@ class Stream:
         self._shown = shown
         self._is_over = ended = job.status in FINISHED
         name, data = present(job, self._web.redact(job.result) if ended else None)
-        id = END if ended else None
-        return [Notice(name, without(data, self.view), self.at, id)]
+        sent = message(name, without(data, self._view), self.at)
+        return [replace(sent, id=END) if ended else sent]
 
     async def _check(self) -> None:
         """Check the permission again, so that a revoked token ends its streams."""
@@ -129,7 +110,7 @@ class Stream:
             raise ended_by(refusal) from None
         except HoldfastError as problem:
             raise Ended(1013, str(problem)[:100]) from None
-        self.view = view_of(me)
+        self._view = view_of(me)
 
     @property
     def present_position(self) -> int:
@@ -144,35 +125,14 @@ class Stream:
         self._subscriber.leave()
 
 
-class Last(Notice):
-    """The last event for a guest."""
-
-    def __init__(self, frame: Frame) -> None:
-        self._frame = frame
-
-    def text(self, view: View) -> str:
-        return self._frame.text(view)
-
-    def sse(self, view: View) -> str:
-        return sse(self._frame.name, self._frame.text(view), END)
-
-
 def view_of(me: Identity) -> View:
     if me.job is not None:
         return "result" if me.result else "guest"
     return "whole" if me.may(Permission.JOBS_PAYLOAD) else "bare"
 
 
-def hello(position: int) -> Message:
-    return Notice("hello", {}, position)
-
-
-def ping(position: int) -> Message:
-    return Notice("ping", {}, position)
-
-
 def ended_by(problem: Refusal | HoldfastError) -> Ended:
-    status = problem.status if isinstance(problem, Refusal) else status_of(problem)
+    status = problem.status_code if isinstance(problem, Refusal) else status_of(problem)
     detail = problem.detail if isinstance(problem, Refusal) else str(problem)
     return Ended(4000 + status if status < 500 else 1013, detail[:100])
 
@@ -201,7 +161,7 @@ async def open_stream(
     try:
         if me.job is not None:
             return stream, await stream.present()
-        return stream, [hello(stream.at)] if after is None else []
+        return stream, [message("hello", {}, stream.at)] if after is None else []
     except BaseException:
         stream.close()
         raise

@@ -30,12 +30,6 @@ class Ended(Exception):
         self.begin = begin  #: and resumes from here, at the earliest
 
 
-def too_slow() -> Ended:
-    return Ended(
-        4408, f"too slow: {LINE:,} events wait; come back with the last position", gone=True
-    )
-
-
 def forgotten(after: int, begin: int = 0) -> Ended:
     reason = f"the events after {after} are gone: fetch all, and begin anew"
     return Ended(4410, reason, gone=True, begin=begin)
@@ -60,7 +54,7 @@ class Subscriber:
         self._cancel: asyncio.TimerHandle | None = None
         self._read = 0
         self.wake = asyncio.Event()
-        self.unsure = False  #: events may be missing: the client is told to fetch again
+        self.must_refetch = False  #: events may be missing: the client is told to fetch again
 
     @property
     def position(self) -> int:
@@ -71,12 +65,12 @@ class Subscriber:
         if self._ended is not None:
             raise self._ended
 
-    def _of(self, frames: list[Frame]) -> list[Frame]:
+    def _unseen(self, frames: list[Frame]) -> list[Frame]:
         """Return the events that it wants and has not seen."""
         wanted, seen = self._wanted, self._seen
-        if wanted is None:
-            return frames if frames[0].position > seen else [f for f in frames if f.position > seen]
-        return [frame for frame in frames if frame.position > seen and wanted(frame.event)]
+        if wanted is None and (not frames or frames[0].position > seen):
+            return frames
+        return [f for f in frames if f.position > seen and (wanted is None or wanted(f.event))]
 
     def attach(self, position: int) -> None:
         """Let the hub pass on the events after a position."""
@@ -84,13 +78,11 @@ class Subscriber:
         self._attached = True
 
     def offer(self, frames: list[Frame], *, wake: bool = True) -> None:
-        if not frames or not self._attached or self._ended is not None:
-            return
-        more = self._of(frames)
-        if not more:
+        if not self._attached or self._ended is not None or not (more := self._unseen(frames)):
             return
         if len(self._queue) + len(more) > LINE:
-            self.end(too_slow())
+            reason = f"too slow: {LINE:,} events wait; come back with the last position"
+            self.end(Ended(4408, reason, gone=True))
             return
         self._queue.extend(more)
         if wake:
@@ -98,9 +90,9 @@ class Subscriber:
 
     async def take(self, patience: float) -> list[Frame]:
         """Wait for the next events, and return them; none if none came in time. Raises Ended."""
-        if not self._attached and (past := await self._past()):
+        if not self._attached and (past := await self._catch_up()):
             return past
-        if self._ended is None and not self._queue and not self.unsure:
+        if self._ended is None and not self._queue and not self.must_refetch:
             with suppress(TimeoutError):
                 async with asyncio.timeout(patience):
                     await self.wake.wait()
@@ -110,28 +102,27 @@ class Subscriber:
         self._queue.clear()
         return taken
 
-    async def _past(self) -> list[Frame]:
+    async def _catch_up(self) -> list[Frame]:
         """Return missed events: from the database as far as necessary, then from the ring. Between
         reading the ring and attaching, nothing else runs in the event loop, so no event is lost."""
         hub = self._hub
         if self.topic == GLANCE:
-            return self._recent()
+            return self._sample()
         while self._seen < hub.floor:
             self.check()
             if self._read > outbox.KEPT:  # it would never catch up
                 raise forgotten(self._seen)
-            past = await run_in_threadpool(hub.read, self._seen, hub.position)
-            found = self._of(past.frames) if past.frames else []
-            self._seen = past.position
-            self._read += len(past.frames)
+            past, position = await run_in_threadpool(hub.read, self._seen, hub.position)
+            found = self._unseen(past)
+            self._seen = position
+            self._read += len(past)
             if found:
                 return found
-        missed = self._kept()
-        found = self._of(missed) if missed else []
+        found = self._unseen(self._ring_after_seen())
         self.attach(max(self._seen, hub.position))
         return found
 
-    def _kept(self) -> list[Frame]:
+    def _ring_after_seen(self) -> list[Frame]:
         """Return missed events from the ring."""
         missed: list[Frame] = []
         for frame in reversed(self._hub.ring):
@@ -140,10 +131,10 @@ class Subscriber:
             missed.append(frame)
         return missed[::-1]
 
-    def _recent(self) -> list[Frame]:
+    def _sample(self) -> list[Frame]:
         """Return a few recent events for a sample. If more are missing, the client fetches again."""
-        missed = self._kept()
-        self.unsure = self._seen < self._hub.floor or len(missed) > MOST
+        missed = self._ring_after_seen()
+        self.must_refetch = self._seen < self._hub.floor or len(missed) > MOST
         self.attach(max(self._seen, self._hub.position))
         return missed[-MOST:]
 

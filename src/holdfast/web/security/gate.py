@@ -3,6 +3,7 @@
 import inspect
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import datetime
 from typing import Any, TypeVar
 
@@ -13,7 +14,7 @@ from holdfast.access import MARK, Access, TokenInfo
 from holdfast.web.options import WebOptions
 from holdfast.web.problems import Refusal
 from holdfast.web.security.links import SECRET, has_link, read_link
-from holdfast.web.security.permissions import PUBLIC, READING, ROLES, Identity, Permission, identity
+from holdfast.web.security.permissions import PUBLIC, READING, ROLES, Identity, Permission, Via
 from holdfast.web.security.throttle import Throttle
 
 T = TypeVar("T")
@@ -42,7 +43,7 @@ class Gate:
         if wanted == PUBLIC:
             return None
         if linked and has_link(request.scope):
-            return await self._of_link(request.query_params.getlist("link"))
+            return await self._from_link(request.query_params.getlist("link"))
         me = await self.authenticate(request)
         if me is None:
             raise Refusal(
@@ -67,18 +68,18 @@ class Gate:
         if has_link(request.scope):  # a page of any site may have made it: see shield.py
             return None
         header = request.headers.get("authorization")
-        if self._options.authorize is not None and not _is_ours(header):
+        if self._options.authorize is not None and not _is_holdfast_token(header):
             answer = self._options.authorize(request)
             if inspect.isawaitable(answer):
                 answer = await answer
             if answer is not None:
-                return self._of_host(answer)
+                return self._from_host(answer)
         if header is not None:  # then cookies are ignored
-            return await self._of_bearer(request, header)
+            return await self._from_bearer(request, header)
         secret = request.cookies.get(cookie_name(request))
-        return None if secret is None else await self._of_session(secret)
+        return None if secret is None else await self._from_session(secret)
 
-    async def _of_bearer(self, request: HTTPConnection, header: str) -> Identity | None:
+    async def _from_bearer(self, request: HTTPConnection, header: str) -> Identity | None:
         kind, _, secret = header.partition(" ")
         token = None
         if kind.lower() == "bearer":
@@ -89,20 +90,22 @@ class Gate:
                 "this token is not known, or is over: holdfast tokens create makes one",
                 headers={"WWW-Authenticate": 'Bearer error="invalid_token"'},
             )
-        return self._of_token(token, "token")
+        return self.identity_of(token, "token")
 
     async def check(self, request: HTTPConnection, secret: str) -> TokenInfo | None:
         """Return the token with this secret, or None. Addresses that guess secrets are slowed down."""
         address = address_of(request)
         wait = self._failures.wait(address)
-        if wait > 0 and not self._was_good(secret):
+        # A known good secret is not slowed down: behind a proxy, its caller may share the address of
+        # one that guesses.
+        if wait > 0 and self._known.get(secret, (0.0, None))[1] is None:
             raise too_many(wait)
-        token = await self._looked_up(secret)
+        token = await self._look_up(secret)
         if token is None:
             self._failures.spend(address)
         return token
 
-    async def _of_link(self, given: list[str]) -> Identity:
+    async def _from_link(self, given: list[str]) -> Identity:
         if self._secret is None:
             self._secret = await run_in_threadpool(self._access.secret, SECRET)
         link = read_link(self._secret, given[0], self._now()) if len(given) == 1 else None
@@ -117,22 +120,16 @@ class Gate:
             result=link.result,
         )
 
-    def _was_good(self, secret: str) -> bool:
-        """A known good secret is not slowed down: behind a proxy, its caller may share the address of
-        one that guesses."""
-        known = self._known.get(secret)
-        return known is not None and known[1] is not None
-
-    async def _of_session(self, secret: str) -> Identity | None:
-        token = await self._looked_up(secret)
+    async def _from_session(self, secret: str) -> Identity | None:
+        token = await self._look_up(secret)
         if token is None or token.kind != "session":
             return None
         last = token.last_used_at or token.created_at
         if (self._now() - last).total_seconds() > IDLE:
             return None
-        return self._of_token(token, "session")
+        return self.identity_of(token, "session")
 
-    async def _looked_up(self, secret: str) -> TokenInfo | None:
+    async def _look_up(self, secret: str) -> TokenInfo | None:
         if len(secret) > _LONGEST:
             return None
         begin = time.monotonic()
@@ -149,33 +146,32 @@ class Gate:
         """Clear the cache, after a logout or the revocation of a token in this process."""
         self._known.clear()
 
-    def _of_token(self, token: TokenInfo, via: Any) -> Identity:
-        return identity(
-            token.name,
-            token.role,
-            via,
-            read_only=self._options.read_only,
+    def _permissions(self, role: str) -> frozenset[Permission]:
+        return ROLES[role] & READING if self._options.read_only else ROLES[role]
+
+    def identity_of(self, token: TokenInfo, via: Via) -> Identity:
+        return Identity(
+            who=token.name,
+            role=token.role,
+            permissions=self._permissions(token.role),
+            via=via,
             tasks=frozenset(token.tasks),
             queues=frozenset(token.queues),
         )
 
-    def _of_host(self, answer: Any) -> Identity:
+    def _from_host(self, answer: Any) -> Identity:
         if isinstance(answer, Identity):
             if not self._options.read_only:
                 return answer
-            return Identity(
-                who=answer.who,
-                role=answer.role,
-                permissions=answer.permissions & READING,
-                via=answer.via,
-            )
+            return replace(answer, permissions=answer.permissions & READING)
         pair = ("host", answer) if isinstance(answer, str) else answer
         if not isinstance(pair, tuple) or len(pair) != 2 or pair[1] not in ROLES:
             raise TypeError(
                 f"authorize() answered {answer!r}: it is to answer a role ({', '.join(ROLES)}), a pair "
                 "of a name and a role, an Identity, or None"
             )
-        return identity(str(pair[0])[:200], pair[1], "host", read_only=self._options.read_only)
+        name, role = str(pair[0])[:200], pair[1]
+        return Identity(who=name, role=role, permissions=self._permissions(role), via="host")
 
 
 def too_many(wait: float) -> Refusal:
@@ -185,7 +181,7 @@ def too_many(wait: float) -> Refusal:
     )
 
 
-def _is_ours(header: str | None) -> bool:
+def _is_holdfast_token(header: str | None) -> bool:
     """Is it a token of Holdfast? Any other may belong to the application in which the web is
     mounted."""
     return header is not None and header.partition(" ")[2].strip().startswith(MARK)

@@ -78,19 +78,3 @@ class Identity:
 
     def may(self, wanted: str) -> bool:
         return wanted in (PUBLIC, KNOWN) or wanted in self.permissions
-
-
-def identity(
-    who: str,
-    role: str,
-    via: Via,
-    *,
-    read_only: bool = False,
-    tasks: frozenset[str] = frozenset(),
-    queues: frozenset[str] = frozenset(),
-) -> Identity:
-    """Return a caller of this role."""
-    permissions = ROLES[role] & READING if read_only else ROLES[role]
-    return Identity(
-        who=who, role=role, permissions=permissions, via=via, tasks=tasks, queues=queues
-    )

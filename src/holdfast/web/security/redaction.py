@@ -3,7 +3,6 @@
 import re
 from collections.abc import Sequence
 from fnmatch import translate
-from typing import Any
 
 from holdfast.jobs.job import Json
 
@@ -16,11 +15,9 @@ class Redaction:
 
     def __init__(self, patterns: Sequence[str]) -> None:
         joined = "|".join(translate(pattern.lower()) for pattern in patterns)
-        self._pattern = re.compile(joined) if patterns else None
+        self._pattern = re.compile(joined or "(?!)")
 
     def hides(self, key: str) -> bool:
-        if self._pattern is None:
-            return False
         return self._pattern.match(key.lower().replace("-", "_")) is not None
 
     def __call__(self, data: Json, depth: int = 0) -> Json:
@@ -34,7 +31,3 @@ class Redaction:
         if isinstance(data, list):
             return [self(one, depth + 1) for one in data]
         return data
-
-    def of_path(self, path: Sequence[Any]) -> bool:
-        """Is a key on this path into a payload hidden?"""
-        return any(isinstance(part, str) and self.hides(part) for part in path)

@@ -7,16 +7,16 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from starlette.datastructures import Headers, MutableHeaders
-from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from holdfast.web.options import WebOptions
-from holdfast.web.problems import problem, unexpected
+from holdfast.web.problems import Refusal, problem, unexpected
 from holdfast.web.security.links import has_link
 
 LARGEST = 2 * 1024 * 1024  # bytes of a body: the largest payload, with room for other fields
+_TOO_LARGE = f"the body is larger than {LARGEST:,} bytes: store large things, and pass their id"
 SAFE = frozenset({"GET", "HEAD", "OPTIONS"})
-_OURS = frozenset({"same-origin", "none"})  # values of Sec-Fetch-Site
+_OWN_SITE = frozenset({"same-origin", "none"})  # values of Sec-Fetch-Site
 POLICY = "; ".join(
     (
         "default-src 'none'",
@@ -40,14 +40,6 @@ HEADERS: Mapping[str, str] = {
     "Cross-Origin-Resource-Policy": "same-origin",
     "Permissions-Policy": "camera=(), geolocation=(), microphone=()",
 }
-
-
-class TooLarge(HTTPException):
-    """A body larger than its declared length, or without one. An HTTPException, since FastAPI reports
-    any other exception as a malformed body."""
-
-    def __init__(self) -> None:
-        super().__init__(413, _too_large())
 
 
 class Shield:
@@ -87,7 +79,7 @@ class Shield:
             message = await receive()
             taken += len(message.get("body", b""))
             if taken > LARGEST:
-                raise TooLarge
+                raise Refusal(413, _TOO_LARGE)
             return message
 
         try:
@@ -99,23 +91,23 @@ class Shield:
 
     def _refusal(self, scope: Scope, headers: Headers) -> tuple[int, str] | None:
         host = headers.get("host", "")
-        if not self._is_ours(host):
+        if not self._knows_host(host):
             return 421, (
                 f"this server is not called {host[:200]!r}: call it by a name that it knows, or let "
                 "it know this one (hosts=, --allow-host)"
             )
         if scope["type"] == "websocket":
-            return self._of_page(scope, headers, host)
+            return self._refuse_page(scope, headers, host)
         method = scope["method"]
         if method in SAFE:
             return None
-        return self._of_page(scope, headers, host) or _of_body(headers)
+        return self._refuse_page(scope, headers, host) or _refuse_body(headers)
 
-    def _is_ours(self, host: str) -> bool:
+    def _knows_host(self, host: str) -> bool:
         hosts = self._options.hosts
         return hosts is None or host.lower() in hosts or without_port(host) in hosts
 
-    def _of_page(self, scope: Scope, headers: Headers, host: str) -> tuple[int, str] | None:
+    def _refuse_page(self, scope: Scope, headers: Headers, host: str) -> tuple[int, str] | None:
         """Refuse pages of other sites. A browser names the page that makes a request; a program does
         not. A WebSocket with a signed link may come from any site: the link alone grants its right."""
         if scope["type"] == "websocket" and has_link(scope):
@@ -123,7 +115,7 @@ class Shield:
         origin, site = headers.get("origin"), headers.get("sec-fetch-site")
         if origin is not None and origin in self._options.origins:
             return None
-        if site is not None and site not in _OURS:
+        if site is not None and site not in _OWN_SITE:
             return 403, f"asked by a page of another site (Sec-Fetch-Site: {site[:40]})"
         if origin is not None and urlsplit(origin).netloc.lower() != host.lower():
             return 403, (
@@ -133,19 +125,15 @@ class Shield:
         return None
 
 
-def _of_body(headers: Headers) -> tuple[int, str] | None:
+def _refuse_body(headers: Headers) -> tuple[int, str] | None:
     length = headers.get("content-length", "")
     if length.isdigit() and int(length) > LARGEST:
-        return 413, _too_large()
+        return 413, _TOO_LARGE
     empty = length in ("", "0") and "transfer-encoding" not in headers
     kind = headers.get("content-type", "").partition(";")[0].strip().lower()
     if not empty and kind != "application/json":
         return 415, f"the body is {kind[:80]!r}: send JSON, with Content-Type: application/json"
     return None
-
-
-def _too_large() -> str:
-    return f"the body is larger than {LARGEST:,} bytes: store large things, and pass their id"
 
 
 def without_port(host: str) -> str:

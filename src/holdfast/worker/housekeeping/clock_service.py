@@ -29,7 +29,7 @@ class ClockWatch:
         """Go through all waiting jobs, then all keys of limits, from the beginning."""
         self._jobs: clock_steps.Cursor | None = None
         self._keys = ""
-        self._repairs = [self._wake_early, self._pull_in]
+        self._repairs = [self._wake_keys_early, self._bring_forward]
 
     def tick(self) -> float:
         """Look at the clock, and repair one batch; the seconds until the next tick."""
@@ -59,13 +59,13 @@ class ClockWatch:
             self._repair()
         self._stepped()
 
-    def _pull_in(self) -> bool:
-        found = self._engine.write(clock_steps.pull_in, self._jobs)
+    def _bring_forward(self) -> bool:
+        found = self._engine.write(clock_steps.bring_forward, self._jobs)
         self._jobs = found.after
         if found.moved:
             logger.info("%d next runs are counted from now: the clock was set back", found.moved)
         return found.after is None
 
-    def _wake_early(self) -> bool:
-        self._keys = self._engine.write(clock_steps.wake_early, self._keys).after
+    def _wake_keys_early(self) -> bool:
+        self._keys = self._engine.write(clock_steps.wake_keys_early, self._keys)
         return not self._keys

@@ -1,4 +1,4 @@
-"""`holdfast doctor`: examine this machine and the database."""
+"""`holdfast migrate` and `doctor`: make or upgrade the tables; examine the machine and the database."""
 
 import os
 import platform
@@ -8,18 +8,40 @@ import sys
 from collections.abc import Iterator
 from importlib import metadata
 from pathlib import Path
+from typing import Annotated
 
 import typer
 from rich.table import Column, Table
 from rich.text import Text
 
-from holdfast.cli.output import clean, console, print_json
+from holdfast.cli.output import clean, console
 from holdfast.cli.target import AppArgument, Common
 from holdfast.engine.records import Finding
 
 _STYLES = {"ok": "green", "warn": "bold yellow", "fail": "bold red"}
 _FEW_FILES = 1024
 _LITTLE_SPACE = 256 * 1024 * 1024
+
+
+def migrate(
+    application: AppArgument = None,
+    sql: Annotated[
+        bool, typer.Option("--sql", help="Print the SQL instead, for your own migrations.")
+    ] = False,
+    *,
+    common: Common,
+) -> None:
+    """Create the tables, or upgrade them to this release. Workers may run meanwhile.
+
+    Safe to repeat, to interrupt, and to run from many machines together."""
+    with common.choose(application, make=True) as holdfast:
+        if sql:
+            typer.echo(holdfast.engine.migrations_sql())
+            return
+        applied = holdfast.migrate()
+    lines = [f"applied {name}" for name in applied]
+    nothing = "nothing to do: the tables are those of this release"
+    common.report({"applied": applied}, *(lines or [nothing]))
 
 
 def doctor(application: AppArgument = None, *, common: Common) -> None:
@@ -29,9 +51,7 @@ def doctor(application: AppArgument = None, *, common: Common) -> None:
     """
     with common.choose(application) as holdfast:
         findings = [*examine(holdfast.settings.workdir), *holdfast.engine.doctor.diagnose()]
-    if common.as_json:
-        print_json([finding._asdict() for finding in findings])
-    else:
+    if not common.printed_json([finding._asdict() for finding in findings]):
         _print(findings)
     raise typer.Exit(1 if any(finding.level == "fail" for finding in findings) else 0)
 
