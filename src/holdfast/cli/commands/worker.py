@@ -62,7 +62,6 @@ def worker(
 ) -> None:
     """Run jobs until SIGTERM or Ctrl-C; a second one ends at once, and SIGUSR1 prints what runs."""
     from holdfast.worker.processes.supervisor import supervise
-    from holdfast.worker.running.slots import make_lanes
 
     location = required(application, app)
     log = {"level": log_level, "format": log_format}
@@ -74,16 +73,7 @@ def worker(
             process = WebProcess(location, parse_address(web), log)
             process.start()
             stack.callback(process.stop)
-        named = {task.defaults.queue or "default" for task in holdfast.tasks.values()} | {"default"}
-        wanted = ",".join(sorted(named)) if queues == "*" else queues
-        lanes = make_lanes(wanted, concurrency)  # refused here, not in a child
-        if unserved := named - {lane.queue for lane in lanes}:
-            # Other workers may serve them. If none does, this is what their owner looks for.
-            logger.warning(
-                "tasks of this application have queues that this worker does not serve: %s; serve "
-                "them here with --queues '*'",
-                ", ".join(sorted(unserved)),
-            )
+        wanted = _checked_queues(holdfast, queues, concurrency)
         if tell:
             name = "holdfast-event-printer"
             Thread(target=_print_events, args=(holdfast,), name=name, daemon=True).start()
@@ -97,6 +87,24 @@ def worker(
             log=log,
         )
     raise typer.Exit(code)
+
+
+def _checked_queues(app: Holdfast, queues: str | None, concurrency: int | None) -> str | None:
+    """Return the queues to serve. Raises InvalidInput here, and not in each process; warns of queues
+    that the application's tasks have and that are not served."""
+    from holdfast.worker.running.slots import make_lanes
+
+    named = {task.defaults.queue or "default" for task in app.tasks.values()} | {"default"}
+    wanted = ",".join(sorted(named)) if queues == "*" else queues
+    lanes = make_lanes(wanted, concurrency)
+    if unserved := named - {lane.queue for lane in lanes}:
+        # Other workers may serve them. If none does, this is what their owner looks for.
+        logger.warning(
+            "tasks of this application have queues that this worker does not serve: %s; serve "
+            "them here with --queues '*'",
+            ", ".join(sorted(unserved)),
+        )
+    return wanted
 
 
 # the lines of `holdfast dev`: one for each event of a job; failures are in the log
