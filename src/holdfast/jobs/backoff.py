@@ -1,4 +1,5 @@
-"""How long to wait before a job is tried again."""
+"""Delays before a retry. `outcome.decide` calls these functions after a run that failed, or whose
+payload could not be read; whether the job is retried at all is decided there."""
 
 import math
 import random

@@ -1,8 +1,11 @@
-"""How a run ends, and what is written about it: values and pure decisions (`judge`, `decide`).
+"""Decide what follows a run: whether its job is completed, retried (and when) or failed, and when a
+recurring job runs next.
 
-Each way to finish a run has a name, an `Outcome`. The statements of finish.*.sql change the outcome in
-two cases: a job that was asked to stop is cancelled instead of retried, and a job whose payload was
-replaced while it ran becomes pending again.
+`judge` says what an exception of the handler means. `decide` turns the end of a run into the `Finish`
+that is written; the delay before a retry comes from `backoff.py`, the next run of a recurring job from
+`schedules/next_run.py`. All functions are pure. Each way to finish a run has a name, an `Outcome`. The
+statements of finish.*.sql change the outcome in two cases: a job that was asked to stop is cancelled
+instead of retried, and a job whose payload was replaced while it ran becomes pending again.
 """
 
 from collections.abc import Callable, Mapping

@@ -1,4 +1,5 @@
-"""When a recurring job runs again.
+"""When a recurring job runs again. `jobs/outcome.decide` calls `after_success` and `after_failure` when
+a run has ended; `task.schedule()` and the start of a worker call `first_run`.
 
 A recurring job is one row that returns to `scheduled` after each run; its schedule is stored with it
 as JSON text. All functions are pure: they read no clock and no database. Each run has two times: `due`

@@ -1,5 +1,8 @@
-"""`holdfast schedules`: list, show and change recurring jobs. How a schedule is shown, also by
-`holdfast jobs show`, is all in here."""
+"""`holdfast schedules`: list, show and change recurring jobs.
+
+How a schedule is shown, also by `holdfast jobs show`, is in here, except the words for its times
+("every 30 minutes"): `in_words` of schedules/next_run.py, which the dashboard shows too.
+"""
 
 from collections.abc import Callable
 from datetime import datetime
