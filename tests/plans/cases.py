@@ -14,7 +14,7 @@ from holdfast.engine.records import Edit, Filter, PutOff, Report, Retention, See
 from holdfast.engine.script import Run, Script
 from holdfast.errors import KeyConflict
 from holdfast.jobs import claim as claim_scripts
-from holdfast.jobs import commands, retention, wait_reason
+from holdfast.jobs import commands, pruning, wait_reason
 from holdfast.jobs import read as read_scripts
 from holdfast.jobs.error_groups import read_errors
 from holdfast.jobs.job import FINISHED, Claim, Job, NewJob, Status
@@ -491,7 +491,7 @@ def _prune_nothing(engine: Engine, dataset: Dataset) -> None:
 def _prune_count(engine: Engine, dataset: Dataset) -> None:
     for wanted in (_retention(hooks=frozenset({"t0"})), _retention(older_than=3600.0)):
         look = partial(
-            retention.count,
+            pruning.count,
             *(engine.dialect, Status.COMPLETED, wanted),
             after=FIRST_ID,
             before=LAST_ID,
@@ -503,7 +503,7 @@ def _prune_count(engine: Engine, dataset: Dataset) -> None:
 @case("declare_hooks forget_hooks hooks")
 def _hooks(engine: Engine, dataset: Dataset) -> None:
     engine.maintenance.declare_hooks(["t0", "t1"], ["t1", "t2"])
-    assert engine.run(retention.hooks, write=False) == ["t0"]
+    assert engine.run(pruning.hooks, write=False) == ["t0"]
     engine.maintenance.declare_hooks([], ["t0"])
 
 

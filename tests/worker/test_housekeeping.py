@@ -7,7 +7,7 @@ from pathlib import Path
 
 from holdfast import Holdfast, Job
 from holdfast.core.ids import new_id
-from holdfast.jobs import retention
+from holdfast.jobs import pruning
 from holdfast.jobs.job import Claim
 from holdfast.testing import drain
 from holdfast.worker.housekeeping.workdir import ORPHAN_AGE, make_workdir
@@ -85,6 +85,6 @@ def test_finished_jobs_are_pruned_after_their_retention(database: Database, tmp_
     drain(app)
     with app.worker() as worker:
         until(lambda: worker.counts["pruned"] == 2)
-        assert app.engine.run(retention.hooks, write=False) == ["hooks"]
+        assert app.engine.run(pruning.hooks, write=False) == ["hooks"]
     assert hooked == [job.id]
     assert sorted(job.status for job in app.jobs.search()) == ["failed", "scheduled"]

@@ -1,5 +1,9 @@
-"""Pruning and repair, at intervals: each call looks at a bounded number of rows, and the next call
-continues after them."""
+"""`engine.maintenance`: pruning and repair of the database, a bounded number of rows in each call; the
+next call continues after them.
+
+worker/housekeeping calls these methods at intervals: `Pruner` (pruning.py) those for finished jobs,
+`Housekeeping` (services.py) the others. `holdfast prune` calls the Pruner once.
+"""
 
 from collections.abc import Collection, Sequence
 from datetime import timedelta
@@ -9,7 +13,7 @@ from holdfast.core.ids import floor_id
 from holdfast.engine import access
 from holdfast.engine.records import Lease, Pruned, PutOff, Retention
 from holdfast.events import outbox
-from holdfast.jobs import rescue, retention
+from holdfast.jobs import pruning, rescue
 from holdfast.jobs.job import FINISHED, Status
 from holdfast.jobs.read import FIRST_ID
 from holdfast.limits import scripts as limits
@@ -23,7 +27,7 @@ DEAD_WORKERS_KEPT = 86400.0  # seconds
 
 
 class Maintenance:
-    """Pruning and repair, each call a transaction or a few."""
+    """Pruning and repair of one database. Each call is a transaction or a few."""
 
     def __init__(self, engine: "Engine") -> None:
         self._engine = engine
@@ -32,8 +36,8 @@ class Maintenance:
         self._orphans_to = self._workflows_to = FIRST_ID
 
     def prune(self, wanted: Retention, *, limit: int, leases: int = 10) -> Pruned:
-        """Delete finished jobs whose time is over, and lease those for which the caller has to do
-        something first. The next call continues; `more`: there is something left."""
+        """Delete finished jobs whose retention is over, and lease those whose hook or archive comes
+        first. The next call continues after the jobs that this one looked at, until `more` is False."""
         engine = self._engine
         if not self._pruned_to:
             self.prune_from_the_start()
@@ -42,7 +46,7 @@ class Maintenance:
             if gone >= limit or len(leased) >= leases:
                 break
             look = engine.write(
-                retention.prune,
+                pruning.prune,
                 status,
                 wanted,
                 after=after,
@@ -61,28 +65,28 @@ class Maintenance:
         return Pruned(gone, leased, more=bool(self._pruned_to))
 
     def prune_from_the_start(self) -> None:
-        """Let the next `prune` begin a new round."""
+        """Let the next `prune` begin with the oldest jobs again."""
         self._pruned_to = dict.fromkeys(sorted(FINISHED), FIRST_ID)
 
     def prune_leased(self, leases: Sequence[Lease]) -> list[str]:
-        """Delete what was leased, each only while its lease holds; the ids."""
+        """Delete leased jobs, each only while its lease holds; return their ids."""
         if not leases:
             return []
-        return self._engine.run(lambda: retention.prune_leased(leases), write=True)
+        return self._engine.run(lambda: pruning.prune_leased(leases), write=True)
 
     def put_off(self, kept: Sequence[PutOff]) -> None:
-        """Keep what was leased and could not go."""
+        """Keep leased jobs whose hook or archive failed, and let them be tried again later."""
         if kept:
-            self._engine.write(retention.put_off, kept)
+            self._engine.write(pruning.put_off, kept)
 
     def declare_hooks(self, types: Collection[str], gone: Collection[str] = ()) -> None:
-        """Make known which tasks have a hook that comes before pruning, and which none any more."""
+        """Record which tasks have an `on_prune`, and which have none any more."""
         if types or gone:
-            self._engine.run(lambda: retention.declare_hooks(types, gone), write=True)
+            self._engine.run(lambda: pruning.declare_hooks(types, gone), write=True)
 
     def repair_limits(self, limit: int) -> int:
-        """Put back in line the jobs that wait for a key with free capacity and were not released; how
-        many. A look at some keys, the next ones at the next call."""
+        """Release parked jobs whose key has free capacity, if no finish released them; return their
+        number. Looks at `limit` keys; the next call looks at the keys after them."""
         if not self._engine.run(limits.is_waited_for, write=False):
             return 0
         repaired = self._engine.write(limits.repair, self._repaired_to, limit)
@@ -90,22 +94,23 @@ class Maintenance:
         return repaired.moved
 
     def prune_keys(self, limit: int) -> None:
-        """Delete some of the keys of limits that no job uses."""
+        """Delete keys of limits that no job uses; looks at `limit` keys."""
         self._keys_pruned_to = self._engine.run(
             lambda: limits.prune_keys(self._keys_pruned_to, limit), write=True
         )
 
     def advance_workflows(self, limit: int) -> int:
-        """Draw the consequences of what has ended, or was added, in workflows, some at a time; how many
-        jobs may run now, or are cancelled. (`finish` does so for the jobs that it ends.)"""
+        """Release or cancel the jobs of `limit` workflows whose parents have ended; return their
+        number. (`engine.finish` does this at once for the jobs that it ends; this call finds jobs that
+        were cancelled, deleted, or ended by a worker that died.)"""
         changed = self._engine.run(lambda: workflows.changed_workflows(limit), write=False)
         if not changed:
             return 0
         return self._engine.write(workflows.advance, changed)
 
     def find_orphans(self, limit: int) -> None:
-        """Look again at jobs that wait for one whose row is gone, and at workflows whose last job is,
-        some at a time; and forget workflows of which nothing is left."""
+        """Find jobs that wait for a deleted job, and workflows whose last job was deleted, so that both
+        go on; delete workflows that have no job left. Looks at `limit` rows of each."""
         engine = self._engine
         self._orphans_to = engine.run(
             lambda: workflows.orphans(self._orphans_to, limit), write=True
@@ -114,15 +119,17 @@ class Maintenance:
         engine.write(workflows.prune, limit)
 
     def prune_rollups(self) -> int:
-        """Delete the roll-ups of the oldest minute, if its time is over; how many rows went."""
+        """Delete the roll-ups of the oldest minute if it is older than a day; return the number of
+        rows."""
         return self._engine.write(rollups.prune)
 
     def prune_events(self) -> int:
-        """Delete some of the events that are not needed any more; return how many."""
+        """Delete some of the events that no follower needs any more; return their number."""
         if not self._engine.run(outbox.is_kept, write=False):
             return 0
         return self._engine.write(outbox.prune, outbox.PRUNED)
 
     def prune_access(self) -> int:
-        """Delete some of the oldest entries of the audit log, and sessions that are over; how many."""
+        """Delete some of the oldest entries of the audit log, and expired sessions; return their
+        number."""
         return self._engine.write(access.prune, access.PRUNED)

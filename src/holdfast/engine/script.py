@@ -39,7 +39,7 @@ FILES = (  #: beside the scripts that run them: jobs/claim.sqlite.sql and jobs/c
         "jobs/claim",
         "jobs/finish",
         "jobs/read",
-        "jobs/retention",
+        "jobs/pruning",
         "jobs/log_lines",
     ),
     *("schedules/scripts", "schedules/clock_steps", "limits/scripts", "workflows/scripts"),

@@ -1,9 +1,10 @@
-"""Deletes finished jobs whose retention is over: a bounded number in each look, without a leader.
+"""Prunes: deletes finished jobs whose retention is over, a bounded number in each look. Every worker
+does so, without a leader. The scripts and their SQL are in jobs/pruning.py.
 
-Most are deleted at once. Where their task has an `on_prune`, or the application an archive, they are
-leased first: the hook runs outside any transaction, then they are written to the archive, then deleted,
-each only while its lease holds. A job whose hook or archive failed is kept, with the reason, and tried
-again later.
+Most jobs are deleted without a lease. Where their task has an `on_prune`, or the application has an
+archive, they are leased first: the hook runs outside any transaction, then they are written to the
+archive, then deleted, each only while its lease holds. A job whose hook or archive failed is kept, with
+the reason, and tried again later.
 """
 
 import asyncio
@@ -24,7 +25,7 @@ from holdfast.engine.records import Lease, PutOff, Retention
 from holdfast.jobs import read as read_scripts
 from holdfast.jobs.job import FINISHED, Job, Status
 from holdfast.jobs.job_json import attempt_fields, job_fields
-from holdfast.jobs.retention import LEASE, count
+from holdfast.jobs.pruning import LEASE, count
 from holdfast.tasks.task import Hook
 from holdfast.worker.housekeeping.archive import Archive
 from holdfast.worker.housekeeping.sync_declarations import declare_hooks

@@ -13,7 +13,7 @@ from holdfast.app import Holdfast
 from holdfast.engine.dialect import Dialect
 from holdfast.engine.engine import Engine
 from holdfast.engine.script import Script
-from holdfast.jobs import retention
+from holdfast.jobs import pruning
 from holdfast.jobs.job import Job
 from holdfast.schedules import scripts as schedule_scripts
 from holdfast.schedules.next_run import CODE, Schedule, first_run
@@ -50,7 +50,7 @@ def declare_hooks(app: Holdfast) -> None:
     """Declare the hooks of our code. One that is gone from it is forgotten if no living worker has it,
     either."""
     ours = hooked(app)
-    gone = set(app.engine.run(retention.hooks, write=False)) & app.tasks.keys() - set(ours)
+    gone = set(app.engine.run(pruning.hooks, write=False)) & app.tasks.keys() - set(ours)
     if gone:
         gone -= _published_elsewhere(app.engine, "hooks")
     for type in sorted(gone):

@@ -19,7 +19,7 @@ from holdfast import Holdfast, InvalidInput, Job
 from holdfast.core.clock import FakeClock
 from holdfast.core.ids import new_id
 from holdfast.engine.records import Retention
-from holdfast.jobs import retention
+from holdfast.jobs import pruning as pruning_scripts
 from holdfast.jobs.job import FINISHED, Claim
 from holdfast.testing import drain
 from holdfast.worker.housekeeping import archive, pruning
@@ -187,10 +187,10 @@ def test_a_hook_that_no_live_worker_has_is_forgotten(make: Make) -> None:
     declare(app)
     app.engine.beat("w", json.dumps({"tasks": ["t"], "hooks": ["t"]}))
     declare(newer)
-    assert newer.engine.run(retention.hooks, write=False) == ["t"]
+    assert newer.engine.run(pruning_scripts.hooks, write=False) == ["t"]
     execute(app.engine, "UPDATE {workers} SET died_at = beat_at")
     declare(newer)
-    assert newer.engine.run(retention.hooks, write=False) == []
+    assert newer.engine.run(pruning_scripts.hooks, write=False) == []
 
 
 @pytest.mark.parametrize("runs_again", [False, True])

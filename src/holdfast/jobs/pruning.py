@@ -1,4 +1,5 @@
-"""Scripts that delete finished jobs: directly, or by a lease if a hook or an archive comes first."""
+"""Scripts that prune: they delete finished jobs whose retention is over, directly, or by a lease if a
+hook or an archive comes first. worker/housekeeping/pruning.py runs them at intervals."""
 
 import json
 from collections.abc import Collection, Sequence
