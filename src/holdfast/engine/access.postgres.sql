@@ -1,17 +1,17 @@
 -- Tokens, secrets, the audit log.
 -- Nothing here changes an entry of the audit log: entries are added, read, and, when old, deleted.
--- The same statements, in the same order, as in access.sqlite.sql. How they are written: engine/script.py.
+-- The same names in the same order as in access.sqlite.sql. How they are written: engine/script.py.
 
 -- name: hold_tokens
--- One at a time looks whether there is any, and makes the first.
+-- Lock the tokens: one transaction at a time checks whether there is any, and makes the first.
 SELECT pg_advisory_xact_lock(hashtext('{schema}.tokens'));
 
 -- name: any_token
--- Was a token ever made, besides the one that is to be the first? (That was sent before, then.)
+-- Whether a token was ever made, apart from the one with this id (which exists if its insert was sent before).
 SELECT EXISTS (SELECT 1 FROM {schema}.tokens WHERE kind = 'token' AND id <> :id::text::uuid);
 
 -- name: add_token
--- A token, or a session of one. One that was sent before is there already.
+-- Add a token, or a session of a token. If it exists, its insert was sent before: return the row.
 INSERT INTO {schema}.tokens (id, hash, name, role, kind, scope, parent_id, created_at, expires_at, created_by)
 VALUES (:id::text::uuid, :hash::text, :name::text, :role::text, :kind::text, :scope::text, :parent_id::text::uuid, {now},
         {now} + :life::bigint * interval '1 microsecond', :created_by::text)
@@ -20,8 +20,8 @@ ON CONFLICT (id) DO UPDATE
 RETURNING id::text, name, role, kind, scope, parent_id::text, created_at, expires_at, revoked_at, last_used_at, created_by;
 
 -- name: find_token
--- The token with this hash, if it still counts, and whether its last use is worth writing down. A session counts only as
--- long as its token does.
+-- The token with this hash, if it is valid, and whether the time of its last use must be written. A session is valid only
+-- as long as its token is.
 SELECT tokens.id::text, tokens.name, tokens.role, tokens.kind, tokens.scope, tokens.parent_id::text,
        tokens.created_at, tokens.expires_at, tokens.revoked_at, tokens.last_used_at, tokens.created_by,
        tokens.hash, COALESCE(tokens.last_used_at <= {now} - :fresh::bigint * interval '1 microsecond', TRUE)
@@ -36,13 +36,13 @@ SELECT tokens.id::text, tokens.name, tokens.role, tokens.kind, tokens.scope, tok
             AND (parents.expires_at IS NULL OR parents.expires_at > {now})));
 
 -- name: touch_token
--- It is being used; so is the token that a session came from.
+-- Write the time of the last use of a token or session, and of the session's token.
 UPDATE {schema}.tokens
    SET last_used_at = {now}
  WHERE id = ANY(ARRAY[:id::text::uuid, :parent_id::text::uuid]);
 
 -- name: tokens
--- The tokens, or the sessions, the newest first.
+-- All tokens, or all sessions, the newest first.
 SELECT id::text, name, role, kind, scope, parent_id::text, created_at, expires_at, revoked_at, last_used_at, created_by
   FROM {schema}.tokens
  WHERE kind = :kind::text
@@ -50,20 +50,20 @@ SELECT id::text, name, role, kind, scope, parent_id::text, created_at, expires_a
  LIMIT :limit::int;
 
 -- name: revoke_token
--- From now on it counts no more. The first moment stays.
+-- Revoke a token; if it is revoked already, the time stays.
 UPDATE {schema}.tokens
    SET revoked_at = COALESCE(revoked_at, {now})
  WHERE id = :id::text::uuid
 RETURNING id::text, name, role, kind, scope, parent_id::text, created_at, expires_at, revoked_at, last_used_at, created_by;
 
 -- name: end_session
--- A session is over, and is forgotten.
+-- Delete a session.
 DELETE FROM {schema}.tokens
  WHERE hash = :hash::text
    AND kind = 'session';
 
 -- name: prune_sessions
--- Forget sessions whose time is over, some at a time.
+-- Delete expired sessions: a bounded search.
 DELETE FROM {schema}.tokens
  WHERE id = ANY(ARRAY(SELECT id
                         FROM {schema}.tokens
@@ -73,7 +73,7 @@ DELETE FROM {schema}.tokens
                        LIMIT :limit::int));
 
 -- name: keep_secret
--- A secret of this database, unless there is one of the name already.
+-- Add a secret of this database, unless one has its name already.
 INSERT INTO {schema}.secrets (name, value)
 VALUES (:name::text, :value::text)
 ON CONFLICT DO NOTHING;
@@ -85,13 +85,13 @@ SELECT value
  WHERE name = :name::text;
 
 -- name: record
--- What somebody did. One that was sent before is there already.
+-- Add an entry to the audit log, unless it exists (its insert was sent before).
 INSERT INTO {schema}.audit (id, at, actor, role, action, target, detail, address, request_id)
 VALUES (:id::text::uuid, {now}, :actor::text, :role::text, :action::text, :target::text, :detail::text, :address::text, :request_id::text)
 ON CONFLICT DO NOTHING;
 
 -- name: entries
--- A page of what was done, the newest first.
+-- A page of the audit log, the newest entries first.
 SELECT id::text, at, actor, role, action, target, detail, address, request_id
   FROM {schema}.audit
  WHERE id < :before::text::uuid
@@ -99,7 +99,8 @@ SELECT id::text, at, actor, role, action, target, detail, address, request_id
  LIMIT :limit::int;
 
 -- name: prune_audit
--- Forget the oldest entries: those of an age, and those before the newest so many; a bounded look.
+-- Delete the oldest entries of the audit log: those that are too old, and those beyond the number that is kept; a bounded
+-- search.
 DELETE FROM {schema}.audit
  WHERE id = ANY(ARRAY(SELECT look.id
                         FROM (SELECT id, at, number

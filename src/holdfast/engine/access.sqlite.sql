@@ -1,17 +1,17 @@
 -- Tokens, secrets, the audit log.
 -- Nothing here changes an entry of the audit log: entries are added, read, and, when old, deleted.
--- The same statements, in the same order, as in access.postgres.sql. How they are written: engine/script.py.
+-- The same names in the same order as in access.postgres.sql. How they are written: engine/script.py.
 
 -- name: hold_tokens
--- Nothing to hold: who writes is alone.
+-- Nothing to lock: there is one writer at a time.
 SELECT 1;
 
 -- name: any_token
--- Was a token ever made, besides the one that is to be the first? (That was sent before, then.)
+-- Whether a token was ever made, apart from the one with this id (which exists if its insert was sent before).
 SELECT EXISTS (SELECT 1 FROM holdfast_tokens WHERE kind = 'token' AND id <> :id);
 
 -- name: add_token
--- A token, or a session of one. One that was sent before is there already.
+-- Add a token, or a session of a token. If it exists, its insert was sent before: return the row.
 INSERT INTO holdfast_tokens (id, hash, name, role, kind, scope, parent_id, created_at, expires_at, created_by)
 VALUES (:id, :hash, :name, :role, :kind, :scope, :parent_id, {now}, {now} + :life, :created_by)
 ON CONFLICT (id) DO UPDATE
@@ -19,8 +19,8 @@ ON CONFLICT (id) DO UPDATE
 RETURNING id, name, role, kind, scope, parent_id, created_at, expires_at, revoked_at, last_used_at, created_by;
 
 -- name: find_token
--- The token with this hash, if it still counts, and whether its last use is worth writing down. A session counts only as
--- long as its token does.
+-- The token with this hash, if it is valid, and whether the time of its last use must be written. A session is valid only
+-- as long as its token is.
 SELECT tokens.id, tokens.name, tokens.role, tokens.kind, tokens.scope, tokens.parent_id,
        tokens.created_at, tokens.expires_at, tokens.revoked_at, tokens.last_used_at, tokens.created_by,
        tokens.hash, COALESCE(tokens.last_used_at <= {now} - :fresh, TRUE)
@@ -35,13 +35,13 @@ SELECT tokens.id, tokens.name, tokens.role, tokens.kind, tokens.scope, tokens.pa
             AND (parents.expires_at IS NULL OR parents.expires_at > {now})));
 
 -- name: touch_token
--- It is being used; so is the token that a session came from.
+-- Write the time of the last use of a token or session, and of the session's token.
 UPDATE holdfast_tokens
    SET last_used_at = {now}
  WHERE id IN (:id, :parent_id);
 
 -- name: tokens
--- The tokens, or the sessions, the newest first.
+-- All tokens, or all sessions, the newest first.
 SELECT id, name, role, kind, scope, parent_id, created_at, expires_at, revoked_at, last_used_at, created_by
   FROM holdfast_tokens
  WHERE kind = :kind
@@ -49,20 +49,20 @@ SELECT id, name, role, kind, scope, parent_id, created_at, expires_at, revoked_a
  LIMIT :limit;
 
 -- name: revoke_token
--- From now on it counts no more. The first moment stays.
+-- Revoke a token; if it is revoked already, the time stays.
 UPDATE holdfast_tokens
    SET revoked_at = COALESCE(revoked_at, {now})
  WHERE id = :id
 RETURNING id, name, role, kind, scope, parent_id, created_at, expires_at, revoked_at, last_used_at, created_by;
 
 -- name: end_session
--- A session is over, and is forgotten.
+-- Delete a session.
 DELETE FROM holdfast_tokens
  WHERE hash = :hash
    AND kind = 'session';
 
 -- name: prune_sessions
--- Forget sessions whose time is over, some at a time.
+-- Delete expired sessions: a bounded search.
 DELETE FROM holdfast_tokens
  WHERE id IN (SELECT id
                 FROM holdfast_tokens INDEXED BY holdfast_tokens_sessions
@@ -72,7 +72,7 @@ DELETE FROM holdfast_tokens
                LIMIT :limit);
 
 -- name: keep_secret
--- A secret of this database, unless there is one of the name already.
+-- Add a secret of this database, unless one has its name already.
 INSERT INTO holdfast_secrets (name, value)
 VALUES (:name, :value)
 ON CONFLICT DO NOTHING;
@@ -84,13 +84,13 @@ SELECT value
  WHERE name = :name;
 
 -- name: record
--- What somebody did. One that was sent before is there already.
+-- Add an entry to the audit log, unless it exists (its insert was sent before).
 INSERT INTO holdfast_audit (id, at, actor, role, action, target, detail, address, request_id)
 VALUES (:id, {now}, :actor, :role, :action, :target, :detail, :address, :request_id)
 ON CONFLICT DO NOTHING;
 
 -- name: entries
--- A page of what was done, the newest first.
+-- A page of the audit log, the newest entries first.
 SELECT id, at, actor, role, action, target, detail, address, request_id
   FROM holdfast_audit
  WHERE id < :before
@@ -98,7 +98,8 @@ SELECT id, at, actor, role, action, target, detail, address, request_id
  LIMIT :limit;
 
 -- name: prune_audit
--- Forget the oldest entries: those of an age, and those before the newest so many; a bounded look.
+-- Delete the oldest entries of the audit log: those that are too old, and those beyond the number that is kept; a bounded
+-- search.
 DELETE FROM holdfast_audit
  WHERE id IN (SELECT id
                 FROM (SELECT id, at, number

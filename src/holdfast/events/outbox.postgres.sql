@@ -1,5 +1,5 @@
 -- Events, written with the change that they report.
--- The same statements, in the same order, as in outbox.sqlite.sql. How they are written: engine/script.py.
+-- The same names in the same order as in outbox.sqlite.sql. How they are written: engine/script.py.
 
 -- name: followed_topics
 -- The topics that are followed.

@@ -1,9 +1,11 @@
 -- Find the jobs that run next, and make them running.
--- The same statements, in the same order, as in claim.sqlite.sql. How they are written: engine/script.py.
+-- The same names in the same order as in claim.sqlite.sql; only this file has `claim` and `claim_types`, which find jobs and
+-- make them running in one statement. How they are written: engine/script.py.
 
 -- name: claim
--- Take the best pending jobs of one type in one queue, in the order of running, past those that others hold.
--- The bound skips what earlier claims left dead in the index.
+-- Make the first pending jobs of one type in one queue running, in the order of running; rows that other transactions have
+-- locked are skipped. The walk of the index begins behind (rank, run_at, id), where this worker's last claim ended: the
+-- entries before it are mostly dead ones of claimed jobs, and reading them takes time.
 WITH wanted AS MATERIALIZED (
     SELECT *
       FROM json_to_recordset(:types::text::json) AS wanted (type text, rank bigint, run_at timestamptz, id uuid)
@@ -39,8 +41,8 @@ UPDATE {schema}.jobs
 RETURNING {claimed}, jobs.started_at, jobs.payload::text;
 
 -- name: claim_types
--- The same for several types: the best of all of them. `shape` looks, without locks, how many of each type
--- belong to the best; then each type's walk locks that many.
+-- The same for several types: the first jobs of all of them. `shape` counts, without locks, how many of these are of each
+-- type; then the walk of each type locks that many.
 WITH wanted AS MATERIALIZED (
     SELECT *
       FROM json_to_recordset(:types::text::json) AS wanted (type text, rank bigint, run_at timestamptz, id uuid)
@@ -93,8 +95,8 @@ UPDATE {schema}.jobs
 RETURNING {claimed}, jobs.started_at, jobs.payload::text;
 
 -- name: look
--- The best pending jobs of one type or some in one queue, in the order of running, each type up to a limit of its own;
--- held for this transaction.
+-- The first pending jobs of one type or several in one queue, in the order of running, each type up to a limit of its own.
+-- Their rows stay locked until this transaction ends.
 SELECT {claimed}, jobs.payload::text                                                                    --? one
   FROM {schema}.jobs                                                                                    --? one
  WHERE jobs.status = 'pending'                                                                          --? one
@@ -138,7 +140,7 @@ SELECT {claimed}, jobs.payload::text                                            
 ;
 
 -- name: look_suspects
--- Some of the jobs whose process died under them; of one level (decision 0021), or of any.
+-- Some of the pending jobs with deaths on record, of one level or of any (docs/decisions/0021).
 SELECT {claimed}, jobs.deaths, jobs.payload::text
   FROM {schema}.jobs
  WHERE jobs.status = 'pending'
@@ -153,7 +155,7 @@ SELECT {claimed}, jobs.deaths, jobs.payload::text
    FOR NO KEY UPDATE OF jobs SKIP LOCKED;
 
 -- name: take
--- Make those jobs running.
+-- Make the jobs that `look` returned running.
 UPDATE {schema}.jobs
    SET status = 'running',
        worker_id = :worker::text,
@@ -189,7 +191,8 @@ UPDATE {schema}.jobs
 RETURNING jobs.id::text, jobs.started_at;
 
 -- name: claimable_types
--- Of which of some types a queue holds pending jobs; and, by the way, the capacities of some limits without keys, as above.
+-- The types of which the queue holds pending jobs, among those given; and, in further rows, the capacities of some limits
+-- without keys, in the columns of `capacities` (limits/scripts.postgres.sql).
 SELECT wanted.type, NULL::int, NULL::int, NULL::bigint, NULL::text, NULL::text, NULL::text, NULL::bigint, NULL::bigint, NULL::bigint
   FROM json_array_elements_text(:types::text::json) AS wanted (type)
  WHERE EXISTS (SELECT 1 FROM {schema}.jobs
@@ -210,7 +213,7 @@ SELECT keys.key,
  WHERE keys.key = ANY(ARRAY(SELECT json_array_elements_text(:keys::text::json)));
 
 -- name: park
--- These wait for room under their key.
+-- Park jobs: they wait for free capacity under their key.
 UPDATE {schema}.jobs
    SET status = 'blocked',
        limit_key = new.limit_key,

@@ -1,13 +1,6 @@
 -- Find the jobs that run next, and make them running.
--- The same statements, in the same order, as in claim.postgres.sql. How they are written: engine/script.py.
-
--- name: claim
--- Nothing to do: here `look` and `take`, in one transaction, are quicker than an UPDATE that returns rows.
-SELECT 1;
-
--- name: claim_types
--- Nothing to do either.
-SELECT 1;
+-- The same names in the same order as in claim.postgres.sql; only PostgreSQL has `claim` and `claim_types`: here `look` and
+-- `take`, in one transaction, are quicker than an UPDATE that returns rows. How they are written: engine/script.py.
 
 -- name: look
 -- The best pending jobs of some types in one queue, in the order of running.
@@ -38,7 +31,7 @@ SELECT {claimed}, payload
             THEN :limit ELSE 0 END;
 
 -- name: look_suspects
--- Some of the jobs whose process died under them; of one level (decision 0021), or of any.
+-- Some of the pending jobs with deaths on record, of one level or of any (docs/decisions/0021).
 SELECT {claimed}, deaths, payload
   FROM holdfast_jobs AS jobs INDEXED BY holdfast_jobs_suspect
  CROSS JOIN holdfast_payloads ON holdfast_payloads.job_id = jobs.id
@@ -53,7 +46,7 @@ SELECT {claimed}, deaths, payload
             THEN :limit ELSE 0 END;
 
 -- name: take
--- Make those jobs running.
+-- Make the jobs that `look` returned running.
 UPDATE holdfast_jobs
    SET status = 'running',
        worker_id = :worker,
@@ -85,7 +78,8 @@ UPDATE holdfast_jobs
  WHERE id IN (SELECT value FROM json_each(:ids));
 
 -- name: claimable_types
--- Of which of some types a queue holds pending jobs; and, by the way, the capacities of some limits without keys, as above.
+-- The types of which the queue holds pending jobs, among those given; and, in further rows, the capacities of some limits
+-- without keys, in the columns of `capacities` (limits/scripts.sqlite.sql).
 SELECT wanted.value, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL
   FROM json_each(:types) AS wanted
  WHERE EXISTS (SELECT 1 FROM holdfast_jobs INDEXED BY holdfast_jobs_claim
@@ -105,7 +99,7 @@ SELECT keys.key,
  WHERE keys.key IN (SELECT value FROM json_each(:keys));
 
 -- name: park
--- These wait for room under their key.
+-- Park jobs: they wait for free capacity under their key.
 UPDATE holdfast_jobs
    SET status = 'blocked',
        limit_key = :limit_key,

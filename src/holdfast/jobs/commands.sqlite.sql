@@ -1,5 +1,5 @@
 -- Insert, promote, cancel, retry, delete and edit jobs, and pause queues.
--- The same statements, in the same order, as in commands.postgres.sql. How they are written: engine/script.py.
+-- The same names in the same order as in commands.postgres.sql; only this file has `insert_payloads`. How they are written: engine/script.py.
 
 -- name: insert
 -- Add jobs. A job is left out if its id or idempotency key exists, or if an unfinished job has its key.

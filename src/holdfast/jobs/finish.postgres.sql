@@ -1,9 +1,10 @@
 -- Write how runs ended.
--- The same statements, in the same order, as in finish.sqlite.sql. How they are written: engine/script.py.
+-- The same names in the same order as in finish.sqlite.sql; only SQLite has `insert_results`: here the result is in the
+-- job's row. How they are written: engine/script.py.
 
 -- name: complete
--- The common end: it returned, and nothing else was asked of the row. What it passes over (a lost claim, a job that is
--- to run again or has a verdict on it) is left to `finish`.
+-- Write the most frequent end: the run returned, and nothing else was asked of the row. Rows that do not match (a lost
+-- claim, a job that is to run again or has a verdict) are left to `finish`.
 WITH new AS MATERIALIZED (
     SELECT *
       FROM json_to_recordset(:batch::text::json) AS new (id uuid, claim_no bigint, keep bigint, result text)
@@ -35,9 +36,9 @@ UPDATE {schema}.jobs
 RETURNING jobs.id::text, jobs.status;
 
 -- name: finish
--- Write how runs ended, each only while its claim holds. The row may know better than the run did:
--- a newer request makes it run again, a request to stop wins over being tried again. The status is compared
--- through COALESCE so that the planner goes by primary key, and never by the index of running rows.
+-- Write how runs ended, each only while its claim holds. The row may have changed during the run: if its payload was
+-- replaced, the job runs again; if the job was asked to stop, it is cancelled instead of retried. The status is compared
+-- through COALESCE so that the planner uses the primary key, and never the index of running rows.
 WITH new AS MATERIALIZED (
     SELECT *
       FROM json_to_recordset(:batch::text::json)
@@ -82,18 +83,15 @@ UPDATE {schema}.jobs
                           ))
 RETURNING jobs.id::text, jobs.status;
 
--- name: insert_results
--- Nothing to do: here they are in the row.
-SELECT 1;
-
 -- name: finished
--- What became of finishes that changed nothing: applied before, held by a transaction, or lost.
+-- The rows of finishes that changed nothing: each was applied before, or its row is locked by another transaction, or its
+-- claim is lost.
 SELECT id::text, finish_no, claim_no, status
   FROM {schema}.jobs
  WHERE id = ANY(ARRAY(SELECT json_array_elements_text(:ids::text::json)::uuid));
 
 -- name: record_attempts
--- Keep a failed run with its job; the newest 50 of a job stay.
+-- Store a failed run (or any run of a recurring job) with its job; the newest 50 of a job are kept.
 INSERT INTO {schema}.attempts
        (job_id, claim_no, attempt, worker_id, started_at, finished_at, status, error, trace)
 SELECT id, claim_no, attempt, worker_id, started_at, {now},
@@ -112,8 +110,9 @@ DELETE FROM {schema}.attempts
                               LIMIT 1 OFFSET 50);
 
 -- name: recur
--- The end of a recurring job's run: the row waits for its next one, whatever happened. Who asked for a run meanwhile
--- gets it first. The worker counted from `worker_now`; if the clock went back during the run, the row counts from now.
+-- Write the end of a recurring job's run: the row waits for its next run, whatever happened. A run that was requested
+-- meanwhile (`rerun_at`) comes first. The worker counted the next run from `worker_now`; if the database's clock was set
+-- back during the run, it is counted from the new time instead.
 WITH new AS MATERIALIZED (
     SELECT told.id, claim_no, run_at - ahead.by AS run_at, due_at - ahead.by AS due_at, ran, failed, stopped,
            died, crashed, because, error, result

@@ -1,11 +1,12 @@
 -- Write how runs ended.
--- The same statements, in the same order, as in finish.postgres.sql. How they are written: engine/script.py.
+-- The same names in the same order as in finish.postgres.sql; only this file has `insert_results`, as results are in a
+-- table of their own. How they are written: engine/script.py.
 
 -- name: complete
--- The common end, and nothing that an index of waiting or running jobs would have to know: all that have the same claim
--- number and are kept as long, in one statement. What it passes over (a lost claim, a job that is to run again or has a
--- verdict on it) is left to `finish`. The status is compared through COALESCE so that the planner goes by primary key,
--- and never by the index of running rows.
+-- Write the most frequent end: the run returned, and nothing else was asked of the row. One statement for all jobs that
+-- have the same claim number and are kept equally long. Rows that do not match (a lost claim, a job that is to run again
+-- or has a verdict) are left to `finish`. The status is compared through COALESCE so that the planner uses the primary
+-- key, and never the index of running rows.
 UPDATE holdfast_jobs
    SET status = 'completed',
        completed_at = {now},
@@ -23,8 +24,8 @@ UPDATE holdfast_jobs
    AND schedule IS NULL;
 
 -- name: finish
--- Write how runs ended, each only while its claim holds. The row may know better than the run did:
--- a newer request makes it run again, a request to stop wins over being tried again.
+-- Write how runs ended, each only while its claim holds. The row may have changed during the run: if its payload was
+-- replaced, the job runs again; if the job was asked to stop, it is cancelled instead of retried.
 UPDATE holdfast_jobs
    SET status = CASE WHEN rerun_at > {now} THEN 'scheduled'
                      WHEN rerun_at IS NOT NULL THEN 'pending'
@@ -57,13 +58,13 @@ VALUES (:id, :result)
 ON CONFLICT (job_id) DO UPDATE SET result = excluded.result;
 
 -- name: finished
--- What became of finishes that changed nothing: applied before, held by a transaction, or lost.
+-- The rows of finishes that changed nothing: each was applied before, or its claim is lost.
 SELECT id, finish_no, claim_no, status
   FROM holdfast_jobs
  WHERE id IN (SELECT value FROM json_each(:ids));
 
 -- name: record_attempts
--- Keep a failed run with its job; the newest 50 of a job stay.
+-- Store a failed run (or any run of a recurring job) with its job; the newest 50 of a job are kept.
 INSERT INTO holdfast_attempts
        (job_id, claim_no, attempt, worker_id, started_at, finished_at, status, error, trace)
 SELECT id, :claim_no, :attempt, :worker_id, :started_at, {now}, status, :error, :trace
@@ -79,8 +80,9 @@ DELETE FROM holdfast_attempts
                      LIMIT 1 OFFSET 50);
 
 -- name: recur
--- The end of a recurring job's run: the row waits for its next one, whatever happened. Who asked for a run meanwhile
--- gets it first. The worker counted from `worker_now`; if the clock went back during the run, the row counts from now.
+-- Write the end of a recurring job's run: the row waits for its next run, whatever happened. A run that was requested
+-- meanwhile (`rerun_at`) comes first. The worker counted the next run from `worker_now`; if the clock was set back during
+-- the run, it is counted from the new time instead.
 UPDATE holdfast_jobs
    SET status = CASE WHEN rerun_at <= {now} THEN 'pending' ELSE 'scheduled' END,
        attempts = 0,

@@ -1,5 +1,5 @@
 -- Lines of job logs.
--- The same statements, in the same order, as in log_lines.sqlite.sql. How they are written: engine/script.py.
+-- The same names in the same order as in log_lines.sqlite.sql. How they are written: engine/script.py.
 
 -- name: insert_logs
 -- Add lines. Lines that exist already, and those of deleted jobs, are left out. The jobs are locked first, as the

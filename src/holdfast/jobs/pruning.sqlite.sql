@@ -2,7 +2,7 @@
 -- A finished job is kept until `keep_until`. Before a pruner calls a hook on a job or archives it, it leases the job: that
 -- postpones `keep_until` and increases `prunings`. Only the pruner with that number may delete the job, and only if the job
 -- has not run again meanwhile. Jobs of a workflow are kept until the workflow has ended: other jobs may wait for them.
--- The same statements, in the same order, as in pruning.postgres.sql. How they are written: engine/script.py.
+-- The same names in the same order as in pruning.postgres.sql. How they are written: engine/script.py.
 
 -- name: prune
 -- Delete finished jobs whose time is over and whose task has no hook, the oldest first: a bounded look at one status.

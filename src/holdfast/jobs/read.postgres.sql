@@ -1,5 +1,5 @@
 -- Read jobs, queues and workers. Each statement looks at a bounded number of rows.
--- The same statements, in the same order, as in read.sqlite.sql. How they are written: engine/script.py.
+-- The same names in the same order as in read.sqlite.sql. How they are written: engine/script.py.
 
 -- name: suspects
 -- How many jobs with deaths on record wait, by queue, type and level: a bounded look. Paused queues are left out.

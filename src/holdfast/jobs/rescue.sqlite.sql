@@ -1,5 +1,5 @@
 -- Heartbeats, dead workers, and the return of their jobs to the queues.
--- The same statements, in the same order, as in rescue.postgres.sql. How they are written: engine/script.py.
+-- The same names in the same order as in rescue.postgres.sql. How they are written: engine/script.py.
 
 -- name: mark_dead
 -- Mark workers dead, for good, if they have not sent a heartbeat since the given one.

@@ -1,5 +1,5 @@
 -- Limits, counted from rows under the locks of their keys.
--- The same statements, in the same order, as in scripts.sqlite.sql. How they are written: engine/script.py.
+-- The same names in the same order as in scripts.sqlite.sql; only this file has `lock_keys`. How they are written: engine/script.py.
 
 -- name: lock_keys
 -- Lock keys for this transaction: the next one to lock them counts what this one has written.

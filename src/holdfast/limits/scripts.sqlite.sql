@@ -1,5 +1,5 @@
 -- Limits, counted from rows under the locks of their keys.
--- The same statements, in the same order, as in scripts.postgres.sql, except lock_keys. How they are written: engine/script.py.
+-- The same names in the same order as in scripts.postgres.sql; only PostgreSQL has `lock_keys`. How they are written: engine/script.py.
 
 -- name: capacities
 -- How many jobs run under some keys, how many may, and which pending job has the turn of a key. A limit without keys

@@ -1,5 +1,5 @@
 -- Figures: what each worker did, by the minute.
--- The same statements, in the same order, as in rollups.sqlite.sql. How they are written: engine/script.py.
+-- The same names in the same order as in rollups.sqlite.sql. How they are written: engine/script.py.
 
 -- name: roll_up
 -- The runs that a worker ended in some minutes, as counted so far. Only this worker writes its rows.

@@ -1,5 +1,5 @@
 -- Recurring jobs.
--- The same statements, in the same order, as in scripts.postgres.sql. How they are written: engine/script.py.
+-- The same names in the same order as in scripts.postgres.sql. How they are written: engine/script.py.
 
 -- name: find_schedule
 -- A recurring job by its task and key, locked for this transaction.

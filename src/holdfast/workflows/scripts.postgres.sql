@@ -1,5 +1,5 @@
 -- Workflows: which jobs run, are cancelled or are held after others have ended.
--- The same statements, in the same order, as in scripts.sqlite.sql. How they are written: engine/script.py.
+-- The same names in the same order as in scripts.sqlite.sql. How they are written: engine/script.py.
 
 -- name: insert_workflow
 -- Add a workflow; repeated, it changes nothing.
