@@ -97,7 +97,7 @@ class Claimer:
     ) -> Fetched:
         """Some types have limits. While none of those can run, the others are claimed as if there were
         none: to hold a limit costs a transaction of several statements."""
-        if self._engine.dialect.claims_in_one and queue not in self._flowing:
+        if self._engine.dialect.locks_rows and queue not in self._flowing:
             ahead = self._engine.read(claim_scripts.look_ahead, queue, rules)
             if not ahead.is_open:
                 free = [type for type in types if type not in rules]
@@ -123,7 +123,7 @@ class Claimer:
         wanted = [{"type": type, **self.beginning} for type in types]
         scan = self._scan.get(queue, 0)
         keys = self._keys.for_claim(rules)
-        at_once = self._engine.dialect.claims_in_one
+        at_once = self._engine.dialect.locks_rows
         script = partial(claim_scripts.claim_limited, scan=scan, has_queue_limit=has_queue_limit)
 
         def claim() -> claim_scripts.Limited:

@@ -1,4 +1,4 @@
-"""What the scripts need to know of an engine, and the hints that they all give."""
+"""How the SQL of the engines differs, as scripts need to know it; and `wake`, the script of hints."""
 
 import json
 from abc import ABC, abstractmethod
@@ -15,11 +15,13 @@ MICRO = 1_000_000
 
 
 class Dialect(ABC):
-    """How one engine says times, and what its SQL can do."""
+    """How one engine represents times, and what its SQL can do."""
 
     bodies_apart: ClassVar[bool]  #: payloads and results have tables of their own
-    hints_by_the_way: ClassVar[bool]  #: an insert can hint at one queue itself
-    claims_in_one: ClassVar[bool]  #: one statement finds jobs and makes them running
+    insert_hints: ClassVar[bool]  #: the statement of an insert can also send the hint for one queue
+    #: Other transactions write at the same time, so scripts lock the rows that they decide about, and a
+    #: claim finds and takes jobs in one statement. False: one writer at a time, nothing to lock.
+    locks_rows: ClassVar[bool]
     seeks_rows: ClassVar[bool]  #: a comparison of rows, (a, b) > (1, 2), is one seek in an index
 
     def __init__(self, clock: Clock) -> None:
@@ -28,7 +30,7 @@ class Dialect(ABC):
 
     @abstractmethod
     def now(self) -> Any:
-        """The time of the call as a parameter; None where the database's own clock decides."""
+        """Return the present time as a parameter; None where the database's own clock decides."""
 
     @abstractmethod
     def time(self, moment: datetime) -> Any:
@@ -36,14 +38,14 @@ class Dialect(ABC):
 
     @abstractmethod
     def moment(self, value: Any) -> datetime:
-        """Return the time of a column."""
+        """Return the time in a column."""
 
 
 class SqliteDialect(Dialect):
-    """Times are integers: microseconds since 1970. All processes share the machine's clock."""
+    """SQLite: times are integers, microseconds since 1970. All processes share the machine's clock."""
 
     bodies_apart = True
-    hints_by_the_way = claims_in_one = seeks_rows = False
+    insert_hints = locks_rows = seeks_rows = False
 
     def now(self) -> int:
         return to_microseconds(self._clock.now())
@@ -56,10 +58,10 @@ class SqliteDialect(Dialect):
 
 
 class PostgresDialect(Dialect):
-    """Times are the server's, unless a clock rules; as parameters they are ISO text."""
+    """PostgreSQL: the server's clock decides, unless a test's clock does; times are ISO text."""
 
     bodies_apart = False
-    hints_by_the_way = claims_in_one = seeks_rows = True
+    insert_hints = locks_rows = seeks_rows = True
 
     def now(self) -> str | None:
         return self._clock.now().isoformat() if self._clock.rules_the_database else None
@@ -73,11 +75,11 @@ class PostgresDialect(Dialect):
 
 
 def wake(queues: Iterable[str]) -> Script[None]:
-    """Hint at queues: workers that wait for them look again."""
+    """Send a hint for each of these queues: workers that serve them look for jobs now."""
     if names := frozenset(queues):
         yield Run("wake", {"queues": _queue_names(names)})
 
 
-@lru_cache  # mostly the same few, at every enqueue
+@lru_cache  # every enqueue calls it, mostly for the same few queues
 def _queue_names(queues: frozenset[str]) -> str:
     return json.dumps(sorted(queues))

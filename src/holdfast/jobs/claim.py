@@ -47,7 +47,7 @@ def claim(
         "limit": limit,
         "worker": worker,
     }
-    if not dialect.claims_in_one:
+    if not dialect.locks_rows:
         rows = yield from _look(params, wanted, "unlimited")
         return (yield from _take(dialect, rows, params))
     params["types"] = json.dumps(wanted)
@@ -166,7 +166,7 @@ def _whole(
     A limit whose keys take turns is locked too: a claim that skips rows which another claim has locked
     would let a key start out of turn."""
     names = {name for rule in rules.values() for name in rule.whole}
-    if dialect.claims_in_one:
+    if dialect.locks_rows:
         names |= {rule.keyed for rule in rules.values() if rule.fair and rule.keyed is not None}
     found = yield from capacities(dialect, names | {QUEUE + queue for queue in queues}, "whole")
     if names - found.keys():
@@ -188,7 +188,7 @@ def _look_at_each(
     """Return pending jobs of these types, each type up to its own limit, in the order of running."""
     if not wanted:
         return []
-    if dialect.claims_in_one:
+    if dialect.locks_rows:
         return (yield from _look({**params, "limit": limit}, wanted, *guard))
     rows: list[Row] = []
     for one in wanted:
@@ -281,7 +281,7 @@ def _take_limited(
     ]
     given = {"now": params["now"], "worker": params["worker"]}
     reply = yield Run("take_limited", given, batch, tell="id")
-    started = dialect.moment(reply.rows[0][1] if dialect.claims_in_one else params["now"])
+    started = dialect.moment(reply.rows[0][1] if dialect.locks_rows else params["now"])
     has_queue_limit = queue_limit is not None
     yield from emit(dialect, EventKind.STARTED, [one.row[0] for one in taken])
     return [

@@ -28,7 +28,7 @@ def insert(
     workers are woken."""
     queues = frozenset(hint)
     made = yield from _insert(dialect, jobs, queues)
-    if not (dialect.hints_by_the_way and len(queues) == 1):
+    if not (dialect.insert_hints and len(queues) == 1):
         yield from wake(queues)
     return made
 
@@ -40,7 +40,7 @@ def _insert(dialect: Dialect, jobs: Sequence[NewJob], hint: frozenset[str]) -> S
     if options is _SPECIAL and len(rows) > 1:
         # Two inserts of the same idempotency keys, in different orders, would wait for each other.
         rows.sort(key=lambda row: (row["idempotency_key"] or "", row["type"]))
-    if dialect.hints_by_the_way and len(hint) == 1:
+    if dialect.insert_hints and len(hint) == 1:
         params, options = {"now": now, "hint": next(iter(hint))}, options | {"hint"}
     reply = yield Run("insert", params, rows, options)
     yield from _edges(jobs)
@@ -66,7 +66,7 @@ def _insert(dialect: Dialect, jobs: Sequence[NewJob], hint: frozenset[str]) -> S
 
 def _is_new(dialect: Dialect, job: Job, reply: Reply, now: Any) -> bool:
     """Whether this insert added the job: an insert that is repeated must not write its event again."""
-    if dialect.claims_in_one:
+    if dialect.locks_rows:
         return any(row[0] == job.id for row in reply.rows)
     return job.created_at == dialect.moment(now)
 

@@ -16,16 +16,19 @@ from holdfast.limits.scripts import release
 
 _TARGETS = {outcome: Status(TRANSITIONS[outcome].target or "") for outcome in Outcome}
 _GIVEN_BACK = frozenset({Outcome.SNOOZED, Outcome.RELEASED, Outcome.UNREADABLE, Outcome.CRASHED})
-# They do not clear a suspicion: the worker stopped the run, or its process died.
+# Outcomes after which a job stays `suspect`: the worker stopped the run, or the process died.
 _NO_END_OF_ITS_OWN = frozenset({Outcome.RELEASED, Outcome.UNREADABLE, Outcome.CRASHED})
 
 
 def finish(
     dialect: Dialect, finishes: Sequence[Finish], *, tx: bool = False
 ) -> Script[dict[Claim, Applied]]:
-    """Write finishes, and return for each claim whether its finish was applied. `tx`: in a caller's
-    transaction. Then a row that another transaction holds is waited for instead of reported as BUSY,
-    and the keys of limits are not locked: the finish is sent again after the commit, and frees them."""
+    """Write finishes, and return for each claim whether its finish was applied.
+
+    `tx`: the script runs in a caller's transaction. Then it waits for a row that another transaction
+    has locked, instead of reporting BUSY. It does not lock keys of limits, which would stay locked
+    until the caller commits: the worker sends the finish again after the commit, and that frees them.
+    """
     now = dialect.now()
     options = frozenset({"wait" if tx else "skip"})
     common: set[str] = set()
@@ -60,7 +63,7 @@ def finish(
     chained = [job for finish in applied for job in finish.enqueue]
     if chained:
         yield from insert(dialect, chained, hint={job.queue for job in chained})
-    if not tx and not dialect.claims_in_one:
+    if not tx and not dialect.locks_rows:  # PostgreSQL's engine does so in a later transaction
         yield from release(dialect, freed(finishes, results))
     return results
 
@@ -84,8 +87,8 @@ def _emit_ends(dialect: Dialect, finishes: Sequence[Finish]) -> Script[None]:
 
 
 def freed(finishes: Sequence[Finish], results: Mapping[Claim, Applied]) -> Mapping[str, int]:
-    """Return how many runs ended under each key of a limit; also those whose finish was written before,
-    in the transaction of a caller."""
+    """Return how many runs ended under each key of a limit, including runs whose finish a caller's
+    transaction has written before."""
     return Counter(
         finish.limit_key
         for finish in finishes
@@ -95,8 +98,8 @@ def freed(finishes: Sequence[Finish], results: Mapping[Claim, Applied]) -> Mappi
 
 
 def _newest(finishes: list[Finish], jobs: int) -> list[Finish]:
-    """Return the finishes of so many jobs that were applied. If the batch holds two claims of one job,
-    only the newer one can have been."""
+    """Return the finishes that were applied, one for each of `jobs` jobs. If the batch has two claims
+    of one job, only the newer claim can have been applied."""
     if len(finishes) == jobs:
         return finishes
     held: dict[str, int] = {}
@@ -106,7 +109,7 @@ def _newest(finishes: list[Finish], jobs: int) -> list[Finish]:
 
 
 def _results(finishes: Sequence[Finish], common: set[str]) -> Script[None]:
-    """Store results. A job that is not in `common` may run again, which makes its result void: look at
+    """Store results. A job that is not in `common` may be pending again, and keeps no result then: read
     its status first."""
     if rest := [finish.id for finish in finishes if finish.id not in common]:
         reply = yield Run("finished", {"ids": json.dumps(rest)})

@@ -19,7 +19,7 @@ def capacities(dialect: Dialect, keys: Collection[str], kind: str) -> Script[dic
     """Lock keys until the transaction ends, and return the capacity of each. A key without a row cannot
     be locked and is left out. The count is a separate statement after the lock, so that it includes
     what the last holder of the lock has committed."""
-    if dialect.claims_in_one and keys:
+    if dialect.locks_rows and keys:
         held = yield Run("lock_keys", {"keys": json.dumps(sorted(keys))})
         keys = [row[0] for row in held.rows]
     return (yield from peek(dialect, keys, kind)) if keys else {}
@@ -94,7 +94,7 @@ def release(dialect: Dialect, freed: Mapping[str, int]) -> Script[None]:
     """Let parked jobs of keys run after others have ended: as many as ended under each key."""
     if not freed:
         return
-    if dialect.claims_in_one:  # waits for claims that are counting, to see what they park
+    if dialect.locks_rows:  # waits for claims that are counting, to see what they park
         yield Run("lock_keys", {"keys": json.dumps(sorted(freed))})
     moved = yield from unpark(dialect, (yield from keys_with_parked(freed)))
     yield from wake({row[0] for row in moved})
