@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 
 from holdfast import Holdfast, InvalidInput
+from holdfast.app_loader import load
 from holdfast.cli.root import EXIT_CODES, exit_code
 from holdfast.errors import DatabaseBusy, InvalidURL, SchemaError, UnknownTask
-from holdfast.locate import load
 from tests.cli.command import Command, make_empty, process
 from tests.conftest import Database
 

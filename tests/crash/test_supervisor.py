@@ -60,7 +60,7 @@ def test_a_deregistered_process_is_not_judged_by_its_exit(
     finally:
         child.kill()
         child.process.wait()
-        child.wire.close()
+        child.channel.close()
 
 
 @pytest.mark.parametrize("database", ["sqlite"], indirect=True)
@@ -86,4 +86,4 @@ def test_a_child_that_does_not_read_delays_no_other_child(
     finally:
         child.kill()
         child.process.wait()
-        child.wire.close()
+        child.channel.close()

@@ -22,8 +22,8 @@ from holdfast.jobs.outcome import Finish, Outcome, Recur
 from holdfast.jobs.read import FIRST_ID, LAST_ID
 from holdfast.limits import scripts as limit_scripts
 from holdfast.limits.limit import Limit, Rule, make_rule
+from holdfast.monitoring.backlog import RANKS
 from holdfast.monitoring.metrics import Rollup, minute_of
-from holdfast.monitoring.pending_walk import RANKS
 from holdfast.schedules import clock_steps
 from holdfast.schedules import scripts as schedule_scripts
 from tests.plans.dataset import (

@@ -16,6 +16,7 @@ from typing import Annotated, Any, TypeVar
 import typer
 
 from holdfast.app import DEFAULT_URL, Holdfast
+from holdfast.app_loader import load
 from holdfast.cli.output import (
     Column,
     hint,
@@ -27,7 +28,6 @@ from holdfast.cli.output import (
 )
 from holdfast.errors import DatabaseUnavailable, InvalidInput
 from holdfast.jobs.job import Job
-from holdfast.locate import load
 
 T = TypeVar("T")
 

@@ -11,10 +11,10 @@ import typer
 
 from holdfast.access import Access
 from holdfast.app import Holdfast
+from holdfast.app_loader import find
 from holdfast.cli.database_wait import wait_for_database
 from holdfast.cli.target import Target, refuse_absent
 from holdfast.cli.web_process import Lifeline
-from holdfast.locate import find
 from holdfast.web import dashboard, options
 from holdfast.web.http import serving
 from holdfast.web.http.connections import ConnectionLimits

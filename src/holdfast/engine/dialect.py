@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 
 from holdfast.core.clock import Clock, from_microseconds, to_microseconds
 from holdfast.engine.script import Run, Script
-from holdfast.events.audience import Audience
+from holdfast.events.followers import Followers
 
 MICRO = 1_000_000
 
@@ -26,7 +26,7 @@ class Dialect(ABC):
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
-        self.audience = Audience(clock)
+        self.followers = Followers(clock)
 
     @abstractmethod
     def now(self) -> Any:

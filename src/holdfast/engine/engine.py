@@ -37,7 +37,8 @@ from holdfast.jobs import read as read_scripts
 from holdfast.jobs.job import Claim, EventKind, Job, NewJob, Status
 from holdfast.jobs.outcome import WEEK, Applied, Finish, Outcome
 from holdfast.limits import scripts as limits
-from holdfast.monitoring import pending_walk, rollups
+from holdfast.monitoring import rollups
+from holdfast.monitoring.backlog import read_backlog
 from holdfast.monitoring.hourly_cache import HOUR, HourlyCache
 from holdfast.monitoring.metrics import Point, Total
 from holdfast.workflows import scripts as workflows
@@ -314,7 +315,7 @@ class Engine(ABC):
     workers = _reads(read_scripts.workers)  # dead ones, too
     queues = _reads(read_scripts.queues)
     suspects = _reads(read_scripts.suspects)  # a bounded look; paused queues are left out
-    backlog = _reads(pending_walk.walk)  # what is pending: a few seeks for each kind
+    backlog = _reads(read_backlog)  # queues and types of pending jobs: a few seeks for each
     next_due = _reads(commands.next_due)
     stacks = _reads(rescue.stacks)  # where a worker's runs stood when it was last asked
     shares = _reads(rollups.shares)  # how many jobs of each queue each worker finished
@@ -357,10 +358,10 @@ class Engine(ABC):
     ) -> bool:
         """Would a follower get an event if one of these happened to one of these jobs, or to any? (As
         far as was known within the last second.)"""
-        audience = self.dialect.audience
-        if audience.is_stale:
-            self.run(lambda: outbox.read_audience(self.dialect), write=False, deadline=deadline)
-        return audience.listens(ids, kinds)
+        followers = self.dialect.followers
+        if followers.is_stale:
+            self.run(lambda: outbox.read_followers(self.dialect), write=False, deadline=deadline)
+        return followers.listens(ids, kinds)
 
 
 def _opening_call() -> str:

@@ -22,8 +22,8 @@ from holdfast.engine.engine import Engine
 from holdfast.engine.script import Row
 from holdfast.errors import DatabaseBusy, DatabaseUnavailable, EventsGone, InvalidInput
 from holdfast.events import outbox
-from holdfast.events.audience import EVERYTHING
 from holdfast.events.event import JobEvent, some_kinds
+from holdfast.events.followers import EVERYTHING
 from holdfast.jobs.job import EventKind, Status
 
 BATCH = 500  # events that one read returns

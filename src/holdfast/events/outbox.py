@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from holdfast.engine.dialect import MICRO, Dialect
 from holdfast.engine.script import Row, Run, Script
-from holdfast.events.audience import EVERYTHING
+from holdfast.events.followers import EVERYTHING
 from holdfast.jobs.job import EventKind
 
 KEPT = 100_000  #: the most events that are kept while they have followers
@@ -23,10 +23,10 @@ def emit(
 ) -> Script[None]:
     """Write an event for each of these jobs that has followers, with the job's row as it is now. Runs
     in the transaction of the change. `final`: only for jobs that are finished."""
-    audience = dialect.audience
-    if audience.is_stale:
-        yield from read_audience(dialect)
-    wanted = audience.wants(ids, kind)
+    followers = dialect.followers
+    if followers.is_stale:
+        yield from read_followers(dialect)
+    wanted = followers.wants(ids, kind)
     if not wanted:
         return
     params = {
@@ -37,15 +37,15 @@ def emit(
         "result": RESULT,
     }
     if written := (yield Run("emit", params)).changed:
-        audience.count(kind, written)
+        followers.count(kind, written)
         yield Run("ring", {})
 
 
-def read_audience(dialect: Dialect) -> Script[bool]:
-    """Read what is followed; return whether anything is."""
+def read_followers(dialect: Dialect) -> Script[bool]:
+    """Read the topics that have followers; return whether there are any."""
     params = {"now": dialect.now(), "limit": TOPICS + 1}
     topics = [row[0] for row in (yield Run("followed_topics", params)).rows]
-    dialect.audience.learn(topics if len(topics) <= TOPICS else [EVERYTHING])
+    dialect.followers.learn(topics if len(topics) <= TOPICS else [EVERYTHING])
     return bool(topics)
 
 
@@ -80,7 +80,7 @@ def subscribe(
     since = {topic: min(positions, default=begin) for topic, positions in known.items()}
     params = {"now": now, "name": name, "life": round(life * MICRO), "since": json.dumps(since)}
     yield Run("subscribe", params)
-    yield from read_audience(dialect)
+    yield from read_followers(dialect)
     newest, floor = yield from bounds()
     return Subscription(newest, floor, since)
 
@@ -168,7 +168,7 @@ def prune(dialect: Dialect, limit: int) -> Script[int]:
     """Delete the oldest events, or all of them if they have no followers; return their number."""
     yield Run("lock_outbox", {})
     now = dialect.now()
-    followed = yield from read_audience(dialect)
+    followed = yield from read_followers(dialect)
     newest, _ = yield from bounds()
     params = {
         "now": now,

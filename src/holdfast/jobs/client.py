@@ -20,7 +20,7 @@ from holdfast.jobs.changes import Changed, Changes, Notify, Verb, make_edit, onl
 from holdfast.jobs.error_groups import BROKEN, ErrorGroups, read_errors
 from holdfast.jobs.filters import make_filter
 from holdfast.jobs.job import Attempt, Job, LogLine, Status
-from holdfast.jobs.waiting import Results
+from holdfast.jobs.result_waiter import ResultWaiter
 from holdfast.monitoring.health import why_it_waits
 from holdfast.tasks.task import Task
 
@@ -46,7 +46,7 @@ class Jobs:
         """`keep`: how long cancelled jobs of a task are kept. `aging`: as the application is set."""
         self._runner = runner
         self._tasks = tasks
-        self._results = Results(runner, tasks)
+        self._results = ResultWaiter(runner, tasks)
         self._dialect = runner.engine.dialect
         self._changes = Changes(self._dialect, keep)
         self._keep = keep

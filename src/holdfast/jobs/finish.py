@@ -77,7 +77,7 @@ def _is_kept(finish: Finish) -> bool:
 
 
 def _emit_ends(dialect: Dialect, finishes: Sequence[Finish]) -> Script[None]:
-    if dialect.audience.is_silent:
+    if dialect.followers.is_silent:
         return
     ended: dict[EventKind, list[str]] = {}
     for finish in finishes:

@@ -105,7 +105,7 @@ async def _http(request: Request, error: Any) -> Response:
     return problem(error.status_code, detail, headers=error.headers)
 
 
-#: Answers every expected error with a problem. For unexpected errors, see the shield.
+#: Answers every expected error with a problem. For unexpected errors, see `RequestGuard`.
 HANDLERS: dict[int | type[Exception], Any] = {
     Refusal: _refused,
     HoldfastError: _ours,

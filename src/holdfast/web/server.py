@@ -33,7 +33,7 @@ from holdfast.web.replies import Json
 from holdfast.web.routing import check_declared
 from holdfast.web.security.gate import Gate
 from holdfast.web.security.redaction import Redaction
-from holdfast.web.security.shield import Shield
+from holdfast.web.security.request_guard import RequestGuard
 
 PREFIX = "/api/v1"
 _PARTS = (
@@ -94,7 +94,7 @@ def make_server(app: Holdfast, options: WebOptions) -> FastAPI:
         redoc_url=None,
         openapi_url=None,  # served by a route that declares who may call it
         default_response_class=Json,
-        middleware=[Middleware(Shield, options=options)],
+        middleware=[Middleware(RequestGuard, options=options)],
         redirect_slashes=False,
         exception_handlers=problems.HANDLERS,
     )

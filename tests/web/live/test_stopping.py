@@ -27,7 +27,7 @@ def test_streams_end_when_the_server_is_told_to_stop(database: Database) -> None
                 first = other.take()
                 assert first is not None
                 app.engine.run(
-                    lambda: outbox.read_audience(app.engine.dialect), write=True
+                    lambda: outbox.read_followers(app.engine.dialect), write=True
                 )  # learn it now
                 made = enqueue(app, 1)
                 assert ids(take(one, 1)) == made

@@ -222,7 +222,7 @@ def test_who_was_away_while_nobody_followed_is_told_so(
         subscriber.take()
         enqueue(app, 1)
         position = take(subscriber, 1)[-1]["position"]
-    until(lambda: not app.engine.run(lambda: outbox.read_audience(app.engine.dialect), write=True))
+    until(lambda: not app.engine.run(lambda: outbox.read_followers(app.engine.dialect), write=True))
     enqueue(app, 1)  # is not written
     with serving(app) as site, site.socket() as other:  # from here on it is
         other.take()
@@ -247,7 +247,8 @@ def test_nothing_is_written_when_nobody_follows_any_more(
             take(other, 1)
         until(lambda: not threads(), "the end of the thread")
         until(
-            lambda: not app.engine.run(lambda: outbox.read_audience(dialect), write=True), "the end"
+            lambda: not app.engine.run(lambda: outbox.read_followers(dialect), write=True),
+            "the end",
         )
         before = newest(app)
         enqueue(app, 3)

@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 
 from holdfast.app import Holdfast
+from holdfast.app_loader import load
 from holdfast.cli.database_wait import PAUSE, is_temporary
 from holdfast.cli.filters import parse_duration
 from holdfast.cli.output import clean
@@ -18,7 +19,6 @@ from holdfast.core.log_format import configure
 from holdfast.errors import HoldfastError
 from holdfast.events.event import JobEvent
 from holdfast.jobs.job import EventKind
-from holdfast.locate import load
 
 logger = logging.getLogger("holdfast.worker")
 

@@ -20,9 +20,9 @@ from starlette.concurrency import run_in_threadpool
 from holdfast.engine.engine import Engine
 from holdfast.errors import AppClosed, HoldfastError
 from holdfast.events import outbox
-from holdfast.events.audience import EVERYTHING
 from holdfast.events.event import JobEvent
 from holdfast.events.feed import BATCH, Feed, Wanted, decoded
+from holdfast.events.followers import EVERYTHING
 from holdfast.events.sampling import GLANCE
 from holdfast.web.live.frames import Frame
 from holdfast.web.live.sampling import Sampler

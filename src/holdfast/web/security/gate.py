@@ -65,7 +65,7 @@ class Gate:
     async def authenticate(self, request: HTTPConnection) -> Identity | None:
         """Authenticate a request: by the host application, a bearer token or a session cookie. Return
         None for an anonymous caller; raise Refusal for a token that is not valid."""
-        if has_link(request.scope):  # a page of any site may have made it: see shield.py
+        if has_link(request.scope):  # a page of any site may have made it: see request_guard.py
             return None
         header = request.headers.get("authorization")
         if self._options.authorize is not None and not _is_holdfast_token(header):

@@ -15,12 +15,12 @@ import time
 from contextlib import suppress
 from typing import Any
 
+from holdfast.app_loader import load
 from holdfast.core.log_format import configure
 from holdfast.errors import HoldfastError
-from holdfast.locate import load
+from holdfast.worker.processes.ipc import Channel
 from holdfast.worker.processes.run_table import RunTable
 from holdfast.worker.processes.stacks import print_stacks, store_stacks
-from holdfast.worker.processes.wire import Wire
 from holdfast.worker.worker import Worker
 
 logger = logging.getLogger("holdfast.worker")
@@ -31,8 +31,8 @@ _ISOLATION_IDLE = 1.0  # seconds without work, after which a process for isolate
 
 
 class ChildProcess:
-    def __init__(self, wire: Wire, config: dict[str, Any], runs: RunTable) -> None:
-        self._wire = wire
+    def __init__(self, channel: Channel, config: dict[str, Any], runs: RunTable) -> None:
+        self._channel = channel
         self._grace = float(config["grace"])
         self._wake = threading.Event()
         self._stop_within: float | None = None
@@ -42,7 +42,7 @@ class ChildProcess:
             concurrency=config["concurrency"],
             grace=self._grace,
             level=config["level"],
-            registered=lambda worker: wire.send({"hello": worker.id}),
+            registered=lambda worker: channel.send({"hello": worker.id}),
             runs=runs,
         )
 
@@ -62,7 +62,7 @@ class ChildProcess:
             if idle_since is not None and time.monotonic() - idle_since > _ISOLATION_IDLE:
                 break
             self._wake.wait(_STATUS)
-        self._wire.send({"leaving": True})
+        self._channel.send({"leaving": True})
         self.worker.stop(self._grace if self._stop_within is None else self._stop_within)
         sys.stdout.flush()
         sys.stderr.flush()
@@ -70,7 +70,7 @@ class ChildProcess:
         os._exit(0)  # a thread that does not return would keep it alive
 
     def _listen(self) -> None:
-        for message in self._wire:
+        for message in self._channel:
             if "beat" in message:
                 self.worker.identity.confirmed(message["beat"])
             elif "dead" in message:
@@ -93,7 +93,7 @@ class ChildProcess:
             try:
                 info, handlers = worker.info(), worker.pids()
                 status = {"info": info, "draining": worker.draining, "handlers": handlers}
-                if not self._wire.send({"status": status}):
+                if not self._channel.send({"status": status}):
                     os._exit(1)  # the supervisor is dead, or a handler closed our connection to it
             except Exception:
                 logger.exception("the supervisor could not be sent the status of this process")
@@ -124,13 +124,13 @@ def end_with_parent() -> None:
 
 def main() -> None:
     end_with_parent()
-    wire = Wire(socket.socket(fileno=int(sys.argv[1])))
+    channel = Channel(socket.socket(fileno=int(sys.argv[1])))
     page = int(sys.argv[2])
     runs = RunTable(page)
     os.close(page)
-    config = next(iter(wire))
+    config = next(iter(channel))
     configure(**config["log"])
-    ChildProcess(wire, config, runs).run()
+    ChildProcess(channel, config, runs).run()
 
 
 if __name__ == "__main__":

@@ -20,8 +20,8 @@ from holdfast.app import Holdfast
 from holdfast.errors import HoldfastError
 from holdfast.jobs.outcome import Ended, Finish, Raised, Returned, judge
 from holdfast.tasks.task import Task
+from holdfast.worker.processes.ipc import Channel, pack_ended, unpack_job
 from holdfast.worker.processes.pool import CANNOT_ANSWER, find_task
-from holdfast.worker.processes.wire import Wire, pack_ended, unpack_job
 from holdfast.worker.running.execution import Execution
 from holdfast.worker.running.runners import run_here, run_on_loop
 from holdfast.worker.running.slots import Lane
@@ -31,7 +31,7 @@ class Terminated(BaseException):
     """The worker asked the run to end."""
 
 
-class OwnWire(Wire):
+class OwnChannel(Channel):
     """Sends only while its descriptor is still the connection: a handler may close all descriptors, and
     open files or sockets that get the same numbers."""
 
@@ -55,24 +55,24 @@ def _file_of(number: int) -> tuple[int, int] | None:
 class RemoteExecution(Execution):
     """A run whose worker is another process: progress and lines of its log go there."""
 
-    __slots__ = ("wire",)
+    __slots__ = ("channel",)
 
-    wire: Wire
+    channel: Channel
 
     def progress(self, percent: float, message: str | None) -> None:
-        self.wire.send({"progress": [percent, message]})
+        self.channel.send({"progress": [percent, message]})
 
     def log(self, level: str, text: str) -> None:
-        self.wire.send({"log": [level, text]})
+        self.channel.send({"log": [level, text]})
 
     def wrote(self, finish: Finish) -> None:
         returned = Returned(finish.result, finish.enqueue, self.context.next_at)
-        self.wire.send({"wrote": pack_ended(returned)})
+        self.channel.send({"wrote": pack_ended(returned)})
 
 
 class HandlerProcess:
-    def __init__(self, wire: Wire) -> None:
-        self._wire = wire
+    def __init__(self, channel: Channel) -> None:
+        self._channel = channel
         self._jobs: SimpleQueue[dict[str, Any]] = SimpleQueue()
         self._current: Execution | None = None
 
@@ -85,7 +85,7 @@ class HandlerProcess:
                 self._perform(message)
 
     def _listen(self) -> None:
-        for message in self._wire:
+        for message in self._channel:
             self._jobs.put(message)
         # The worker is dead. Only we lead our group, so this kills what the handler started.
         if os.getpgrp() == os.getpid():
@@ -110,8 +110,8 @@ class HandlerProcess:
         execution = RemoteExecution(
             job, task, Lane(job.queue, ["process"], 1), app.runner, app.settings.workdir
         )
-        execution.wire = self._wire
-        self._wire.send({"begun": True})
+        execution.channel = self._channel
+        self._channel.send({"begun": True})
         self._current = execution
         ended: Ended
         try:
@@ -125,7 +125,7 @@ class HandlerProcess:
         self._answer(ended, saw_stop=execution.has_context and execution.context.saw_stop)
 
     def _answer(self, ended: Ended, *, saw_stop: bool = False) -> None:
-        if not self._wire.send({**pack_ended(ended), "saw_stop": saw_stop}):
+        if not self._channel.send({**pack_ended(ended), "saw_stop": saw_stop}):
             # The worker waits for an answer that cannot be sent, and notices our exit. `_listen` does
             # not notice the loss: it reads from a connection that was closed under it.
             os._exit(CANNOT_ANSWER)
@@ -149,7 +149,7 @@ def _load(module: str, name: str) -> tuple[Task[Any, Any], Holdfast]:
 def main() -> None:
     sys.path.insert(0, str(Path.cwd()))
     connection = socket.socket(fileno=int(sys.argv[1]))
-    HandlerProcess(OwnWire(connection)).run()
+    HandlerProcess(OwnChannel(connection)).run()
 
 
 if __name__ == "__main__":

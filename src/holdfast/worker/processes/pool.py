@@ -18,7 +18,7 @@ from holdfast.errors import InvalidInput
 from holdfast.jobs.outcome import Died, Ended, Raised, Returned, decide
 from holdfast.tasks.task import Task
 from holdfast.worker.processes.exit_cause import how, oom_kills, own_making
-from holdfast.worker.processes.wire import pack_job, start_process, unpack_ended
+from holdfast.worker.processes.ipc import pack_job, start_process, unpack_ended
 from holdfast.worker.running.execution import Execution
 from holdfast.worker.running.hooks import python_value
 from holdfast.worker.running.runners import Report, decided_early
@@ -141,7 +141,7 @@ class WarmProcess:
 
     def __init__(self) -> None:
         path = os.pathsep.join(path for path in sys.path if path)
-        self._process, self._wire = start_process(
+        self._process, self._channel = start_process(
             "holdfast.worker.processes.handler_process",
             start_new_session=True,
             env={**os.environ, "PYTHONPATH": path},
@@ -165,9 +165,9 @@ class WarmProcess:
             self._end()
         task = execution.task
         module = task.handler.__module__
-        self._wire.send({"module": module, "task": task.name, "job": pack_job(execution.job)})
+        self._channel.send({"module": module, "task": task.name, "job": pack_job(execution.job)})
         ended: Ended | None = None
-        for message in self._wire.messages(self.lives):
+        for message in self._channel.messages(self.lives):
             if "begun" in message:
                 self.begun = True
             elif "progress" in message:
@@ -190,7 +190,7 @@ class WarmProcess:
 
     def _died(self) -> Died:
         # A process that we gave up on was killed before, and cannot die now: do not wait for it again.
-        patience = _KILL_TO_LEAVE if self._wire.is_shut else TERM_TO_KILL
+        patience = _KILL_TO_LEAVE if self._channel.is_shut else TERM_TO_KILL
         try:
             code = self._process.wait(patience)
         except subprocess.TimeoutExpired:
@@ -211,7 +211,7 @@ class WarmProcess:
         late = now - self._asked_to_end_at
         self._signal(signal.SIGKILL if late >= TERM_TO_KILL else signal.SIGTERM)
         if late >= TERM_TO_KILL + _KILL_TO_LEAVE:
-            self._wire.shut()
+            self._channel.shut()
 
     def _signal(self, number: signal.Signals) -> None:
         with suppress(ProcessLookupError, PermissionError):
@@ -222,5 +222,5 @@ class WarmProcess:
         self.sound = False
         self._signal(signal.SIGKILL)
         with suppress(subprocess.TimeoutExpired):
-            self._process.wait(0.1 if self._wire.is_shut else 5.0)
-        self._wire.close()
+            self._process.wait(0.1 if self._channel.is_shut else 5.0)
+        self._channel.close()

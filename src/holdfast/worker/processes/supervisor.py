@@ -166,7 +166,7 @@ class Supervisor:
             return
         restarts.started()
         self._children[child.pid] = child
-        self._selector.register(child.wire, selectors.EVENT_READ, child)
+        self._selector.register(child.channel, selectors.EVENT_READ, child)
         purpose = f", for jobs whose process died (level {level})" if level else ""
         logger.info("process %d started%s", child.pid, purpose)
 
@@ -179,7 +179,7 @@ class Supervisor:
             child: WorkerProcess = key.data
             messages = child.receive()
             if messages is None:
-                self._selector.unregister(child.wire)
+                self._selector.unregister(child.channel)
                 continue
             for message in messages:
                 self._heard(child, message)
@@ -191,7 +191,7 @@ class Supervisor:
             child.leaving = True
         if "hello" in message:
             child.id = message["hello"]
-            send = child.wire.send_now
+            send = child.channel.send_now
             member = Member(
                 id=message["hello"],
                 info=child.published_info,
@@ -226,8 +226,8 @@ class Supervisor:
             self._heartbeats.died(child.id, child.death(code))
         del self._children[child.pid]
         with suppress(KeyError):
-            self._selector.unregister(child.wire)
-        child.wire.close()
+            self._selector.unregister(child.channel)
+        child.channel.close()
         child.kill()
         if code != 0:
             cause = "an unknown exit code" if code is None else how(code)
@@ -253,7 +253,7 @@ class Supervisor:
             logger.info("stopping: jobs have %d s to end", self._grace)
             self._stop_by = time.monotonic() + self._grace + 0.9
             for child in self._children.values():
-                child.wire.send_now({"stop": self._grace})
+                child.channel.send_now({"stop": self._grace})
         if self._signals > 1:
             self._stop_by = 0.0
 

@@ -12,8 +12,8 @@ from typing import Any
 
 from holdfast.worker.liveness.heartbeat import Death
 from holdfast.worker.processes.exit_cause import Judgement
+from holdfast.worker.processes.ipc import start_process
 from holdfast.worker.processes.run_table import Begun, RunTable
-from holdfast.worker.processes.wire import start_process
 
 LATE = 3.0  # seconds past its deadline, after which health names a run that goes on
 SILENT = 5.0  # seconds without a message, after which health names a process
@@ -25,7 +25,7 @@ class WorkerProcess:
         try:
             self._runs = RunTable(page)
             # In a group of its own: a Ctrl-C at the terminal is for the supervisor alone.
-            self.process, self.wire = start_process(
+            self.process, self.channel = start_process(
                 "holdfast.worker.processes.child", page, process_group=0
             )
         finally:
@@ -46,17 +46,17 @@ class WorkerProcess:
             None  #: what its death says of its runs, if we killed it
         )
         self._handlers: list[int] = []
-        self.wire.send_now({**config, "level": level})
+        self.channel.send_now({**config, "level": level})
 
     def receive(self, *, wait: bool = True) -> list[dict[str, Any]] | None:
         """What it said; None: it closed its end, or has nothing to say and `wait` is false."""
-        if (lines := self.wire.receive(wait=wait)) is None:
+        if (lines := self.channel.receive(wait=wait)) is None:
             return None
         self.heard_at = time.monotonic()
         return [json.loads(line) for line in lines]
 
     def confirm(self, moment: float) -> None:
-        self.wire.send_now({"beat": moment})
+        self.channel.send_now({"beat": moment})
 
     def update(self, status: Mapping[str, Any]) -> None:
         self.info = status["info"]

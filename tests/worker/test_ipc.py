@@ -7,21 +7,21 @@ from collections.abc import Iterator
 
 import pytest
 
-from holdfast.worker.processes.wire import Wire
+from holdfast.worker.processes.ipc import Channel
 from tests.support.threads import in_threads
 
 
 @pytest.fixture
-def ends() -> Iterator[tuple[Wire, Wire, socket.socket]]:
+def ends() -> Iterator[tuple[Channel, Channel, socket.socket]]:
     ours, theirs = socket.socketpair()
-    here, there = Wire(ours), Wire(theirs)
+    here, there = Channel(ours), Channel(theirs)
     yield here, there, ours
     here.close()
     there.close()
 
 
 def test_messages_of_several_threads_are_not_mixed(
-    ends: tuple[Wire, Wire, socket.socket],
+    ends: tuple[Channel, Channel, socket.socket],
 ) -> None:
     """Each is larger than what the socket takes at once."""
     here, there, ours = ends
@@ -38,7 +38,7 @@ def test_messages_of_several_threads_are_not_mixed(
 
 @pytest.mark.parametrize("rest", [b'{"x": 1', b'{"x": {"y"\n'])
 def test_a_truncated_message_ends_the_connection(
-    ends: tuple[Wire, Wire, socket.socket], rest: bytes
+    ends: tuple[Channel, Channel, socket.socket], rest: bytes
 ) -> None:
     here, there, ours = ends
     here.send({"x": 0})
@@ -47,13 +47,15 @@ def test_a_truncated_message_ends_the_connection(
     assert list(there) == [{"x": 0}]
 
 
-def test_nothing_can_be_sent_to_a_closed_peer(ends: tuple[Wire, Wire, socket.socket]) -> None:
+def test_nothing_can_be_sent_to_a_closed_peer(ends: tuple[Channel, Channel, socket.socket]) -> None:
     here, there, _ = ends
     there.close()
     assert here.send({"x": "y" * 1_000_000}) is False
 
 
-def test_a_peer_that_does_not_read_delays_no_sender(ends: tuple[Wire, Wire, socket.socket]) -> None:
+def test_a_peer_that_does_not_read_delays_no_sender(
+    ends: tuple[Channel, Channel, socket.socket],
+) -> None:
     """What it cannot take is kept up to a bound and then dropped, never in the middle of a message."""
     here, there, ours = ends
     sent = [here.send_now({"number": number}) for number in range(50_000)]
@@ -74,7 +76,7 @@ def test_a_peer_that_does_not_read_delays_no_sender(ends: tuple[Wire, Wire, sock
 
 
 def test_messages_end_with_the_process_although_another_keeps_the_connection(
-    ends: tuple[Wire, Wire, socket.socket],
+    ends: tuple[Channel, Channel, socket.socket],
 ) -> None:
     here, there, _ = ends
     here.send({"x": 0})

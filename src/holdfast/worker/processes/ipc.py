@@ -1,5 +1,5 @@
-"""What a process of ours and the processes that it starts say to each other: JSON, a line for each
-message, over a socket."""
+"""Messages between a process of ours and the processes that it starts: JSON, a line for each message,
+over a socket."""
 
 import json
 import select
@@ -25,8 +25,8 @@ _ENDS: dict[str, TypeAdapter[Any]] = {
 }
 
 
-class Wire:
-    """One end of a connection. Any thread may send; one thread reads."""
+class Channel:
+    """One end of a connection between two processes. Any thread may send; one thread reads."""
 
     def __init__(self, connection: socket.socket) -> None:
         self._connection = connection
@@ -36,7 +36,7 @@ class Wire:
         self.is_shut = False  #: by us
 
     def send(self, message: dict[str, Any]) -> bool:
-        """Wait until it is sent. False: the other end is closed."""
+        """Send a message, and wait until it is sent. Returns False if the other end is closed."""
         try:
             with self._sending:
                 self._connection.sendall(json.dumps(message).encode() + b"\n")
@@ -45,9 +45,9 @@ class Wire:
         return True
 
     def send_now(self, message: dict[str, Any]) -> bool:
-        """Send without waiting, to a process that may be frozen. What it does not take now is kept for
-        the next call. False: the message is dropped, since too much is kept already, or the other end
-        is closed. (Not to be mixed with `send`.)"""
+        """Send a message without waiting, to a process that may be frozen. Bytes that the socket does
+        not take now are kept for the next call. Returns False if the message is dropped, since too many
+        bytes are kept already, or the other end is closed. (Not to be mixed with `send`.)"""
         line = json.dumps(message).encode() + b"\n"
         with self._sending:
             try:
@@ -62,8 +62,8 @@ class Wire:
         return True
 
     def receive(self, *, wait: bool = True) -> list[bytes] | None:
-        """Return the messages that one read completes, undecoded. None: the other end is closed, or
-        has sent nothing and `wait` is false."""
+        """Return the messages that one read completes, undecoded; None if the other end is closed, or
+        has sent nothing and `wait` is False."""
         try:
             data = self._connection.recv(65536, 0 if wait else socket.MSG_DONTWAIT)
         except OSError:
@@ -81,8 +81,9 @@ class Wire:
         return self.messages()
 
     def messages(self, lives: Callable[[], bool] | None = None) -> Iterator[dict[str, Any]]:
-        """Yield what arrives until the other end is closed. `lives`: whether the other process is
-        alive; called since processes that it started may keep the connection open after its death."""
+        """Yield the messages that arrive until the other end is closed. `lives`: returns whether the
+        other process is alive; processes that it started may keep the connection open after its
+        death."""
         while True:
             if lives is not None and not self._arrives_within(_LOOK):
                 if lives():
@@ -117,7 +118,7 @@ class Wire:
 
 def start_process(
     module: str, *files: int, **options: Any
-) -> tuple["subprocess.Popen[bytes]", Wire]:
+) -> tuple["subprocess.Popen[bytes]", Channel]:
     """Start a module as a process, by exec. Its arguments are its end of the connection, and `files`.
     `options`: of Popen."""
     ours, theirs = socket.socketpair()
@@ -133,7 +134,7 @@ def start_process(
         except BaseException:
             ours.close()
             raise
-    return process, Wire(ours)
+    return process, Channel(ours)
 
 
 def pack_job(job: Job) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Imports the application at `MODULE:APP`, for the command and for worker processes."""
+"""Imports the application that `MODULE:APP` names, for the command and for worker processes."""
 
 import importlib
 import os

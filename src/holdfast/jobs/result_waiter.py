@@ -98,7 +98,7 @@ class Waiters:
             thread.join(timeout=10.0)
 
 
-class Results:
+class ResultWaiter:
     """Waits for jobs and decodes their results."""
 
     def __init__(self, runner: Runner, tasks: Mapping[str, Task[Any, Any]]) -> None:
@@ -108,7 +108,8 @@ class Results:
         runner.at_close(self._waiters.close)
 
     def wait_for(self, id: str, timeout: float | None) -> Any:
-        """What `app.jobs.wait_for` does, with checked parameters."""
+        """Wait for a job and return its result, as `app.jobs.wait_for` does, which has checked the
+        parameters."""
         woken = threading.Event()
         wait = _Wait(id, timeout, woken.set)
         if wait.is_over(self._look(id)):
@@ -169,7 +170,7 @@ class Results:
 
 
 class _Wait:
-    """The state of one call of `wait_for`: decides when it is over, and does no I/O."""
+    """The state of one call of `wait_for`: decides when the call returns, and does no I/O."""
 
     def __init__(self, id: str, timeout: float | None, wake: Callable[[], object]) -> None:
         self.id = id
@@ -200,7 +201,8 @@ class _Wait:
         return job.status in FINISHED
 
     def pause(self) -> float:
-        """Seconds until the row is read again, unless an event comes first. Raises TimeoutError."""
+        """Return the seconds until the row is read again, unless an event comes first. Raises
+        TimeoutError."""
         pause, self._pause = self._pause, min(LONGEST, GROWTH * self._pause)
         if self._deadline is None:
             return pause

@@ -1,5 +1,5 @@
-"""Checks of every request, before any route sees it: its host, its origin, its size and its type. And
-the security headers of every response."""
+"""Checks of every request before any route sees it (host, origin, size, content type), and the security
+headers of every response."""
 
 import secrets
 from collections.abc import Mapping
@@ -42,7 +42,7 @@ HEADERS: Mapping[str, str] = {
 }
 
 
-class Shield:
+class RequestGuard:
     """The outermost middleware, for requests and for WebSockets."""
 
     def __init__(self, inner: ASGIApp, options: WebOptions) -> None:

@@ -1,4 +1,4 @@
-"""Which jobs have followers. Events are written for these jobs only."""
+"""Which jobs have followers: events are written for these jobs only. `outbox.emit` asks here."""
 
 from collections.abc import Iterable, Sequence
 
@@ -6,12 +6,12 @@ from holdfast.core.clock import Clock
 from holdfast.events.sampling import GLANCE, Pace
 from holdfast.jobs.job import EventKind
 
-EVERYTHING = ""  #: the topic of followers of all jobs; that of followers of one job is its id
+EVERYTHING = ""  #: the topic of followers of all jobs; the topic of followers of one job is its id
 _KNOWN_FOR = 1.0  # seconds until the followers are read again
 
 
-class Audience:
-    """The topics that are followed, as this process last read them: at most a second ago."""
+class Followers:
+    """The topics that have followers, as this process last read them: at most a second ago."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
@@ -26,7 +26,7 @@ class Audience:
 
     @property
     def is_silent(self) -> bool:
-        """Whether it is certain that nothing is followed."""
+        """Whether it is certain that no topic has followers."""
         return not (self._topics or self._samples or self.is_stale)
 
     def listens(self, ids: Sequence[str] | None, kinds: Iterable[EventKind]) -> bool:
@@ -56,7 +56,7 @@ class Audience:
             self._pace.count(kind, number)
 
     def learn(self, topics: Iterable[str]) -> None:
-        """Take over the topics that were read from the database."""
+        """Replace the topics by those that were read from the database."""
         found = frozenset(topics)
         self._topics = found - {GLANCE}
         self._samples = GLANCE in found

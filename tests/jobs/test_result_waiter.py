@@ -15,8 +15,7 @@ from holdfast import Discard, Holdfast, InvalidArguments, InvalidInput, JobFaile
 from holdfast.core.ids import new_id
 from holdfast.engine.script import Script
 from holdfast.events import outbox
-from holdfast.jobs import commands
-from holdfast.jobs import waiting as results_module
+from holdfast.jobs import commands, result_waiter
 from holdfast.jobs.job import Job
 from tests.conftest import Database
 
@@ -113,8 +112,8 @@ def test_wait_for_is_woken_by_events(
     database: Database, app: Holdfast, wait: Wait, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Many callers wait, and one thread wakes them."""
-    monkeypatch.setattr(results_module, "FIRST", 30.0)
-    monkeypatch.setattr(results_module, "LONGEST", 30.0)
+    monkeypatch.setattr(result_waiter, "FIRST", 30.0)
+    monkeypatch.setattr(result_waiter, "LONGEST", 30.0)
     other = database.app()
     define(other)
     app.engine.run(lambda: outbox.subscribe(app.engine.dialect, "all", [""], 60), write=True)
@@ -161,7 +160,7 @@ def test_wait_for_raises_when_the_job_is_deleted(
 ) -> None:
     """The row is deleted; but if an event reported its end, that is the answer."""
     if reported:
-        monkeypatch.setattr(results_module, "FIRST", 30.0)
+        monkeypatch.setattr(result_waiter, "FIRST", 30.0)
     job, dialect = app.enqueue("add", {"a": 1, "b": 2}), app.engine.dialect
     raised: list[type] = []
 

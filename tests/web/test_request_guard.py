@@ -9,7 +9,7 @@ import pytest
 
 from holdfast import Holdfast, InvalidInput
 from holdfast.web import dashboard
-from holdfast.web.security.shield import LARGEST
+from holdfast.web.security.request_guard import LARGEST
 from tests.support.web import HOST, Caller, Site, problem
 from tests.web.conftest import Open
 from tests.web.test_sessions import logged_in
