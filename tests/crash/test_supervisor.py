@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from holdfast.worker.processes.exit_cause import Judgement
+from holdfast.worker.processes.exit_cause import Blame
 from holdfast.worker.processes.worker_process import WorkerProcess
 from tests.crash.testbed import CrashTestbed, until
 from tests.crash.worker_group import environment, is_gone, worker_group
@@ -44,7 +44,7 @@ def test_a_deregistered_process_is_not_judged_by_its_exit(
     child = WorkerProcess({**config, "concurrency": None, "log": {}}, level=0)
     try:
         until(child.receive, 60, "its first words")
-        assert child.judge(0) is None
+        assert child.blame_for(0) is None
         os.kill(child.pid, signal.SIGTERM)
         words: list[dict[str, Any]] = []
 
@@ -55,8 +55,8 @@ def test_a_deregistered_process_is_not_judged_by_its_exit(
         until(leaves, 60, "it says that it leaves")
         child.leaving = True  # as the supervisor notes it
         assert child.process.wait(60) == 0
-        assert child.judge(0) is Judgement.GIVEN_BACK
-        assert child.judge(-signal.SIGSEGV) is None  # it crashed on its way out
+        assert child.blame_for(0) is Blame.GIVEN_BACK
+        assert child.blame_for(-signal.SIGSEGV) is None  # it crashed on its way out
     finally:
         child.kill()
         child.process.wait()

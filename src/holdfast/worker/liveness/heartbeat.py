@@ -1,5 +1,5 @@
-"""Heartbeats of this worker, and the detection of dead ones. In a thread of its own, outside of any
-event loop.
+"""Heartbeats of this process's workers, and the detection of dead workers. In a thread of its own,
+outside of any event loop.
 
 A worker is declared dead when its `beat_no` did not change during three heartbeats *that the observer
 wrote itself*: while the observer cannot write either (an outage, a held lock, a suspended machine), no
@@ -18,18 +18,18 @@ from holdfast.engine.records import Seen, Swept, WorkerInfo
 from holdfast.errors import HoldfastError
 from holdfast.jobs.job import Claim
 from holdfast.jobs.outcome import DIED
-from holdfast.worker.processes.exit_cause import Judgement, OomKills, how, oom_kills, own_making
+from holdfast.worker.processes.exit_cause import Blame, OomKills, how, oom_kills, own_making
 from holdfast.worker.ticker import Ticker
 
 logger = logging.getLogger("holdfast.worker")
 
 BEATS_MISSED = 3
 RESCUED = 10_000  # jobs of one sweep: all that one worker can hold
-FRESH = 1.5  # heartbeats since our last one, after which ours have stopped
+FRESH = 1.5  # heartbeat intervals without one of our own, after which we declare no worker dead
 
 
 def boottime() -> float:
-    """A clock that also runs while the machine is suspended, where there is one."""
+    """Return the time of a clock that also runs while the machine is suspended, where it has one."""
     clock = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
     return time.clock_gettime(clock)
 
@@ -52,7 +52,8 @@ class Observer:
         self._beat_at = now
 
     def look(self, now: float, workers: Sequence[WorkerInfo], mine: frozenset[str]) -> list[Seen]:
-        """Return the workers that are dead by what was seen so far."""
+        """Return the workers that are dead, judging by all looks so far. `mine`: workers of this
+        process, which are alive."""
         healthy = self._beat_at is not None and now - self._beat_at <= self._fresh
         since = now - self._looked_at if self._looked_at is not None else 0.0
         self._looked_at = now
@@ -71,7 +72,7 @@ class Observer:
         return dead
 
     def _patience_with(self, worker: WorkerInfo) -> float:
-        """How long it may be silent: it may be set to longer intervals than we are."""
+        """Return how long a worker may be silent: its heartbeat interval may be longer than ours."""
         try:
             theirs = float(json.loads(worker.info)["heartbeat"])
         except (ValueError, TypeError, KeyError):
@@ -93,18 +94,18 @@ class Member:
 
 @dataclass(frozen=True)
 class Death:
-    """The death of a worker process that was waited for: it is certain."""
+    """The death of a worker process, certain since its supervisor has waited for the process."""
 
     begun: Sequence[Claim]  #: the runs that had begun and not ended, except those of `verdicts`
     verdicts: Sequence[tuple[Claim, str]]  #: runs whose end is known, and their errors
-    judgement: Judgement | None  #: what it says of the runs in `begun`; None: `code` does
+    blame: Blame | None  #: whether the runs in `begun` caused it; None: `code` tells
     code: int | None  #: the exit code, negative for signals; None: unknown
 
     def crash(self, oom_kills_before: int | None, oom_kills_now: int | None) -> str | None:
-        """How the process died, if that was its own doing (decision 0021)."""
-        if self.judgement is Judgement.CRASH:
+        """Return how the process died if that was its own doing, else None (docs/decisions/0021)."""
+        if self.blame is Blame.CRASH:
             return f"{DIED}it was frozen"
-        if self.judgement is not None or self.code is None:
+        if self.blame is not None or self.code is None:
             return None
         counts = self.code, oom_kills_before, oom_kills_now
         return DIED + how(*counts) if own_making(*counts) else None
@@ -186,7 +187,7 @@ class Heartbeat(Ticker):
         now = oom_kills()
         dead = []
         for id, (death, before) in deaths.items():
-            if death.judgement is Judgement.GIVEN_BACK:
+            if death.blame is Blame.GIVEN_BACK:
                 self._engine.leave(id)
             for claim, verdict in death.verdicts:
                 self._engine.record_verdict(claim, verdict)

@@ -48,7 +48,7 @@ class ChildProcess:
 
     def run(self) -> None:
         gc.collect()
-        gc.freeze()  # modules stay: the collector need not look at them again and again
+        gc.freeze()  # modules stay in memory: the collector need not scan them again and again
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, self._asked_to_stop)
         signal.signal(signal.SIGUSR1, lambda number, frame: print_stacks(self.worker))
@@ -67,7 +67,7 @@ class ChildProcess:
         sys.stdout.flush()
         sys.stderr.flush()
         logging.shutdown()
-        os._exit(0)  # a thread that does not return would keep it alive
+        os._exit(0)  # a thread that does not return would keep the process alive
 
     def _listen(self) -> None:
         for message in self._channel:
@@ -100,7 +100,8 @@ class ChildProcess:
             time.sleep(_STATUS)
 
     def _replace(self) -> None:
-        """A thread is stuck: wait for the other runs, record the timeout of stuck ones, and exit."""
+        """Exit because a thread is stuck: wait for the other runs first, and record the timeouts of the
+        stuck ones."""
         deadline = time.monotonic() + self._grace
         while time.monotonic() < deadline and self._stop_within is None:
             if all(execution.stuck for execution in self.worker.executions()):

@@ -19,18 +19,19 @@ _OWN = {
 _GROUPS = Path("/sys/fs/cgroup")
 
 
-class Judgement(Enum):
-    """What a death says of the runs that had begun in the process, where its supervisor knows that."""
+class Blame(Enum):
+    """Whether the runs that had begun in a process caused its death, where its supervisor knows."""
 
-    GIVEN_BACK = "given back"  #: none of them did it
-    DEATH = "death"  #: one of them may have done it
-    CRASH = "crash"  #: they did it
+    GIVEN_BACK = "given back"  #: no run caused it: they are given back
+    DEATH = "death"  #: one of the runs may have caused it: each has one more death on record
+    CRASH = "crash"  #: the runs caused it: a run that was alone has one more crash on record
 
 
 def own_making(code: int, oom_kills_before: int | None, oom_kills_now: int | None) -> bool:
-    """Whether a process died by its own doing. `code`: as `subprocess` has it, negative for signals.
-    An exit with any code is its own doing: a process that was asked to stop says so first, and is not
-    judged here. Where the kernel's counter cannot be read, a SIGKILL is taken to be the kernel's."""
+    """Return whether a process died by its own doing. `code`: as `subprocess` has it, negative for
+    signals. An exit with any code is its own doing: a process that was asked to stop tells its
+    supervisor first, which does not call this then. Where the kernel's counter cannot be read, a
+    SIGKILL is taken to be the kernel's."""
     if code >= 0:
         return True
     if code == -signal.SIGKILL:
@@ -40,7 +41,7 @@ def own_making(code: int, oom_kills_before: int | None, oom_kills_now: int | Non
 
 
 def how(code: int, oom_kills_before: int | None = None, oom_kills_now: int | None = None) -> str:
-    """How a process died, in words: "SIGSEGV", "exit code 9"."""
+    """Describe how a process died: "SIGSEGV", "exit code 9"."""
     if code >= 0:
         return f"exit code {code}"
     try:
@@ -54,8 +55,8 @@ def how(code: int, oom_kills_before: int | None = None, oom_kills_now: int | Non
 
 
 def oom_kills() -> int | None:
-    """How many processes the kernel has killed because memory was used up: in our own control group,
-    if that has a counter, else on this machine. None: the counter cannot be read."""
+    """Return how many processes the kernel has killed because memory was used up: in our own control
+    group, if that has a counter, else on this machine; None if no counter can be read."""
     group = ""
     with suppress(OSError):
         if found := re.search(r"^0::/*(.*)$", Path("/proc/self/cgroup").read_text(), re.MULTILINE):
@@ -68,7 +69,7 @@ def oom_kills() -> int | None:
 
 
 class OomKills:
-    """The kernel's counter at a time when the processes that we watch were alive for certain."""
+    """Remembers the kernel's counter from a time when the watched processes were certainly alive."""
 
     def __init__(self, apart: float = 1.0) -> None:
         """`apart`: seconds between two looks. The older one counts: a process that was killed just

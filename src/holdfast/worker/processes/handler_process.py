@@ -53,7 +53,7 @@ def _file_of(number: int) -> tuple[int, int] | None:
 
 
 class RemoteExecution(Execution):
-    """A run whose worker is another process: progress and lines of its log go there."""
+    """A run whose worker is another process, to which its progress and log lines are sent."""
 
     __slots__ = ("channel",)
 
@@ -132,8 +132,8 @@ class HandlerProcess:
 
 
 def _run(execution: Execution, app: Holdfast) -> tuple[Any, Ended]:
-    """Run a handler; an `async def` one, of a job with deaths on record, on a loop of its own (decision
-    0021)."""
+    """Run a handler. An `async def` handler, of a job with deaths on record, runs on a loop of its own
+    (docs/decisions/0021)."""
     if execution.task.conduct.kind == "async":
         return asyncio.run(run_on_loop(execution, app.middleware))
     return run_here(execution, app.middleware)

@@ -1,6 +1,7 @@
-"""Where jobs run whose process died under them before (decision 0021).
+"""Isolation of jobs with deaths on record: jobs whose process died while they ran
+(docs/decisions/0021).
 
-Which of the jobs in a process killed it is unknown. So they run again with fewer others at each death:
+It is unknown which job of a process killed it. So these jobs run again with fewer others at each death:
 with one death on record, at most 16 other such jobs share the process; with two, at most 4; with three
 or more, none. A supervisor starts processes for each of these levels; its ordinary processes leave such
 jobs to them. An embedded worker has no supervisor and does what it can by itself.
@@ -42,8 +43,8 @@ def plan(
     lanes: Sequence[Lane],
     processes_of: Mapping[int, Sequence[LevelProcess]],
 ) -> dict[int, int]:
-    """How many processes to start for each level. One that is new, or that has free slots, takes what
-    waits; if it does not, a limit holds that back."""
+    """Return how many processes to start for each level: none while a process of the level is new or
+    has free slots. Such a process takes the waiting jobs; if it does not, a limit holds them back."""
     needed = dict.fromkeys(SHARED, 0.0)
     for group in waiting:
         lane = next((lane for lane in lanes if _takes(lane, group)), None)
@@ -77,7 +78,8 @@ class SuspectLane(Lane):
 
 
 class Isolation:
-    """Which jobs with deaths on record a worker takes. This one takes none: an ordinary process."""
+    """Decides which jobs with deaths on record a worker claims. The base class, for the ordinary
+    processes of a supervisor, claims none."""
 
     level = 0
     takes_others = True  #: it runs ordinary jobs, too
@@ -91,7 +93,8 @@ class Isolation:
         self._lanes: dict[tuple[Lane, int, bool], SuspectLane] = {}
 
     def take(self, worker: str, now: float, lanes: Sequence[Lane]) -> Iterator[Taken]:
-        """Claim what may begin now. The caller begins each part before it asks for the next one."""
+        """Claim the jobs that may begin now, and yield them by lane. The caller starts each lane's jobs
+        before it asks for the next lane's."""
         return iter(())
 
     def _lane(self, of: Lane, level: int, *, apart: bool = False) -> SuspectLane:
@@ -113,7 +116,7 @@ class Isolation:
 
 
 class Process(Isolation):
-    """A process that a supervisor started for one level: it takes nothing else."""
+    """For a process that a supervisor started for one level: it claims no other jobs."""
 
     takes_others = False
     look_at = 0.0
@@ -137,7 +140,7 @@ class Process(Isolation):
             if limit > 0:
                 types = {group.type for group in mine}
                 jobs = self._claim(worker, slots, limit, self.level, types)
-            # If it got fewer than it had slots for, a limit holds the others back.
+            # If it claimed fewer jobs than it has slots for, a limit holds the others back.
             full = full or (len(jobs) >= limit and sum(g.waiting for g in mine) > len(jobs))
             if jobs:
                 began = True
@@ -149,9 +152,9 @@ class Process(Isolation):
 
 
 class Embedded(Isolation):
-    """A worker inside an application. A job with one death on record runs among the others, in free
-    slots. One with more runs in a process of its own, where that can import the task; else when nothing
-    else runs."""
+    """For a worker inside an application. A job with one death on record runs among the others, in free
+    slots. A job with more deaths runs in a process of its own, if that can import the task, else while
+    no other job runs."""
 
     look_at = 0.0
 
@@ -174,7 +177,7 @@ class Embedded(Isolation):
             return
         waiting = self._engine.suspects()
         known = [lane for lane in lanes if any(_takes(lane, group) for group in waiting)]
-        # The next slot is for them: between two looks, ordinary jobs would take each freed slot.
+        # The next free slot is for these jobs: between two looks, ordinary jobs would take it.
         self._eager = any(not lane.free for lane in known)
         yield from self._take_shared(worker, lanes, waiting)
         yield from self._take_alone(worker, now, lanes, waiting)
@@ -202,10 +205,10 @@ class Embedded(Isolation):
     def _take_alone(
         self, worker: str, now: float, lanes: Sequence[Lane], waiting: Sequence[Suspects]
     ) -> Iterator[Taken]:
-        """Run a job whose task no other process could import. It waits for a moment in which nothing
-        runs. To find one, new jobs are held back for a second now and then; after a minute it runs
-        beside the jobs that have not ended by then, while none begins. Then ordinary jobs have their
-        turn, for as long as it ran."""
+        """Claim a job whose task no other process can import, at a time when no other job runs. To get
+        there, new jobs are held back for one second in ten; after a minute the job runs beside jobs
+        that have not ended by then, while no new ones begin. Afterwards ordinary jobs run for as long
+        as this job ran, before the next such job."""
         self.holds_others = False
         wanted = [
             (lane, group)
@@ -234,8 +237,8 @@ class Embedded(Isolation):
 
 
 def make_isolation(app: Holdfast, level: int | None) -> Isolation:
-    """`level`: None: an embedded worker; 0: an ordinary process of a supervisor; else a process for
-    that level."""
+    """Return the isolation of a worker. `level`: None for an embedded worker, 0 for an ordinary process
+    of a supervisor, else the level that the process was started for."""
     if level is None:
         return Embedded(app.engine, lambda type: is_importable(app.tasks[type]))
     return Process(app.engine, level) if level else Isolation(app.engine)

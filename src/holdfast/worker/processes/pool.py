@@ -1,5 +1,5 @@
-"""`process=True` handlers: in warm child processes, started by exec, each with a process group of its
-own, so that a timeout ends it with everything it has started."""
+"""Runs `process=True` handlers in warm child processes, which are started by exec. Each has a process
+group of its own, so that a timeout ends it with everything that it has started."""
 
 import os
 import signal
@@ -41,7 +41,7 @@ def find_task(module: ModuleType, name: str) -> Task[Any, Any] | None:
 
 
 def is_importable(task: Task[Any, Any]) -> bool:
-    """Whether another process can find the task: at the top of a module that can be imported."""
+    """Return whether another process can find the task: at the top of a module that can be imported."""
     module = task.handler.__module__
     found = sys.modules.get(module)  # None where the code was pasted or run by exec
     return module != "__main__" and found is not None and find_task(found, task.name) is task
@@ -92,8 +92,8 @@ class ProcessRunner:
         self._ended(execution, ended, value)
 
     def _perform(self, execution: Execution) -> Ended:
-        """Run it in a warm process. A process that was killed before the handler began is replaced,
-        since the job is not to blame for that."""
+        """Run the handler in a warm process. A process that was killed before the handler began is
+        replaced, since the job did not cause that."""
         for _ in range(_TRIES):
             process = self._take()
             ended = process.perform(execution)
@@ -204,7 +204,7 @@ class WarmProcess:
         return Died(how(code, self._oom_kills, after), own_making(code, self._oom_kills, after))
 
     def _end(self) -> None:
-        """Send SIGTERM at first, to it and all that it started, then SIGKILL when it takes too long. A
+        """Send SIGTERM to the process and all that it started, and when it takes too long, SIGKILL. A
         process that even the kernel cannot end now (it waits for a disk) is given up."""
         now = time.monotonic()
         self._asked_to_end_at = self._asked_to_end_at or now
@@ -218,7 +218,7 @@ class WarmProcess:
             os.killpg(self.pid, number)
 
     def kill(self) -> None:
-        """Kill it at once, with all that it has started."""
+        """Kill the process at once, with all that it has started."""
         self.sound = False
         self._signal(signal.SIGKILL)
         with suppress(subprocess.TimeoutExpired):

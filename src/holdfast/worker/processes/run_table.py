@@ -1,8 +1,9 @@
-"""Which runs have begun in a worker process, in a page of memory that it shares with its supervisor.
+"""The table of runs that have begun in a worker process, in memory that it shares with its supervisor.
 
 The worker writes a run here before its handler begins, and clears it when the handler has ended. The
-supervisor reads it without asking the process, which may be frozen by a handler that holds the GIL,
-stopped, or dead. Timeouts and deaths are judged by this table alone.
+supervisor reads the table without asking the process, which may be frozen by a handler that holds the
+GIL, stopped, or dead. By this table alone it decides which runs are past their deadline, and which runs
+had begun in a process that died.
 """
 
 import mmap
@@ -37,12 +38,14 @@ class Begun(NamedTuple):
     deadline: float | None
 
     def timeout_error(self) -> str:
-        """The error of a run that its process could not record; as `Execution.timed_out` has it."""
+        """Return the error of a run whose process could not record its timeout; the same text as
+        `Execution.timed_out` writes."""
         return f"TimeoutError: timed out after {(self.deadline or self.started) - self.started:g} s"
 
 
 class RunTable:
-    """The page of one worker process. Its threads write it; other processes read it at any moment."""
+    """The runs of one worker process. Its threads write the page; other processes read it at any
+    time."""
 
     def __init__(self, file: int) -> None:
         """`file`: a descriptor from `create`, which stays the caller's."""
@@ -51,7 +54,8 @@ class RunTable:
 
     @staticmethod
     def create() -> int:
-        """A descriptor of a new page: memory, or a file without a name where there is none."""
+        """Return the descriptor of a new page: in memory, or where the system has no memory files, in a
+        file without a name."""
         if hasattr(os, "memfd_create"):
             file = os.memfd_create("holdfast-runs", os.MFD_CLOEXEC)
         else:
@@ -72,7 +76,7 @@ class RunTable:
         return place
 
     def forget_deadline(self, place: int) -> None:
-        """Let the run take as long as it takes."""
+        """Let a run have no deadline any more."""
         if place >= 0:
             self._page[place] = _NO_DEADLINE
 

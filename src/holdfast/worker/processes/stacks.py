@@ -1,4 +1,4 @@
-"""The stacks of running handlers: for SIGUSR1, and for the dashboard."""
+"""The stacks of running handlers, shown on SIGUSR1 and by the dashboard."""
 
 import asyncio
 import io
@@ -18,12 +18,12 @@ _LONGEST = 200_000  # characters that are stored
 
 
 def print_stacks(worker: "Worker") -> None:
-    """Write them to stderr."""
+    """Write the stacks of a worker's runs to stderr."""
     print(render(worker), end="", file=sys.stderr, flush=True)
 
 
 def store_stacks(worker: "Worker") -> None:
-    """Write them to the database, where they were asked for."""
+    """Write the stacks of a worker's runs to the database, for the operator who asked for them."""
     if worker.id is None:
         return
     try:
@@ -52,7 +52,7 @@ def render(worker: "Worker") -> str:
 
 
 def _stack(task: "asyncio.Task[None]") -> traceback.StackSummary:
-    """The stack of a coroutine, which goes on in what it awaits."""
+    """Return the stack of a coroutine, including the coroutines that it awaits."""
     frames = []
     step: Any = task.get_coro()
     while frame := getattr(step, "cr_frame", None) or getattr(step, "gi_frame", None):

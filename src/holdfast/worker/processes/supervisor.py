@@ -1,8 +1,8 @@
 """`holdfast worker`: a supervisor and its worker processes.
 
-The supervisor starts processes by exec, sends the heartbeats of those that are alive, gives back the
-jobs of one that died, starts another in its place, and replaces one that cannot stop a handler past its
-deadline. Jobs whose process died under them are run by extra processes (`isolation.py`). The main
+The supervisor starts processes by exec, sends the heartbeats of live processes, gives back the jobs of
+a process that died, starts another process in its place, and replaces a process that cannot stop a
+handler past its deadline. Jobs with deaths on record run in extra processes (`isolation.py`). The main
 thread watches processes and never touches the database; the thread of the heartbeats does.
 """
 
@@ -23,7 +23,7 @@ from typing import Any
 from holdfast.app import Holdfast
 from holdfast.engine.records import Suspects
 from holdfast.worker.liveness.heartbeat import Heartbeat, Member
-from holdfast.worker.processes.exit_cause import Judgement, how
+from holdfast.worker.processes.exit_cause import Blame, how
 from holdfast.worker.processes.isolation import LevelProcess, plan
 from holdfast.worker.processes.watchdog import PAST_DEADLINE, Watchdog
 from holdfast.worker.processes.worker_process import WorkerProcess
@@ -37,7 +37,8 @@ _SHORT_LIFE = 5.0
 
 
 class Restarts:
-    """When processes may be started again: after several that died young in a row there is a pause."""
+    """Decides when processes may be started: there is a pause after several of them died young in a
+    row."""
 
     def __init__(self) -> None:
         self._failures = self._not_started = 0
@@ -79,7 +80,8 @@ class Supervisor:
         self._lanes = make_lanes(config["queues"], config["concurrency"])
         self._signals = 0
         self._stop_by: float | None = None
-        # Apart: those that a job kills one after the other must not delay the ordinary ones.
+        # By whether a process runs jobs with deaths on record: such a job may kill several processes in
+        # a row, and the pause after that must not delay the start of ordinary processes.
         self._restarts = {False: Restarts(), True: Restarts()}
 
     # signals
@@ -109,7 +111,7 @@ class Supervisor:
     def run(self) -> None:
         self._install()
         self._heartbeats.start()
-        steps = (self._spawn, self._listen, self._reap, self._judge, self._obey)
+        steps = (self._spawn, self._listen, self._reap, self._end_stuck, self._obey)
         while self._stop_by is None or self._children:
             for step in steps:
                 try:
@@ -146,11 +148,11 @@ class Supervisor:
         return starting < max(2, os.cpu_count() or 1)
 
     def _level_processes(self, now: float) -> dict[int, list[LevelProcess]]:
-        """The processes for jobs with deaths on record, by level."""
+        """Return the processes for jobs with deaths on record, by level."""
         found: dict[int, list[LevelProcess]] = {}
         for child in self._children.values():
             if child.level and not child.replaced:
-                # One that is frozen takes nothing, whatever it said before.
+                # A frozen process takes no jobs, whatever it last reported.
                 frozen = child.stopped or child.is_silent(now)
                 full = frozen or bool(json.loads(child.info).get("full"))
                 found.setdefault(child.level, []).append(LevelProcess(now - child.started, full))
@@ -218,7 +220,7 @@ class Supervisor:
         """Kill what a dead process started, and give back the jobs that it held. `code`: its exit code;
         None: unknown."""
         child.process.returncode = code
-        # Without waiting: what it started may hold its end of the connection open.
+        # Without waiting: processes that it started may hold its end of the connection open.
         while (messages := child.receive(wait=False)) is not None:
             for message in messages:  # its id may be among them
                 self._heard(child, message)
@@ -234,7 +236,9 @@ class Supervisor:
             logger.error("process %d ended with %s", child.pid, cause)
         self._restarts[child.level > 0].ended(code, child.started, time.monotonic())
 
-    def _judge(self) -> None:
+    def _end_stuck(self) -> None:
+        """Replace processes that drain, kill those that the watchdog finds stuck, and after the grace
+        period of a shutdown all that are left."""
         now = time.monotonic()
         for child in self._children.values():
             if child.draining and not child.replaced:
@@ -245,7 +249,7 @@ class Supervisor:
             for child in self._children.values():
                 if not child.killed:
                     child.condemned = child.overdue(now, PAST_DEADLINE)
-                child.kill(Judgement.GIVEN_BACK)
+                child.kill(Blame.GIVEN_BACK)
 
     def _obey(self) -> None:
         """Stop after a signal; stop at once after a second one."""
@@ -258,7 +262,8 @@ class Supervisor:
             self._stop_by = 0.0
 
     def _look_for_suspects(self) -> None:
-        """Called in the thread of the heartbeats."""
+        """Read the jobs that wait for a process of their level. The thread of the heartbeats calls
+        it."""
         for lane in self._lanes:
             lane.update(self._app.tasks)
         self._suspects = self._app.engine.suspects()

@@ -1,14 +1,14 @@
-"""Kills worker processes that cannot help themselves: one that is past the deadline of a run and does
-not end it, and one that is frozen and keeps all others from writing.
+"""Kills stuck worker processes: a process that does not end a run past its deadline, and a frozen one
+that holds a lock, so that no other process can write.
 
-It looks at what the process has published and at what the kernel says; it never asks the process, and
-never touches the database.
+The watchdog reads the run table that the process shares with its supervisor, and the kernel's list of
+locks; it never asks the process, and never touches the database.
 """
 
 import logging
 from collections.abc import Callable
 
-from holdfast.worker.processes.exit_cause import Judgement
+from holdfast.worker.processes.exit_cause import Blame
 from holdfast.worker.processes.run_table import Begun
 from holdfast.worker.processes.worker_process import WorkerProcess
 
@@ -26,7 +26,7 @@ class Watchdog:
         self._grace = grace
 
     def look(self, child: WorkerProcess, now: float) -> None:
-        """Kill it if it must be. A process that has not registered yet has begun nothing."""
+        """Kill the process if it is stuck. (One that has not registered yet has begun no run.)"""
         if child.killed or child.id is None:
             return
         if overdue := child.overdue(now, self._patience(child, now)):
@@ -40,9 +40,9 @@ class Watchdog:
                 _ids(overdue),
                 "and the process is frozen" if frozen else "which does not end",
             )
-            # A run with more time left may have frozen it, and would freeze the next process, too.
+            # Another run, with time left, may have frozen the process, and would freeze the next one.
             by_itself = frozen and not child.stopped
-            child.kill(Judgement.DEATH if by_itself else Judgement.GIVEN_BACK)
+            child.kill(Blame.DEATH if by_itself else Blame.GIVEN_BACK)
         elif self._keeps_lock(child, now):
             logger.error(
                 "process %d is killed: silent for %.1f s, and it holds a lock without which no process "
@@ -51,16 +51,18 @@ class Watchdog:
                 child.silent_for(now),
                 _ids(child.begun()) or "none",
             )
-            child.kill(Judgement.GIVEN_BACK if child.stopped else Judgement.CRASH)
+            child.kill(Blame.GIVEN_BACK if child.stopped else Blame.CRASH)
 
     def _patience(self, child: WorkerProcess, now: float) -> float:
-        """Seconds past a deadline. A process that drains and still speaks can exit by itself. A frozen
-        one (a handler holds Python's interpreter lock) cannot even say that it drains."""
+        """Return how many seconds past a deadline the process is left alone: longer if it drains and
+        still sends messages, since it can exit by itself then. A frozen process (a handler holds
+        Python's interpreter lock) cannot even report that it drains."""
         drains = child.draining and not child.is_silent(now)
         return self._grace + 2 * PAST_DEADLINE if drains else PAST_DEADLINE
 
     def _keeps_lock(self, child: WorkerProcess, now: float) -> bool:
-        """Whether it was seen with a lock at every look for some seconds. One that speaks is not."""
+        """Return whether the process held a lock at every look in the last HELD seconds. A process that
+        sends messages is not looked at."""
         if child.silent_for(now) < _LOOK_FOR_LOCKS or child.pid not in self._lock_holders():
             child.locked_since = None
             return False

@@ -11,7 +11,7 @@ from contextlib import suppress
 from typing import Any
 
 from holdfast.worker.liveness.heartbeat import Death
-from holdfast.worker.processes.exit_cause import Judgement
+from holdfast.worker.processes.exit_cause import Blame
 from holdfast.worker.processes.ipc import start_process
 from holdfast.worker.processes.run_table import Begun, RunTable
 
@@ -39,17 +39,16 @@ class WorkerProcess:
         self.draining = False
         self.replaced = False
         self.killed = False
-        self.leaving = False  #: it has said that it exits normally
+        self.leaving = False  #: it has announced that it exits normally
         self.condemned: list[Begun] = []  #: runs whose timeout is recorded after its death
         self.locked_since: float | None = None  #: when it was first seen silent and holding a lock
-        self._judgement: Judgement | None = (
-            None  #: what its death says of its runs, if we killed it
-        )
+        self._blame: Blame | None = None  #: if we killed it: whether its runs caused that
         self._handlers: list[int] = []
         self.channel.send_now({**config, "level": level})
 
     def receive(self, *, wait: bool = True) -> list[dict[str, Any]] | None:
-        """What it said; None: it closed its end, or has nothing to say and `wait` is false."""
+        """Return the messages that the process sent; None if it closed its end of the connection, or
+        has sent nothing and `wait` is False."""
         if (lines := self.channel.receive(wait=wait)) is None:
             return None
         self.heard_at = time.monotonic()
@@ -64,22 +63,23 @@ class WorkerProcess:
         self._handlers = status["handlers"]
 
     def begun(self) -> list[Begun]:
-        """The runs whose handlers have begun and not ended, also when it is frozen or dead."""
+        """Return the runs whose handlers have begun and not ended, also of a frozen or dead process."""
         return self._runs.runs()
 
     def overdue(self, now: float, by: float) -> list[Begun]:
-        """The runs that are past their deadline by more than so many seconds."""
+        """Return the runs that are past their deadline by more than `by` seconds."""
         return [run for run in self.begun() if run.deadline is not None and now > run.deadline + by]
 
     def silent_for(self, now: float) -> float:
-        """Seconds since its last message; it sends one twice a second."""
+        """Return the seconds since the last message; a live process sends one twice a second."""
         return now - self.heard_at
 
     def is_silent(self, now: float) -> bool:
         return self.silent_for(now) >= SILENT
 
     def published_info(self) -> str:
-        """What it last said about itself, and what only we can see: it is silent, or a run is late."""
+        """Return what the process last reported about itself, and what only the supervisor sees: that
+        it is silent, or that a run is past its deadline."""
         now = time.monotonic()
         silent, late = self.is_silent(now), self.overdue(now, LATE)
         if not silent and not late:
@@ -87,27 +87,29 @@ class WorkerProcess:
         info = json.loads(self.info) | {"overdue": [run.claim.id for run in late]}
         return json.dumps(info | ({"silent_for": self.silent_for(now)} if silent else {}))
 
-    def judge(self, code: int | None) -> Judgement | None:
-        """What its death says of the runs that had begun in it; None: its exit code says it. One that
-        said that it exits, and did, may not have been able to say so in the database."""
+    def blame_for(self, code: int | None) -> Blame | None:
+        """Return whether the runs that had begun caused the death; None: its exit code `code` tells. A
+        process that announced its exit to us, and exited, may not have been able to deregister in the
+        database: its runs did not cause it."""
         if code != 0 or not self.leaving:
-            return self._judgement
+            return self._blame
         if self.draining:
             self.condemned = self.overdue(time.monotonic(), LATE)
-        return Judgement.GIVEN_BACK
+        return Blame.GIVEN_BACK
 
     def death(self, code: int | None) -> Death:
-        """Its death, after which the timeouts of the condemned runs are recorded."""
-        judgement = self.judge(code)
+        """Return the record of the death, with the timeouts of the condemned runs."""
+        blame = self.blame_for(code)
         verdicts = [(run.claim, run.timeout_error()) for run in self.condemned]
         recorded = {claim for claim, _ in verdicts}
         begun = [run.claim for run in self.begun() if run.claim not in recorded]
-        return Death(begun, verdicts, judgement, code)
+        return Death(begun, verdicts, blame, code)
 
-    def kill(self, judgement: Judgement | None = None) -> None:
-        """Kill it and all that it started. It is replaced at once: it may take its time to die."""
+    def kill(self, blame: Blame | None = None) -> None:
+        """Kill the process and all that it started. The supervisor replaces it without waiting for its
+        end, which may take long."""
         self.killed = self.replaced = True
-        self._judgement = self._judgement or judgement
+        self._blame = self._blame or blame
         for group in [self.pid, *self._handlers]:
             with suppress(ProcessLookupError, PermissionError):
                 os.killpg(group, signal.SIGKILL)
