@@ -1,11 +1,11 @@
-"""The seam: what a job queue asks of a database, in verbs that take batches.
+"""The interface to a database that holds jobs: methods that read and write batches.
 
-No SQL and no driver's type leaves an engine. SQLite and PostgreSQL each have their own statements
-and connections; the scripts of jobs, limits, schedules and so on are shared, and one suite of tests
-proves that both behave alike. Every write is one transaction; a verb that raises changed nothing.
+No SQL and no driver's type leaves an engine. SQLite and PostgreSQL each have their own statements and
+connections; the scripts of jobs, limits, schedules and so on are shared, and one suite of tests proves
+that both behave alike. Every write is one transaction; a method that raises has changed nothing.
 
-Beside its own verbs an engine has a `claimer` (how a worker takes jobs), a `maintenance` (what is done
-at intervals) and a `doctor` (how the database is set up).
+An engine also has a `claimer` (by which workers claim jobs), a `maintenance` (pruning and repair at
+intervals) and a `doctor` (which checks how the database is set up).
 """
 
 import logging
@@ -46,7 +46,7 @@ from holdfast.workflows import scripts as workflows
 logger = logging.getLogger("holdfast.engine")
 
 TIMEOUT = 30.0  # seconds for one call, unless the application says otherwise
-# What speaks of the values in a finish, and of nothing else: sent again, it would be refused again.
+# Errors about the values in a finish, and about nothing else: sent again, it would be refused again.
 _REFUSALS = (errors.InvalidInput, errors.KeyConflict, errors.Refused)
 P = ParamSpec("P")
 M = TypeVar("M")
@@ -54,7 +54,7 @@ Takes = Callable[Concatenate[Dialect, P], Script[T]]  #: a script, which is give
 Verb = Callable[Concatenate["Engine", P], T]  #: a method
 
 
-# A verb that is one script: `engine.promote(10)` runs `commands.promote(dialect, 10)`.
+# A method that runs one script: `engine.promote(10)` runs `commands.promote(dialect, 10)`.
 
 
 def _reads(script: Takes[P, T]) -> Verb[P, T]:
@@ -103,15 +103,15 @@ class Engine(ABC):
 
     @abstractmethod
     def migrate(self) -> list[str]:
-        """Bring the tables up to this release; the migrations applied. Safe when many start at once."""
+        """Migrate the tables, and return the migrations applied. Safe when many start at once."""
 
     @abstractmethod
     def migrations_sql(self) -> str:
-        """All migrations as SQL text, for those who apply them themselves."""
+        """Return all migrations as SQL text, for operators who apply them by themselves."""
 
     @abstractmethod
     def open(self) -> None:
-        """Connect and check the tables, which the first verb would do. Idempotent."""
+        """Connect and check the tables, as the first call of another method would. Idempotent."""
 
     @abstractmethod
     def close(self) -> None:
@@ -119,21 +119,21 @@ class Engine(ABC):
 
     @abstractmethod
     def insert(self, jobs: Sequence[NewJob], *, notify: bool = True) -> list[Job]:
-        """Add jobs, all or none. A live key is settled by each job's `on_conflict`, an idempotency key
-        that is there by returning the job that has it; `job.created` tells. A job whose id exists
-        already was sent before, and counts as created."""
+        """Add jobs, all or none. If an unfinished job has a job's key, `on_conflict` decides; if any
+        job has its idempotency key, that job is returned, with `created=False`. A job whose id exists
+        was sent before, and counts as created."""
 
     @abstractmethod
     def adopt(self, tx: Any) -> Transaction:
-        """Recognise a caller's open transaction, or refuse it with the reason."""
+        """Return a caller's open transaction as a Transaction. Raises the reason if it is refused."""
 
     @abstractmethod
     async def aadopt(self, tx: Any) -> Transaction:
-        """The same, for kinds that must be asked asynchronously."""
+        """Do the same for asynchronous connections and sessions."""
 
     @abstractmethod
     def wakeups(self, *, events: bool = False) -> Wakeups:
-        """A new subscription to hints; close it. `events`: hints that there are new events."""
+        """Subscribe to hints about jobs, or about `events`. The caller closes the subscription."""
 
     @abstractmethod
     def run(
@@ -143,11 +143,11 @@ class Engine(ABC):
         `deadline`: by the monotonic clock, if it is not to be the timeout of a call from now on."""
 
     def hint(self, queues: frozenset[str]) -> None:  # noqa: B027
-        """Let others look at these queues ("*": all), soon. (On SQLite each commit does so.)"""
+        """Let other workers look at these queues soon; "*": at all. (On SQLite each commit does so.)"""
 
     def lock_holders(self) -> set[int]:
-        """The processes of this machine that hold a lock without which nobody can write; empty where
-        there is none, or it cannot be told. Reads no database, so that it never waits."""
+        """Return the processes of this machine that hold a lock without which no process can write;
+        empty if none does, or if the system does not tell. Reads no database, so it never waits."""
         return set()
 
     # Running scripts.
@@ -157,7 +157,7 @@ class Engine(ABC):
         return self.run(lambda: script(self.dialect, *args, **options), write=False)
 
     def run_vital(self, script: Callable[[], Script[T]]) -> T:
-        """Run a write that must not wait behind others of this process: a heartbeat."""
+        """Run a write that must not wait behind other writes of this process: a heartbeat."""
         return self.run(script, write=True)
 
     def write(self, script: Takes[P, T], *args: P.args, **options: P.kwargs) -> T:
@@ -168,7 +168,7 @@ class Engine(ABC):
     # hold one lock. An engine that has opened nothing may be forked, and each child opens its own.
 
     def check_usable(self) -> None:
-        """Raise if it is closed, or was opened before a fork."""
+        """Raise if this engine is closed, or was opened before a fork."""
         if self._closed:
             raise errors.AppClosed("this Holdfast is closed: make a new one")
         if self._is_opened_elsewhere:
@@ -185,7 +185,7 @@ class Engine(ABC):
 
     @contextmanager
     def _opened_here(self) -> Iterator[None]:
-        """Note this process as the one that opens it; if that fails, none has."""
+        """Record that this process opens the engine, unless opening it raises."""
         # Before anything is opened: a child that is forked meanwhile must not wait for a lock that no
         # thread of it will ever release.
         is_new = self._opened_by is None
@@ -203,8 +203,8 @@ class Engine(ABC):
     def _insert_until_known(
         self, jobs: Sequence[NewJob], insert: Callable[[float], list[Job]]
     ) -> list[Job]:
-        """Return what `insert` does, which is called with the moment, by the monotonic clock, at which
-        it has to end. Insert again while the database does not tell whether that was committed."""
+        """Call `insert` with its deadline by the monotonic clock, and return its jobs. Insert again
+        while it is unknown whether the first insert was committed."""
         deadline = time.monotonic() + self._timeout
         try:
             return insert(deadline)
@@ -216,8 +216,8 @@ class Engine(ABC):
     # How runs end.
 
     def finish(self, finishes: Sequence[Finish]) -> dict[Claim, Applied]:
-        """Write how runs ended, and what they enqueue, each only while its claim holds. A member
-        that the database refuses fails alone."""
+        """Write how runs ended, and the jobs that they enqueued, each only while its claim holds. If
+        the database refuses a finish, the others are written."""
         if not finishes:
             return {}
         results = self._finish_all(finishes)
@@ -232,8 +232,8 @@ class Engine(ABC):
         return results
 
     def _finish_all(self, finishes: Sequence[Finish]) -> dict[Claim, Applied]:
-        """All in one transaction. If the database refuses it or cannot store it, each member alone: one
-        that is refused harms no other, and one that is too large for a full disk delays no other."""
+        """Write all in one transaction. If the database refuses it or cannot store it, write each
+        finish alone: one that is refused, or too large for a full disk, does not hold up the others."""
         try:
             return self._finish(finishes)
         except (*_REFUSALS, errors.StorageError):
@@ -255,9 +255,9 @@ class Engine(ABC):
         return self.write(finish_scripts.finish, finishes)
 
     def _finish_alone(self, finish: Finish) -> dict[Claim, Applied]:
-        """The path that records a failure cannot itself fail: what the database refuses of a finish
-        (a result, a chained job) is left out, and the job fails with the reason. Any other error
-        means that the database is unavailable: it is raised, and the finish is sent again."""
+        """Write one finish. If the database refuses its values (a result, a chained job), they are left
+        out and the job fails with the reason: the end of a run must be recorded in any case. Any other
+        error means that the database is unavailable: it is raised, and the finish is sent again."""
         try:
             return self._finish([finish])
         except _REFUSALS as problem:
@@ -286,68 +286,68 @@ class Engine(ABC):
     # What else workers write.
 
     declare = _writes(limits.declare)  # the limits that the code has
-    promote = _writes(commands.promote)  # make due jobs pending; tells when to look again
-    ask_stacks = _writes(rescue.ask_stacks)  # let a worker tell where its runs stand
+    promote = _writes(commands.promote)  # make due jobs pending; returns when the next one is due
+    ask_stacks = _writes(rescue.ask_stacks)  # ask a worker for the stacks of its runs
     tell_stacks = _writes(rescue.tell_stacks)
-    leave = _writes(rescue.leave)  # what it still holds, when it is swept, did not kill it
-    report = _writes_batch(rescue.report)  # progress; a row that is held is skipped
-    log = _writes_batch(log_lines.log)  # lines whose job is gone are dropped
+    leave = _writes(rescue.leave)  # deregister a worker: jobs that it still holds did not kill it
+    report = _writes_batch(rescue.report)  # progress of runs; a locked row is skipped
+    log = _writes_batch(log_lines.log)  # lines of deleted jobs are dropped
     roll_up = _writes_batch(rollups.roll_up)
-    probe = _writes(rollups.probe)  # raises if the database takes no write
+    probe = _writes(rollups.probe)  # raises if the database cannot be written
 
     def beat(self, worker: str, info: str) -> Beat:
-        """Write a worker's heartbeat; tells whether it counts as alive, and what it holds."""
+        """Write a worker's heartbeat; return whether it counts as alive, and its claims."""
         return self.run_vital(lambda: rescue.beat(self.dialect, worker, info))
 
     def sweep(self, dead: Sequence[Seen], *, limit: int) -> Swept:
-        """Declare workers dead that are still as silent as was seen, and give back what dead
-        workers hold. Death is for good."""
+        """Declare workers dead that sent no heartbeat since they were seen, for good, and return the
+        jobs of dead workers to the queues."""
         return self.write(rescue.sweep, dead, limit, WEEK)
 
     def record_verdict(self, claim: Claim, verdict: str) -> None:
-        """Write how a run ended for the worker that claims the job next: its own cannot record it."""
+        """Store the end of a run whose worker cannot record it, for the worker of the next claim."""
         self.run(lambda: rescue.record_verdict(claim, verdict), write=True)
 
-    # What may be read: never a lock, never a scan that grows with the table.
+    # Reads: they take no lock, and scan no more rows when the table grows.
 
-    get = _reads(read_scripts.get)  # whole jobs, in the order of the ids
-    search = _reads(read_scripts.search)  # a page of jobs; a bounded look, so that it may be short
-    workers = _reads(read_scripts.workers)  # dead ones, too
+    get = _reads(read_scripts.get)  # jobs with their bodies, in the order of the ids
+    search = _reads(read_scripts.search)  # a page of jobs; it may be short: the search is bounded
+    workers = _reads(read_scripts.workers)  # also dead ones
     queues = _reads(read_scripts.queues)
-    suspects = _reads(read_scripts.suspects)  # a bounded look; paused queues are left out
+    suspects = _reads(read_scripts.suspects)  # bounded; paused queues are left out
     backlog = _reads(read_backlog)  # queues and types of pending jobs: a few seeks for each
     next_due = _reads(commands.next_due)
-    stacks = _reads(rescue.stacks)  # where a worker's runs stood when it was last asked
+    stacks = _reads(rescue.stacks)  # of a worker's runs, as last stored
     shares = _reads(rollups.shares)  # how many jobs of each queue each worker finished
-    overdue = _reads(rollups.overdue)  # what should have been made pending the longest ago
+    overdue = _reads(rollups.overdue)  # the job that should have been made pending the longest ago
 
     def counts(self, *, cap: int = 10_000) -> dict[Status, int]:
-        """How many jobs are in each status, each counted up to `cap`."""
+        """Return the number of jobs in each status, each counted up to `cap`."""
         return self.run(lambda: read_scripts.counts(Status, cap), write=False)
 
     def limits(self, *, cap: int = 10_000) -> list[LimitInfo]:
-        """Every limit, with what runs under it and what waits for it, counted up to `cap`."""
+        """Return all limits, with their running and waiting jobs, each counted up to `cap`."""
         return self.run(lambda: limits.listing(cap), write=False)
 
     def held(self, worker: str) -> list[Held]:
-        """The claims that a worker holds, according to the database."""
+        """Return the claims of a worker, according to the database."""
         return self.run(lambda: rescue.held(worker), write=False)
 
     def now(self) -> datetime:
-        """The clock by which times in this database are written: ages are measured by it."""
+        """Return the time by the clock that writes the times in this database."""
         return self.clock.now()
 
     def series(
         self, since: datetime, *, type: str | None = None, queue: str | None = None
     ) -> list[Point]:
-        """What ended in each minute from this one on; minutes in which nothing did are left out."""
+        """Return the figures of each minute since a time in which runs ended."""
         now = self.now()
         if type is not None or queue is not None:  # there may be many of these to remember
             return self.read(rollups.series, since, now + HOUR, type, queue)
         return self._points.all(since, now)
 
     def totals(self, since: datetime) -> list[Total]:
-        """The same by task and queue, with how long they waited and ran."""
+        """Return the figures since a time by task and queue, with histograms of waits and durations."""
         return self._totals.all(since, self.now())
 
     def is_followed(
@@ -356,8 +356,8 @@ class Engine(ABC):
         kinds: Iterable[EventKind] = tuple(EventKind),
         deadline: float | None = None,
     ) -> bool:
-        """Would a follower get an event if one of these happened to one of these jobs, or to any? (As
-        far as was known within the last second.)"""
+        """Return whether a follower would get an event of one of these kinds about one of these jobs
+        (None: any job), as far as was known within the last second."""
         followers = self.dialect.followers
         if followers.is_stale:
             self.run(lambda: outbox.read_followers(self.dialect), write=False, deadline=deadline)
@@ -365,7 +365,7 @@ class Engine(ABC):
 
 
 def _opening_call() -> str:
-    """Which function of ours was called, and the line that called it."""
+    """Return which function of ours was called, and the line that called it."""
     frame, name = sys._getframe(), ""
     while frame.f_back is not None:
         module = frame.f_globals.get("__name__", "")

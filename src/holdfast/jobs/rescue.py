@@ -44,14 +44,15 @@ def sweep(dialect: Dialect, dead: Sequence[Seen], limit: int, keep: float) -> Sc
 
 
 def _suspect(dead: Sequence[Seen], marked: Sequence[Row]) -> Script[None]:
-    """Record a death for each job that may have caused one (decision 0021). This comes before any job
-    is returned: after a rescue in several steps, the last job would look as if it had been alone."""
+    """Record a death for each job that may have caused the death of its worker (docs/decisions/0021).
+    This comes before any job is returned to its queue: if the jobs of a worker were returned in several
+    steps first, the last job would look as if it had been alone in the process."""
     seen = {worker.id: worker for worker in dead}
     victims = []
     for id, left_at, info in marked:
         worker = seen[id]
         if left_at is not None or (worker.beat_no is not None and _is_supervised(info)):
-            continue  # it deregistered, or its supervisor died too: no job did that
+            continue  # the worker deregistered, or its supervisor died too: no job caused that
         begun, crash = worker.begun, worker.crash
         alone = False
         if crash is not None:
@@ -63,7 +64,7 @@ def _suspect(dead: Sequence[Seen], marked: Sequence[Row]) -> Script[None]:
 
 
 def _is_supervised(info: str) -> bool:
-    """Whether a supervisor would have seen the death of this worker's process."""
+    """Return whether the worker has a supervisor, which would have seen the death of its process."""
     try:
         return json.loads(info).get("supervised") is True
     except (ValueError, AttributeError):
@@ -73,8 +74,8 @@ def _is_supervised(info: str) -> bool:
 def _lost_run(
     dialect: Dialect, row: Row, now: Any, begun: Mapping[str, Collection[Claim]]
 ) -> dict[str, Any]:
-    """Return the record of a run whose end no worker has recorded. (The worker of the next claim
-    records a verdict.)"""
+    """Return the record of a run that a dead worker did not end, for `app.jobs.attempts`. (A run with a
+    verdict gets none here: the worker of the next claim records it.)"""
     id, claim_no, attempt, worker, started_at, _, orderly = row
     how = "left before this had ended" if orderly else "was lost while it ran this"
     if worker in begun and Claim(id, claim_no) not in begun[worker] and not orderly:
@@ -110,15 +111,15 @@ def report(dialect: Dialect, reports: Sequence[Report]) -> Script[None]:
 
 
 def beat(dialect: Dialect, worker: str, info: str) -> Script[Beat]:
-    """Write a heartbeat; return whether the worker counts as alive, its claims, and whether its stacks
-    are asked for."""
+    """Write a heartbeat; return whether the worker counts as alive, its claims, and whether an operator
+    asks for the stacks of its runs."""
     reply = yield Run("beat", {"now": dialect.now(), "id": worker, "info": info})
     asked = bool(reply.rows) and bool(reply.rows[0][1])
     return Beat(bool(reply.rows), (yield from held(worker)), asked)
 
 
 def ask_stacks(dialect: Dialect, worker: str) -> Script[bool]:
-    """Ask a worker for the stacks of its runs; return whether the worker is there."""
+    """Ask a worker for the stacks of its runs; return False if the worker is not alive."""
     reply = yield Run("ask_stacks", {"now": dialect.now(), "id": worker})
     return bool(reply.rows)
 
@@ -141,5 +142,5 @@ def held(worker: str) -> Script[list[Held]]:
 
 
 def prune_workers(dialect: Dialect, age: float) -> Script[None]:
-    """Delete workers that died `age` seconds ago and hold no job."""
+    """Delete the rows of workers that died over `age` seconds ago and hold no job."""
     yield Run("prune_workers", {"now": dialect.now(), "age": round(age * MICRO)})

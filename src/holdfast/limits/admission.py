@@ -1,13 +1,17 @@
-"""Decides which candidates of a claim may run under their limits, and which are parked.
+"""Decides which candidates of a claim may run under their limits, and which are parked. The claim that
+calls it has locked the limits; nothing is written here.
 
-Where keys take turns (`fair=True`), a key with waiting jobs and free capacity has exactly one job in
-line, or the row of the key says when its rate has capacity again. That job has the key's turn; its id
-is in the key's row. Three rules keep it so:
+Keys that take turns (`fair=True`): of a key's jobs that wait, one is pending, "in line" in the order of
+running, and has the key's turn; the others are parked. The key's row stores the id of the job with the
+turn. So a key with waiting jobs and free capacity always has exactly one job in line, except while its
+rate has no capacity: then the row stores when it has some again. Three rules keep it so:
 
-- A claim parks the other jobs of the key, but not the job that has the turn while the key has capacity.
-- When that job starts and the key has capacity left, its next job joins the end of the line.
-- When a job of the key ends, or its rate has capacity again, its next job joins the line, unless a
-  pending job has the turn. A job that was cancelled, deleted or moved has none.
+- A claim parks all jobs of the key except the one with the turn, and that one too if the key has no
+  capacity.
+- When the job with the turn starts and the key has capacity left, the key's next job joins the end of
+  the line.
+- When a job of the key ends, or its rate has capacity again, the key's next job joins the line, unless
+  a pending job has the turn. A job that was cancelled, deleted or moved no longer has the turn.
 """
 
 from collections.abc import Iterable, Mapping
@@ -21,7 +25,7 @@ _MANY = 2**31
 
 
 class Place(NamedTuple):
-    """The place of a pending job in line."""
+    """What decides the place of a pending job in line."""
 
     id: str
     queue: str
@@ -38,10 +42,10 @@ class Capacity:
     rate: Rate | None
     starts: Starts
     now: int  #: microseconds of the database's clock
-    in_line: Place | None  #: where keys take turns: the job that has this key's turn
-    started: int = 0  #: by this claim
+    in_line: Place | None  #: if keys take turns: the job that has this key's turn
+    started: int = 0  #: jobs that this claim starts
     left: int = field(init=False)  #: how many more may start now
-    stepped_back: bool = field(init=False)  #: the clock; `starts` are of now then
+    stepped_back: bool = field(init=False)  #: the clock was set back; `starts` count as of now then
     _tokens: int = field(init=False, default=_MANY)
 
     def __post_init__(self) -> None:
@@ -53,12 +57,12 @@ class Capacity:
 
     @property
     def is_full(self) -> bool:
-        """Whether no more jobs may run until a running one ends."""
+        """Return whether no more jobs may run until a running one ends."""
         return self.most is not None and self.most - self.running <= self.started
 
     @property
     def waits_for_rate(self) -> bool:
-        """Whether no more jobs may start until some time has passed."""
+        """Return whether no more jobs may start until some time has passed."""
         return self._tokens <= self.started and not self.is_full
 
     def until_next(self) -> float:
@@ -66,7 +70,7 @@ class Capacity:
         return 0.0 if self.rate is None else tokens(self.rate, self.after(), self.now).wait
 
     def begun(self, at: int) -> None:
-        """Set when the jobs of this claim started, a little after they were counted."""
+        """Set the time at which the jobs of this claim started, a little after jobs were counted."""
         self.now = max(self.now, at)
 
     def take(self) -> None:
@@ -75,7 +79,7 @@ class Capacity:
         self.left -= 1
 
     def after(self) -> Starts:
-        """Return the starts to store."""
+        """Return the starts to store, including those of this claim."""
         if self.rate is None or not self.started:
             return self.starts
         return spent(self.rate, self.starts, self.now, self.started)
@@ -92,7 +96,9 @@ class Candidate(NamedTuple, Generic[T]):
 class Admitted(Generic[T]):
     take: list[Candidate[T]] = field(default_factory=list)
     park: list[Candidate[T]] = field(default_factory=list)
-    turns: dict[str, str | None] = field(default_factory=dict)  #: keys and who gets their turns
+    turns: dict[str, str | None] = field(
+        default_factory=dict
+    )  #: by key: the job that gets its turn
     turned: list[str] = field(default_factory=list)  #: keys whose next job may join the line
 
 
@@ -149,8 +155,8 @@ def _has_turn(capacity: Capacity, place: Place) -> bool:
 
 
 def _may_go(turn: Place | None, place: Place) -> bool:
-    """Whether a job may run although its key takes turns. It need not wait for a job in another queue,
-    which may be paused or without a worker, nor for one of a lower priority."""
+    """Return whether a job may run although its keys take turns. It need not wait for the turn of a job
+    in another queue, which may be paused or have no worker, nor of a job with a lower priority."""
     if turn is None or turn.id == place.id:
         return True
     return turn.queue != place.queue or place.priority > turn.priority
@@ -159,7 +165,7 @@ def _may_go(turn: Place | None, place: Place) -> bool:
 def _capacities(
     rule: Rule | None, whole: Mapping[str, Capacity], queue: Capacity | None, keyed: Capacity | None
 ) -> list[Capacity] | None:
-    """Return the capacities that a candidate uses; None if one of them is exhausted or is not known."""
+    """Return the capacities that a candidate uses; None if one of them is exhausted or not locked."""
     capacities = [] if keyed is None else [keyed]
     if queue is not None:
         capacities.append(queue)

@@ -1,4 +1,5 @@
-"""Scripts of limits: running jobs are counted from rows, under locks of the limits' keys."""
+"""Scripts of limits. Running jobs are counted from rows, while the keys of their limits are locked
+(docs/decisions/0013)."""
 
 import json
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -49,8 +50,9 @@ def make_capacity(row: Row) -> Capacity:
 def spend(
     dialect: Dialect, whole: Iterable[Capacity], keyed: Iterable[Capacity], parked: Collection[str]
 ) -> Script[None]:
-    """Store the starts under each rate, and when a key with parked jobs has capacity again; also if the
-    jobs were parked by an earlier claim, and this one used the last start."""
+    """Store the latest starts under each rate. For keys with parked jobs, also store when their rate
+    has capacity again. These are the keys in `parked`, and keys whose last start this claim used, if an
+    earlier claim parked jobs of them."""
     now = dialect.now()
     spent = {capacity.key: 1 for capacity in keyed if capacity.started and capacity.waits_for_rate}
     if unknown := {key: 1 for key in spent if key not in parked}:
@@ -68,9 +70,9 @@ def spend(
 
 
 def unpark(dialect: Dialect, sizes: Mapping[str, int]) -> Script[list[Row]]:
-    """Return the first parked jobs of these keys to the queue, as many for each as `sizes` says.
-    Returns queue, key, whether the key takes turns, and id of each. Keys that take turns join the line
-    in the order of `sizes`."""
+    """Return the first parked jobs of these keys to the queue, `sizes` jobs of each. Returns rows of
+    queue, key, whether its keys take turns, and id. If keys take turns, their jobs join the line in the
+    order of `sizes`."""
     if not sizes:
         return []
     now = dialect.now()
@@ -84,24 +86,24 @@ def unpark(dialect: Dialect, sizes: Mapping[str, int]) -> Script[list[Row]]:
 
 
 def turn(turns: Mapping[str, str | None]) -> Script[None]:
-    """Record which job has the turn of each key; None: no job has it."""
+    """Store which job has the turn of each key; None: no job has it."""
     if turns:
         rows = [{"key": key, "turn_id": id} for key, id in sorted(turns.items())]
         yield Run("set_turn", {}, rows)
 
 
 def release(dialect: Dialect, freed: Mapping[str, int]) -> Script[None]:
-    """Let parked jobs of keys run after others have ended: as many as ended under each key."""
+    """Return parked jobs to the queue after jobs have ended: as many as ended under each key."""
     if not freed:
         return
-    if dialect.locks_rows:  # waits for claims that are counting, to see what they park
+    if dialect.locks_rows:  # wait for claims that count now, to see the jobs that they park
         yield Run("lock_keys", {"keys": json.dumps(sorted(freed))})
     moved = yield from unpark(dialect, (yield from keys_with_parked(freed)))
     yield from wake({row[0] for row in moved})
 
 
 def keys_with_parked(freed: Mapping[str, int]) -> Script[dict[str, int]]:
-    """Return those of these keys that have parked jobs: usually none."""
+    """Return the keys of `freed` that have parked jobs (usually none), with their numbers."""
     reply = yield Run("keys_with_parked", {"keys": json.dumps(sorted(freed))})
     return {row[0]: freed[row[0]] for row in reply.rows}
 
@@ -113,7 +115,7 @@ class Repaired(NamedTuple):
 
 def is_busy(queues: Collection[str], worker: str, scan: int = SCAN) -> Script[bool]:
     """Return whether a job of these queues is pending or parked for a limit, or the worker holds a job.
-    One statement, since jobs change between these statuses at any time."""
+    It is one statement, since jobs may change between these statuses at any time."""
     params = {"queues": json.dumps(sorted(queues)), "worker": worker, "scan": scan}
     return bool((yield Run("busy", params)).rows[0][0])
 
@@ -124,8 +126,8 @@ def is_waited_for() -> Script[bool]:
 
 
 def repair(dialect: Dialect, after: str, limit: int) -> Script[Repaired]:
-    """Release the parked jobs of keys with free capacity, if they were never released: a search of
-    `limit` keys."""
+    """Return parked jobs to the queue whose key has free capacity, if no finish released them. Looks at
+    `limit` keys behind `after`."""
     reply = yield Run("waiting_keys", {"after": after, "limit": limit})
     keys = [row[0] for row in reply.rows]
     found = yield from capacities(dialect, keys, "keyed")
@@ -210,7 +212,7 @@ def change(dialect: Dialect, name: str, concurrency: int | None, rate: Rate | No
 def limit_queue(
     dialect: Dialect, queue: str, concurrency: int | None, rate: Rate | None
 ) -> Script[None]:
-    """Set the limit of a queue; without numbers, remove it. Running jobs count under it."""
+    """Set the limit of a queue; without numbers, remove it. Jobs that run already count under it."""
     name = QUEUE + queue
     if concurrency is None and rate is None:
         yield Run("drop_limit", {"name": name})
