@@ -21,7 +21,7 @@ class Backoff:
     that jobs that failed together are not retried together. `jitter=0`: exact delays."""
 
     delay: Duration = 5.0  #: before the second attempt
-    multiplier: float = 2.0  #: of each delay, to the next
+    multiplier: float = 2.0  #: each further delay is so many times as long
     cap: Duration = 3600.0  #: no delay is longer
     jitter: float = 0.1  #: of the delay, at the most
 
@@ -61,8 +61,8 @@ def backoff(value: Any, what: str = "backoff") -> Callable[[int], float]:
 
 
 def _checked(function: Callable[[int], Any], attempts: int) -> float:
-    """Call an application's function. If it raises or returns no valid delay, use the default backoff:
-    the failure of the job must be recorded in any case."""
+    """Return the delay that an application's function returns. If it raises or returns no valid delay,
+    return that of the default backoff: the failure of the job must be recorded in any case."""
     try:
         delay = seconds(function(attempts), what="backoff")
     except (Exception, SystemExit):
@@ -70,7 +70,8 @@ def _checked(function: Callable[[int], Any], attempts: int) -> float:
     return min(delay, _LONGEST) if math.isfinite(delay) else DEFAULT.after(attempts)
 
 
-FAILS_AT = "; it fails at "  #: in the error of a job that waits for a worker that can read it
+#: Part of the error of a job whose payload no worker could read so far; the time follows.
+FAILS_AT = "; it fails at "
 
 
 class GiveBack(NamedTuple):

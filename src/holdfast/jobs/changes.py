@@ -59,8 +59,8 @@ class Changes:
         self._keep = keep
 
     def one(self, verb: Verb, id: str | UUID) -> Steps[Job]:
-        """Change a job, and return it; a deleted job as it was. Raises the reason if it was not
-        changed."""
+        """Change a job, and return it as it is afterwards, or as it was if the change deleted it.
+        Raises the reason if it was not changed."""
         known = parse_id(id)
 
         def script() -> Script[Job]:
@@ -131,7 +131,7 @@ class Changes:
     def _change(
         self, verb: Verb, jobs: Sequence[Job], only: Collection[Status]
     ) -> Script[list[str]]:
-        """Change jobs, each only while its status is one of these; return the ids of those changed."""
+        """Change jobs, each only while its status is in `only`; return the ids of the changed jobs."""
         ids = [job.id for job in jobs]
         match verb:
             case "cancel":

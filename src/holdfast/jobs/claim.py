@@ -1,5 +1,5 @@
-"""Scripts by which a worker claims jobs: find the first in the order of running, and make them running;
-with limits, count in between (decision 0013)."""
+"""Scripts by which a worker claims jobs: find the first jobs in the order of running, and make them
+running. Under limits, count the running jobs in between (docs/decisions/0013)."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -29,7 +29,7 @@ class Limited(NamedTuple):
 
     jobs: list[Job]
     parked: int
-    full: set[str]  #: keys whose capacity is used up, for which jobs were parked
+    full: set[str]  #: keys for which jobs were parked, and whose capacity is used up
     more: bool
     due: float | None  #: seconds until a rate lets more start
     has_queue_limit: bool  #: the queue has a limit of its own
@@ -91,8 +91,8 @@ def claim_limited(
     has_queue_limit: bool,
 ) -> Script[Limited]:
     """Claim jobs that may have limits. `scan`: how many jobs to look at of a type whose limit has keys.
-    `has_queue_limit`: the queue itself may have a limit; if it has one and this is False, no job is
-    found."""
+    `has_queue_limit`: True if the queue itself may have a limit; if False although the queue has one,
+    no job is claimed."""
     whole = yield from _whole(dialect, [queue] if has_queue_limit else [], rules)
     queue_limit = whole.get(QUEUE + queue)
     allowed = []
@@ -132,14 +132,15 @@ def claim_limited(
 
 
 class Prospect(NamedTuple):
-    """What is known of limits without locks: no job may run, or some may."""
+    """The result of `look_ahead`: whether a claim under limits may find jobs."""
 
-    is_open: bool  #: some job may be allowed to run
+    is_open: bool  #: some job may be allowed to run; False: none is
     due: float | None  #: seconds until a rate lets more start
 
 
 def look_ahead(dialect: Dialect, queue: str, rules: Mapping[str, Rule]) -> Script[Prospect]:
-    """Return whether any job of these types may run, so that locking the limits is worth while."""
+    """Read the capacities of these types' limits without locks, and return whether any of their jobs
+    may run. Only then is it worth while to lock the limits and claim."""
     names = sorted({name for rule in rules.values() for name in rule.whole})
     lists = {"types": json.dumps(sorted(rules)), "keys": json.dumps(names)}
     reply = yield Run("claimable_types", {"now": dialect.now(), "queue": queue, **lists})
@@ -152,7 +153,7 @@ def look_ahead(dialect: Dialect, queue: str, rules: Mapping[str, Rule]) -> Scrip
         for capacity in whole
         if capacity.waits_for_rate and capacity.key in wanted
     ]
-    # After a step back of the clock, a claim has to write the starts again.
+    # After the clock was set back, a claim has to write the starts again.
     is_open = any(full.isdisjoint(rules[type].whole) for type in claimable) or any(
         capacity.stepped_back for capacity in whole
     )
@@ -215,10 +216,10 @@ def _candidates(
                 key = rule.key_of(row[-1])
                 named[key] = rule.keyed
             except KeyNotMade:
-                continue  # it stays where it is until its key is made, outside of this transaction
+                continue  # the job stays pending until its key is made, outside of this transaction
             except UnreadableArguments:
-                pass  # claimed without a key, and given back: newer code may be able to read it
-            except Exception as problem:  # the job's own failure: it is recorded when it is claimed
+                pass  # the job is claimed without a key, and given back: newer code may read it
+            except Exception as problem:  # fails the job: recorded when the job is claimed
                 faults[row[0]] = f"its limit {rule.keyed!r} has no key for it: {problem!r}"[:1000]
         candidates.append(Candidate(row, rule, key, Place(row[0], row[2], row[3])))
     return candidates, named, faults
@@ -233,7 +234,7 @@ def _keyed(
     if missing := named.keys() - keyed.keys():
         yield Run("add_keys", {}, [{"key": key, "name": named[key]} for key in sorted(missing)])
         keyed = yield from capacities(dialect, named, "keyed")
-    if named.keys() - keyed.keys():  # of a limit that is not in the table yet
+    if named.keys() - keyed.keys():  # their limit is not in the table yet
         yield from declare(dialect, [one for rule in rules.values() for one in rule.declared])
         keyed = yield from capacities(dialect, named, "keyed")
     return keyed
@@ -316,8 +317,8 @@ def claim_suspects(
     types: Sequence[str],
     rules: Mapping[str, Rule],
 ) -> Script[list[Job]]:
-    """Claim jobs with deaths on record that their limits allow. One that a limit holds back stays
-    pending: a parked job would return to the queue as an ordinary one."""
+    """Claim jobs with deaths on record (docs/decisions/0021), as far as their limits allow. A job that
+    a limit holds back stays pending: a parked job would return to the queue as an ordinary one."""
     if limit < 1:
         return []
     lists = {"queues": json.dumps(list(queues)), "types": json.dumps(list(types))}
@@ -330,7 +331,7 @@ def claim_suspects(
     keyed = yield from _keyed(dialect, named, rules)
     taken: dict[str, list[Candidate[Row]]] = {}
     free = limit
-    for candidate in (one._replace(place=None) for one in candidates):  # it has no place in line
+    for candidate in (one._replace(place=None) for one in candidates):  # these need no turn
         queue = candidate.row[2]
         admitted = admit([candidate], free, whole, whole.get(QUEUE + queue), keyed)
         if admitted.take:

@@ -24,8 +24,8 @@ _TRIES = 50  # a key that changes its holder this often is a bug of the applicat
 def insert(
     dialect: Dialect, jobs: Sequence[NewJob], *, hint: Iterable[str] = ()
 ) -> Script[list[Job]]:
-    """Insert jobs and return them, each as inserted or as found by its key. `hint`: queues whose
-    workers are woken."""
+    """Insert jobs and return them; for a job whose key exists, return the job that has the key. `hint`:
+    queues whose workers are woken."""
     queues = frozenset(hint)
     made = yield from _insert(dialect, jobs, queues)
     if not (dialect.insert_hints and len(queues) == 1):
@@ -65,7 +65,7 @@ def _insert(dialect: Dialect, jobs: Sequence[NewJob], hint: frozenset[str]) -> S
 
 
 def _is_new(dialect: Dialect, job: Job, reply: Reply, now: Any) -> bool:
-    """Whether this insert added the job: an insert that is repeated must not write its event again."""
+    """Return whether this insert added the job: a repeated insert must not write its event again."""
     if dialect.locks_rows:
         return any(row[0] == job.id for row in reply.rows)
     return job.created_at == dialect.moment(now)
@@ -138,7 +138,8 @@ def _first_one(dialect: Dialect, job: NewJob) -> Script[Job | None]:
 
 
 def _edges(jobs: Sequence[NewJob]) -> Script[None]:
-    """Insert which jobs these wait for. (A job of a workflow has no key, so it is never left out.)"""
+    """Insert the edges of a workflow: which job waits for which. (Jobs of a workflow have no key, so
+    the insert of jobs leaves none of them out.)"""
     rows = [
         {"child_id": job.id, "parent_id": parent, "place": place, "policy": policy}
         for job in jobs
@@ -180,8 +181,8 @@ def new_row(dialect: Dialect, job: NewJob, now: Any) -> dict[str, Any]:
 
 
 def _inserted(dialect: Dialect, jobs: Sequence[NewJob], now: Any, reply: Reply) -> list[Job]:
-    """Return the jobs as they were inserted. Where the database's clock decides, the reply has
-    times."""
+    """Return the jobs as they were inserted. If the database's clock decides, the times come from the
+    reply."""
     written = {row[0]: row[1:4] for row in reply.rows}
     return [new_to_job(dialect, job, *written.get(job.id, (None, now, None))) for job in jobs]
 

@@ -81,7 +81,7 @@ def _is_applications(path: str) -> bool:
 
 
 class Kind(NamedTuple):
-    """What the failures of a group have in common."""
+    """The features that all failures of a group share."""
 
     exception: str  #: the name of its class; empty: there was none
     message: str

@@ -9,7 +9,7 @@ from holdfast.errors import InvalidInput
 from holdfast.jobs.job import LogLine
 from holdfast.jobs.rows import decoder
 
-RUNS = 20  # of a job, whose lines are kept: a recurring job never ends
+RUNS = 20  # the last runs of a job, whose lines are kept: a recurring job never ends
 
 _CURSOR = re.compile(r"([0-9]{1,18})\.([0-9]{1,9})")
 
@@ -29,8 +29,8 @@ def parse_cursor(text: str) -> Place:
 
 
 def log(dialect: Dialect, lines: Sequence[LogLine]) -> Script[None]:
-    """Store lines, and delete those of all but the last RUNS runs. Sorted by job, so that two writers
-    lock the jobs in the same order and cannot deadlock."""
+    """Store lines of job logs, and delete the lines of all but the last RUNS runs of each job. Lines
+    are sorted by job, so that two writers lock the jobs in the same order and cannot deadlock."""
     rows = [
         {
             "id": line.job_id,

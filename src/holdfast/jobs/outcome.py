@@ -38,17 +38,16 @@ class Outcome(StrEnum):
 
 
 class Recur(NamedTuple):
-    """What is written after the run of a recurring job."""
+    """The part of a Finish that only recurring jobs have."""
 
     run_at: datetime  #: its next run
     due_at: datetime | None  #: the moment of the schedule for `run_at`; None: the run chose it
     ran: bool = True  #: False: it was skipped, being late
     stopped: bool = False  #: the run was cancelled: neither a success nor a failure
     died: bool = False  #: its process died while it ran
-    because: str | None = None  #: the reason for which it is disabled now
-    worker_now: datetime | None = (
-        None  #: the worker's time when it computed `run_at`, if it counted from it
-    )
+    because: str | None = None  #: if the job is disabled now: the reason
+    #: The worker's time from which it counted `run_at`; None: `run_at` is not counted from a time.
+    worker_now: datetime | None = None
 
 
 @value
@@ -70,7 +69,7 @@ class Finish:
     recur: Recur | None = None
     limit_key: str | None = None  #: the key whose capacity it gives back
     workflow_id: str | None = None  #: other jobs of it may wait for this one
-    own: bool = True  #: if its process died: by its own doing, which counts as a crash
+    own: bool = True  #: if the process died: by its own doing, which counts as a crash of the job
 
     @property
     def is_run_of_recurring(self) -> bool:
@@ -90,7 +89,7 @@ _KINDS = {
 
 
 def kind_of(finish: Finish) -> EventKind:
-    """Return the kind of event that a finish is."""
+    """Return the kind of the event that reports a finish."""
     if finish.recur is None:
         return _KINDS[finish.outcome]
     if finish.error is not None:  # another run follows
@@ -125,44 +124,45 @@ def _finish(job: Job, outcome: Outcome, **fields: Any) -> Finish:
 def completed(
     job: Job, result: str | None = None, *, keep: float, enqueue: tuple[NewJob, ...] = ()
 ) -> Finish:
-    """The finish of a run that returned."""
+    """Return the finish of a run that returned."""
     return _finish(job, Outcome.COMPLETED, result=result, keep=keep, enqueue=enqueue)
 
 
 def retry_later(job: Job, error: str, trace: str | None = None, *, delay: float) -> Finish:
-    """The finish of a run that failed; the job is retried after `delay` seconds."""
+    """Return the finish of a run that failed; the job is retried after `delay` seconds."""
     return _finish(job, Outcome.RETRY_LATER, error=error, trace=trace, delay=delay)
 
 
 def failed(job: Job, error: str, trace: str | None = None, *, keep: float) -> Finish:
-    """The finish of a run that failed for good."""
+    """Return the finish of a run that failed for good."""
     return _finish(job, Outcome.FAILED, error=error, trace=trace, keep=keep)
 
 
 def snoozed(job: Job, *, delay: float) -> Finish:
-    """The finish of a run that asked to run again later; the attempt does not count."""
+    """Return the finish of a run that asked to run again later; the attempt does not count."""
     return _finish(job, Outcome.SNOOZED, delay=delay)
 
 
 def stopped(job: Job, error: str | None = None, *, keep: float) -> Finish:
-    """The finish of a run that was asked to stop and did, or that did not begin before it expired."""
+    """Return the finish of a run that stopped on request, or of a job that expired before its run
+    began."""
     return _finish(job, Outcome.STOPPED, error=error, keep=keep)
 
 
 def released(job: Job) -> Finish:
-    """The finish of a run that its worker stopped for a shutdown; the attempt does not count."""
+    """Return the finish of a run that its worker stopped for a shutdown; the attempt does not count."""
     return _finish(job, Outcome.RELEASED)
 
 
 def unreadable(job: Job, error: str, *, delay: float) -> Finish:
-    """The finish of a job whose payload this worker cannot read; another worker may. The attempt does
-    not count."""
+    """Return the finish of a job whose payload this worker cannot read; another worker may. The attempt
+    does not count."""
     return _finish(job, Outcome.UNREADABLE, error=error, delay=delay)
 
 
 def crashed(job: Job, error: str, *, delay: float, own: bool = True) -> Finish:
-    """The finish of a run whose process died; the attempt does not count. `own`: the process died by
-    its own doing, which counts as a crash."""
+    """Return the finish of a run whose process died; the attempt does not count. `own`: the process
+    died by its own doing, which counts as a crash of the job."""
     return _finish(job, Outcome.CRASHED, error=error, delay=delay, own=own)
 
 
@@ -179,7 +179,7 @@ class Raised(NamedTuple):
     error: str
     trace: str | None
     permanent: bool = False
-    after: float | None = None  #: None: by the backoff
+    after: float | None = None  #: seconds until the retry; None: the backoff decides
 
 
 class Snoozed(NamedTuple):
@@ -195,9 +195,9 @@ class GivenBack(NamedTuple):
 
 
 class Late(NamedTuple):
-    """The run did not begin: it is too late."""
+    """The run did not begin: the job has expired, or the due time of a recurring job was missed."""
 
-    error: str | None  #: None for a recurring job, which waits for its next moment
+    error: str | None  #: None for a recurring job, which waits for its next due time
 
 
 class Died(NamedTuple):
@@ -213,7 +213,8 @@ class Unreadable(NamedTuple):
     error: str  #: names the field
 
     def failed(self, patience: float = 0.0) -> Raised:
-        """Return the failure for good, after `patience` seconds in which no worker could read it."""
+        """Return this end as a permanent failure, after `patience` seconds in which no worker could
+        read the payload."""
         waited = f"; no worker could read it for {patience:g} s" if patience else ""
         return Raised(f"{self.error}{waited}", None, permanent=True)
 
@@ -223,24 +224,24 @@ Ended = Returned | Raised | Snoozed | Stopped | GivenBack | Late | Died | Unread
 
 @value
 class Policy:
-    """What a task wants after its runs."""
+    """The settings of a task that decide what follows its runs."""
 
     backoff: Callable[[int], float]
     own_backoff: bool = False  #: the task was given a backoff of its own
     keep: Mapping[Status, float]  #: seconds that a finished job is kept
     discard_on: tuple[type[BaseException], ...] = ()
-    retry_on: tuple[type[BaseException], ...] | None = None  #: None: everything
+    retry_on: tuple[type[BaseException], ...] | None = None  #: None: all exceptions
     unreadable_for: float = 3600.0  #: seconds until a job that no worker can read fails
 
 
-SHARED: Mapping[int, int] = {1: 17, 2: 5, 3: 1}  #: how many jobs share a process, by their deaths
-CRASHES = 3  #: a job fails when its process has died so often by its doing, with no other job in it
+SHARED: Mapping[int, int] = {1: 17, 2: 5, 3: 1}  #: most jobs in one process, by their deaths
+CRASHES = 3  #: a job fails after so many crashes: deaths of a process in which only it had begun
 DIED = "its process died: "  #: the beginning of the error of a job whose process died
 
 
 def judge(error: BaseException, policy: Policy) -> Raised | Snoozed:
-    """Return what an exception means. Called where it was raised: an exception cannot leave its
-    process."""
+    """Return how a run ended that raised this exception. Must be called in the process of the run: an
+    exception cannot be sent to another process."""
     if isinstance(error, Snooze):
         return Snoozed(error.delay)
     text = encode_error(error)
@@ -252,8 +253,8 @@ def judge(error: BaseException, policy: Policy) -> Raised | Snoozed:
 
 
 def decide(job: Job, ended: Ended, policy: Policy, now: datetime | None = None) -> Finish:
-    """Return the finish to write after a run that ended like this. `now`, by the database's clock, is
-    used for recurring jobs and for payloads that cannot be read."""
+    """Return the finish to write after a run: which status follows, and when the job runs again. `now`:
+    the time by the database's clock, used for recurring jobs and for payloads that cannot be read."""
     keep = policy.keep
     if isinstance(ended, Unreadable):
         moment = now or job.started_at or job.run_at
@@ -298,7 +299,7 @@ def _recurred(job: Job, ended: Ended, policy: Policy, now: datetime) -> Finish:
     try:
         schedule = next_run.from_json(job.schedule or "{}")
         return _next_run(job, ended, policy, now, schedule)
-    except Exception as problem:  # such as a time zone unknown to this machine: tried again
+    except Exception as problem:  # such as a time zone unknown to this machine: try again later
         error = f"its schedule cannot be followed: {problem}"
         at = now + timedelta(seconds=policy.backoff(job.consecutive_failures + 1))
         recur = Recur(at, job.due_at or at, worker_now=now)
@@ -346,7 +347,7 @@ def _next_run(
         raise AssertionError(f"not the end of a run: {ended!r}")
     later = None if ended.after is None else now + timedelta(seconds=ended.after)
     because = None
-    if job.crashes + own >= CRASHES:  # a run that ends by itself sets them to 0: they were in a row
+    if job.crashes + own >= CRASHES:  # all in a row: a run that ends by itself sets crashes to 0
         because = f"{CRASHED_IN_A_ROW}: {_how(ended.error if died else job.error)}"
     following = after_failure() if later is None else next_run.Next(later, due)
     recur = _recur(schedule, following, now)._replace(died=died, because=because)
@@ -355,7 +356,8 @@ def _next_run(
 
 
 def _recur(schedule: next_run.Schedule, following: next_run.Next, now: datetime) -> Recur:
-    """A moment of cron stays after a step of the clock; any other next run is counted from `now`."""
+    """Return the Recur for a next run. A time that cron names stays if the clock is set back; any other
+    next run is counted from `now`."""
     is_named = schedule.cron is not None and following.due_at > now
     return Recur(*following, worker_now=None if is_named else now)
 

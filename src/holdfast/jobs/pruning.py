@@ -17,7 +17,7 @@ _SCAN = 4  # rows looked at for each that may be deleted
 class Look(NamedTuple):
     """The result of a bounded look at the finished jobs of one status."""
 
-    gone: int  #: deleted
+    gone: int  #: jobs that were deleted
     leased: list[Lease]
     edge: str | None  #: where the next look begins; None: the end was reached
 
@@ -55,7 +55,7 @@ class Due(NamedTuple):
     """The jobs that a look would delete or lease."""
 
     number: int
-    unknown: int  #: those with a hook that the caller does not know
+    unknown: int  #: of these, the jobs with a hook that the caller does not know
     edge: str | None
 
 
@@ -90,13 +90,13 @@ def _age(wanted: Retention) -> frozenset[str]:
 
 
 def prune_leased(leases: Sequence[Lease]) -> Script[list[str]]:
-    """Delete leased jobs whose leases still hold; return their ids."""
+    """Delete leased jobs, each only while its lease holds; return the ids of the deleted jobs."""
     rows = [lease._asdict() for lease in sorted(leases)]
     return [row[0] for row in (yield Run("prune_leased", {}, rows)).rows]
 
 
 def put_off(dialect: Dialect, kept: Sequence[PutOff]) -> Script[None]:
-    """Keep leased jobs that could not be deleted for longer, with the reason."""
+    """Keep leased jobs whose hook or archive failed, with the reason, until they are tried again."""
     now = dialect.now()
     rows = [
         {"now": now, **one.lease._asdict(), "delay": round(one.delay * MICRO), "error": one.error}

@@ -15,8 +15,8 @@ from holdfast.jobs.rows import columns_to_job, decoder
 
 LAST_ID = "ffffffff-ffff-ffff-ffff-ffffffffffff"
 FIRST_ID = "00000000-0000-0000-0000-000000000000"
-_SCAN = 20  # rows looked at for each row of a page, if a filter has no index
-_READ = 5  # the same, if payloads are read
+_SCAN = 20  # rows that are searched for each row of a page, if no index serves the filter
+_READ = 5  # rows that are searched for each row of a page, if payloads are read
 
 # Fields of a filter, parameters of the search, and words of its optional lines.
 _COMPARED = ("queue", "type", "prefix", "key", "worker_id", "lowest", "highest")
@@ -73,7 +73,7 @@ def search(
     statuses: list[Status | None] = [*sorted(filter.status)] or [None]
     for status in statuses:
         walks += [(yield from _walk(dialect, filter, status, params, limit))]
-    # Below the highest edge some walk has not looked yet: jobs below it belong to the next page.
+    # A walk has not searched below its edge: jobs below the highest edge belong to the next page.
     edge = max((walk.edge for walk in walks if walk.edge is not None), default=None)
     jobs = [job for walk in walks for job in walk.jobs if edge is None or job.id >= edge]
     jobs.sort(key=lambda job: job.id, reverse=True)
@@ -159,5 +159,6 @@ def queues(dialect: Dialect, cap: int = 10_000) -> Script[list[QueueInfo]]:
 
 
 def suspects(dialect: Dialect) -> Script[list[Suspects]]:
-    """Return how many jobs with deaths on record wait, by queue, type and level."""
+    """Return how many jobs with deaths on record wait, by queue, type and level of isolation
+    (docs/decisions/0021)."""
     return [Suspects(*row) for row in (yield Run("suspects", {"now": dialect.now()})).rows]

@@ -20,7 +20,7 @@ COLUMNS = (
     " consecutive_failures, workflow_id, node, prune_error, idempotency_key, deaths,"
     " unreadable_since"
 )
-# What a claim reads of a job; the rest follows from the claim itself.
+# The columns that a claim reads of a job; the values of the other fields follow from the claim itself.
 CLAIMED = (
     "id, type, queue, priority, rank, key, entity_type, entity_id, attempts, max_attempts, crashes,"
     " claim_no, timeout, created_at, run_at, error, cancel_requested, verdict, expires_at, schedule,"
@@ -47,9 +47,9 @@ _DECODED = {
 def decoder(
     made: type[T], columns: str, parameters: str = "moment, row", **fields: str
 ) -> Callable[..., T]:
-    """Return a function of `parameters` that makes a record of a row with these columns; `fields` are
-    made otherwise. It is compiled, as the methods of dataclasses are: a loop over the columns takes
-    three times as long, and a worker reads thousands of rows a second."""
+    """Return a function of `parameters` that makes a record from a row with these columns; `fields`
+    gives the expressions of other fields. The function is compiled, as the methods of dataclasses are:
+    a loop over the columns takes three times as long, and a worker reads thousands of rows a second."""
     decoded = _DECODED | fields
     read = {
         name: decoded.get(name, "{0}").format(f"row[{place}]")
@@ -141,8 +141,8 @@ def _first(job: NewJob, due: datetime, now: datetime) -> Status:
 
 
 def rank_of(job: NewJob, due: datetime) -> int:
-    """Return the order of running. With aging, a step of priority counts as much as `aging` seconds of
-    waiting."""
+    """Return the rank of a job: lower ranks run first. With aging, a step of priority counts as much as
+    `aging` seconds of waiting."""
     if job.aging is None:
         return -job.priority
     return to_microseconds(due) - job.priority * round(job.aging * MICRO)

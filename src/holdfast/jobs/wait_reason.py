@@ -1,4 +1,5 @@
-"""Why a job waits, and its place in line: computed when it is asked for, from a few bounded reads."""
+"""Scripts that tell why a job waits, and its place in line: for `app.jobs.why` and the dashboard. They
+compute both at each call, from a few bounded reads."""
 
 from collections.abc import Sequence
 
