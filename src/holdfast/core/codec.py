@@ -216,7 +216,7 @@ def _shape(name: str, handler: Callable[..., Any], signature: inspect.Signature)
 
 
 def _adapt(hint: Any) -> Any:
-    """Return the hint, with every msgspec Struct in it wrapped for pydantic."""
+    """Return a type hint in which every msgspec Struct is wrapped for pydantic."""
     if isinstance(hint, type) and hasattr(hint, "__struct_fields__"):
         return _struct(hint)
     arguments = typing.get_args(hint)

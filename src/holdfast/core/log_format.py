@@ -39,7 +39,7 @@ def escaped(text: str) -> str:
 
 
 def escaped_json(text: str) -> str:
-    """Return JSON text of the same value, without characters that a terminal acts upon."""
+    """Return JSON text for the same value as `text`, without characters that a terminal acts upon."""
     return _CONTROLS.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
 
 
@@ -119,8 +119,8 @@ def level_name(level: int) -> str:
 
 
 def line_text(msg: object, args: tuple[Any, ...], exc_info: Any = None) -> str:
-    """Return the message with its traceback, of a bounded length. Never raises: a line of the log must
-    not fail the run."""
+    """Return the message and its traceback, cut to a bounded length. Never raises: a line of the log
+    must not fail the run."""
     try:
         text = logging.LogRecord("", 0, "", 0, msg, args, None).getMessage()
         error = sys.exception() if exc_info is True else exc_info

@@ -78,7 +78,7 @@ def moment(value: object, what: str) -> datetime:
 
 
 def is_text(value: object) -> TypeGuard[str]:
-    """Return whether a value is a string that every database stores."""
+    """Return whether a value is a string that both databases can store."""
     return (
         isinstance(value, str)
         and "\x00" not in value

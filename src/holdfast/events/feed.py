@@ -156,7 +156,7 @@ class Feed:
         engine.maintenance.prune_events()
 
     def _is_subscribed(self) -> bool:
-        """Whether the subscription is still alive. If it is not, events may not have been written."""
+        """Return whether the subscription is still alive. If not, events may not have been written."""
         return self._engine.read(outbox.is_subscribed, self._name)
 
     def _check(self, floor: int) -> None:
@@ -262,7 +262,8 @@ class AsyncEvents:
         return self._ready.pop()
 
     def _fill(self, feed: Feed, patience: float) -> None:
-        """Keep the events also if the reader was cancelled: the next step returns them."""
+        """Read the next events. They are kept if the reader is cancelled: the next step returns
+        them."""
         if not self._ready:
             self._ready = feed.take(patience)[::-1]
 
@@ -285,7 +286,7 @@ class AsyncEvents:
 
 
 def _left(begin: float, timeout: float | None) -> float:
-    """Seconds until the timeout; without one, an hour at a time."""
+    """Return the seconds until the timeout; without a timeout, an hour, after which to ask again."""
     return 3600.0 if timeout is None else begin + timeout - time.monotonic()
 
 

@@ -15,7 +15,7 @@ AGE = 3600.0  #: the most seconds that an event is kept
 RESULT = 65_536  #: the most bytes of a result that an event carries
 PRUNED = 1000  #: events deleted in one transaction
 TOPICS = 5000  #: with more followed topics than this, all events are written
-BEGIN = "begin"  #: the kind of a row that is no event: some topic is written from its position on
+BEGIN = "begin"  #: the kind of a row that is no event: from its position on, some topic is complete
 
 
 def emit(
@@ -57,7 +57,7 @@ class OutboxBounds(NamedTuple):
 class Subscription(NamedTuple):
     newest: int
     floor: int
-    since: Mapping[str, int]  #: of each topic: all its events from this position on are written
+    since: Mapping[str, int]  #: by topic: the position from which on all its events are written
 
 
 def subscribe(
@@ -91,7 +91,7 @@ def bounds() -> Script[OutboxBounds]:
 
 
 class Reading(NamedTuple):
-    """The rows behind a position, and what is known of missing ones."""
+    """The rows behind a position, and the numbers that tell whether missing rows can still come."""
 
     newest: int  #: the last position that was given to an event...
     mark: int | None  #: ... by a transaction before this one; None: not asked for
@@ -101,7 +101,8 @@ class Reading(NamedTuple):
 
 
 def is_subscribed(dialect: Dialect, name: str) -> Script[bool]:
-    """Return whether a subscription is alive. If it is alive after a read, it was during the read."""
+    """Return whether a subscription is alive. If it is alive after a read, it was alive during the
+    read."""
     return bool((yield Run("is_subscribed", {"now": dialect.now(), "name": name})).rows[0][0])
 
 
@@ -119,9 +120,9 @@ def read(after: int, limit: int, *, mark: bool) -> Script[Reading]:
 
 
 class OutboxCursor:
-    """Decides which events can be passed on. Positions are given in order, but transactions commit in
-    another order: an event is passed on when no event before it is missing, or when the missing ones
-    can no longer come."""
+    """Decides which events can be passed on to a follower. Positions are given in order, but
+    transactions commit in another order: an event is passed on when no event before it is missing, or
+    when the missing events can no longer come (docs/decisions/0018)."""
 
     def __init__(self, position: int) -> None:
         self.position = position  #: all events up to here were passed on
@@ -132,8 +133,8 @@ class OutboxCursor:
 
     @property
     def wants_mark(self) -> bool:
-        """Whether the next read needs a mark: an event was missing at the last read, and no mark says
-        yet which transactions could still write it. (A mark uses up a transaction number, and most
+        """Return whether the next read needs a mark: an event was missing at the last read, and no mark
+        says yet which transactions could still write it. (A mark uses up a transaction number, and most
         missing events are there at the next read.)"""
         return self._mark is None and self._stuck_at == self.position
 

@@ -34,6 +34,6 @@ class Pace:
 
     @property
     def is_brisk(self) -> bool:
-        """Whether there were so many events lately that a writer may have left some out: its seconds
-        begin at other moments."""
+        """Return whether there were so many events lately that a writer may have left some out: its
+        seconds begin at other moments."""
         return sum(sum(self._count_of(kind)[1:]) for kind in list(self._counts)) >= MOST

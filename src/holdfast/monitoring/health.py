@@ -154,7 +154,7 @@ def _why_pending(job: Job, pauses: list[str], workers: Sequence[WorkerView]) -> 
 
 
 def _company(deaths: int) -> str:
-    """Return why a job waits that was running when its process died (decision 0021)."""
+    """Return why a job with deaths on record waits (docs/decisions/0021)."""
     others = SHARED[min(deaths, max(SHARED))] - 1
     company = f"with at most {others} others of which that is true" if others else "alone"
     times = "once" if deaths == 1 else f"{deaths} times"

@@ -124,7 +124,8 @@ def check_serving(snapshot: Snapshot) -> Checked:
 def unserved(
     waiting: Iterable[tuple[str, str, float]], workers: Sequence[WorkerView]
 ) -> Iterator[tuple[str | None, str]]:
-    """Yield each problem, with the type that no worker knows (None if no worker serves its queue)."""
+    """Yield a problem for each kind of waiting job that no worker will claim, with the type that no
+    worker knows (None if no worker serves the queue)."""
     for queue, type, _ in waiting:
         serving = [worker for worker in workers if worker.serves(queue)]
         if not serving:
@@ -212,7 +213,7 @@ def pause_of(queue: QueueInfo, more: str) -> str:
 
 
 def check_schedules(snapshot: Snapshot) -> Checked:
-    """No recurring job was disabled because it killed its process."""
+    """No recurring job was disabled because its process died under it."""
     wrong = [
         f"the recurring job {_words(type, key)!r} is disabled: {because}; correct it, then 'holdfast "
         f"schedules enable {_words(type, key)}' lets it run ('disable' accepts that it does not)"
@@ -223,7 +224,7 @@ def check_schedules(snapshot: Snapshot) -> Checked:
 
 
 def _words(type: str, key: str) -> str:
-    """Return the name of a recurring job on the command line."""
+    """Return a recurring job's task and key as `holdfast schedules` takes them."""
     return type if key == CODE else f"{type} {key}"
 
 

@@ -1,5 +1,5 @@
-"""A cache of past hours: their figures do not change any more, and summing the minutes of a day takes
-half a second."""
+"""A cache of the figures of past hours, which do not change any more: summing the minutes of a day
+takes half a second."""
 
 from collections.abc import Callable
 from datetime import datetime, timedelta
@@ -9,13 +9,16 @@ from typing import Generic, TypeVar
 from holdfast.monitoring.metrics import KEPT
 
 HOUR = timedelta(hours=1)
-SETTLED = timedelta(minutes=10)  #: after this, no worker writes to a past hour: they do every 5 s
+SETTLED = timedelta(
+    minutes=10
+)  #: no worker writes to an hour so long after it: they write every 5 s
 _MOST = round(KEPT / 3600) + 1  # hours that are remembered
 T = TypeVar("T")  #: a figure of a period
 
 
 class HourlyCache(Generic[T]):
-    """Thread-safe; an hour that two threads need at the same time is read twice."""
+    """Returns figures from the cache or from `read`. Thread-safe; an hour that two threads need at the
+    same time is read twice."""
 
     def __init__(self, read: Callable[[datetime, datetime], list[T]]) -> None:
         """`read`: return the figures between two times."""

@@ -23,8 +23,8 @@ KEPT = 86400.0  #: seconds that roll-ups are kept
 FIRST = 0.001  # seconds: shorter times are in the first bucket
 GROWTH = 1.2
 LONGEST = 10 * 365 * 86400.0
-ERROR = math.sqrt(GROWTH) - 1  #: a quantile may be off by this part of itself,
-LEAST_ERROR = FIRST / 2  #: or by so many seconds
+ERROR = math.sqrt(GROWTH) - 1  #: a quantile may be off by this part of itself...
+LEAST_ERROR = FIRST / 2  #: ... or by so many seconds, if that is more
 _LOG = math.log(GROWTH)
 
 
@@ -111,8 +111,8 @@ _KINDS = {
 
 
 def kind_of(finish: Finish) -> str | None:
-    """Return the count that a finish adds to; None if no attempt was spent, or there was no run. Each
-    run of a recurring job counts as an end, since nothing else would show its failures."""
+    """Return the name of the count that a finish adds to; None if it spent no attempt, or there was no
+    run. Each run of a recurring job counts as an end, since nothing else would show its failures."""
     recur = finish.recur
     if recur is None:
         return _KINDS.get(finish.outcome)

@@ -1,4 +1,5 @@
-"""Roll-ups, as scripts: each worker writes rows of its own, and readers sum them."""
+"""Scripts that write and read roll-ups, the figures of each minute: each worker writes rows of its own,
+and readers sum them (docs/decisions/0015)."""
 
 from collections.abc import Sequence
 from datetime import datetime
@@ -28,7 +29,7 @@ def _row(dialect: Dialect, rollup: Rollup) -> dict[str, Any]:
 
 
 def prune(dialect: Dialect) -> Script[int]:
-    """Delete the rows of the oldest minute, if it is older than a day; return how many."""
+    """Delete the rows of the oldest minute, if it is older than a day; return their number."""
     params = {"now": dialect.now(), "kept": int(KEPT * MICRO)}
     return (yield Run("prune_rollups", params)).changed
 
@@ -75,5 +76,6 @@ def overdue(dialect: Dialect) -> Script[tuple[str, str, datetime] | None]:
 
 
 def probe(dialect: Dialect) -> Script[None]:
-    """Write a row for the health check, always the same one."""
+    """Write a row, always the same one, so that the health check knows whether the database can be
+    written."""
     yield Run("probe", {"name": "health", "now": dialect.now()})

@@ -1,5 +1,5 @@
-"""A snapshot of jobs, queues and workers. Stats and health share one, so that they agree and read
-nothing twice."""
+"""A snapshot of jobs, queues and workers. `app.stats()` and `app.health()` share one, so that their
+numbers agree and nothing is read twice."""
 
 import threading
 import time
@@ -15,12 +15,13 @@ from holdfast.monitoring.metrics import Point, since
 from holdfast.monitoring.worker_status import WorkerView, view
 
 CAP = 10_000  #: jobs are counted up to this
-_WRITABLE_KEPT = 10.0  # seconds that the success of a write is cached, in this process
+_WRITABLE_KEPT = 10.0  # seconds that a successful test write is cached, in this process
 _REFUSAL_KEPT = 1.0
 
 
 class Snapshot:
-    """Each part is read once, when it is first used; so they differ by the time between the reads."""
+    """The state of a database. Each part is read once, when it is first used; so the parts differ by
+    the time between their reads."""
 
     def __init__(self, engine: Engine) -> None:
         self.engine = engine
@@ -39,7 +40,7 @@ class Snapshot:
 
     @cached_property
     def workers(self) -> list[WorkerView]:
-        """Every worker that has a row, dead ones too."""
+        """All workers that have a row, also dead ones."""
         return [view(worker, self.now) for worker in self.engine.workers()]
 
     @property
@@ -48,26 +49,26 @@ class Snapshot:
 
     @cached_property
     def waiting(self) -> list[tuple[str, str, float]]:
-        """Queue, type, and the seconds since the longest waiting of these jobs was due."""
+        """The backlog: queue, type, and the seconds since the longest waiting job of both was due."""
         overdue = self.engine.overdue()
         due = [*self.engine.backlog(), *([] if overdue is None else [overdue])]
         return [(queue, type, max(0.0, (self.now - at).total_seconds())) for queue, type, at in due]
 
     @property
     def longest(self) -> dict[str, float]:
-        """How long the longest waiting job of each queue has been due."""
+        """By queue: the seconds since its longest waiting job was due."""
         found: dict[str, float] = {}
         for queue, _, age in self.waiting:
             found[queue] = max(age, found.get(queue, 0.0))
         return dict(sorted(found.items()))
 
     def last(self, seconds: float) -> list[Point]:
-        """Return the figures of the minutes in which runs ended, of the last so many seconds."""
+        """Return the figures of the last `seconds`, for each minute in which runs ended."""
         return self.engine.series(since(self.now, seconds))
 
     @cached_property
     def write_problem(self) -> str | None:
-        """Why the database does not commit a write; None if it does, or recently did."""
+        """Why the database does not commit writes; None if it does, or did so a few seconds ago."""
         with _making:
             probe = _probes.setdefault(self.engine, _WriteProbe())
         return probe.problem(self.engine)

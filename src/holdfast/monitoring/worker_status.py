@@ -64,7 +64,7 @@ class WorkerView:
 
     @property
     def stuck(self) -> list[str]:
-        """Jobs past their timeout that do not end, as it or its supervisor reports."""
+        """Jobs past their timeout that do not end, as the worker or its supervisor reports."""
         return [*(job.id for job in self.jobs if job.stuck), *self.overdue]
 
     def serves(self, queue: str) -> bool:
@@ -86,7 +86,7 @@ def view(worker: WorkerInfo, now: datetime) -> WorkerView:
     known = {**asdict(worker), "state": _state(worker, age, info), "beat_age": age}
     try:
         return _view_adapter().validate_python({**info, **known})
-    except ValidationError:  # reported by a release that says these things in another way
+    except ValidationError:  # another release wrote the report, in another form
         return _view_adapter().validate_python(known)
 
 

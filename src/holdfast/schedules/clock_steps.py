@@ -1,8 +1,9 @@
-"""Scripts that repair times after the database's clock was set back: they are too far ahead then.
+"""Scripts that repair times after a clock step: if the database's clock was set back, the next runs of
+jobs are too far ahead. worker/housekeeping/clock_service.py notices the step and runs them.
 
 A row that was last written later than now proves that the clock was set back. If the end of a run wrote
-it, the next run was counted from that time, and is counted from now instead. Times that were chosen
-(`run_at=`, `start=`, `reschedule`, an edit, cron, `ctx.next_run(at=...)`) stay.
+the row, the next run was counted from that time, and is counted from now instead. Times that a caller
+or a schedule named (`run_at=`, `start=`, `reschedule`, an edit, cron, `ctx.next_run(at=...)`) stay.
 """
 
 from datetime import datetime, timedelta
@@ -14,16 +15,15 @@ from holdfast.schedules.next_run import from_json
 
 BATCH = 1000  #: waiting jobs or keys of limits that one transaction reads
 TOLERANCE = timedelta(seconds=2)  #: smaller differences do not count as a step
-_SAME = timedelta(
-    seconds=1
-)  # between the row's last write and the record of its run: one transaction
+# At most this is between the row's last write and the record of its run if one transaction wrote both.
+_SAME = timedelta(seconds=1)
 
 Cursor = tuple[Any, str]  #: run_at and id of the last job that was read
 
 
 class Moved(NamedTuple):
     moved: int  #: jobs whose next run was moved
-    after: Cursor | None  #: the last job that was read; None: that was all
+    after: Cursor | None  #: the last job that was read; None: there are no more
 
 
 def read_clock(dialect: Dialect) -> Script[datetime]:
@@ -32,8 +32,8 @@ def read_clock(dialect: Dialect) -> Script[datetime]:
 
 
 def bring_forward(dialect: Dialect, after: Cursor | None, limit: int = BATCH) -> Script[Moved]:
-    """Count the next runs of some waiting jobs from now, if they are too far ahead after a step
-    back."""
+    """Count the next runs of `limit` waiting jobs from now, if they are too far ahead because the clock
+    was set back."""
     now = yield from read_clock(dialect)
     place = (dialect.time(now), "") if after is None else after
     params = {"now": dialect.now(), "run_at": place[0], "id": place[1] or None, "limit": limit}
@@ -48,21 +48,21 @@ def bring_forward(dialect: Dialect, after: Cursor | None, limit: int = BATCH) ->
 
 
 def _move(dialect: Dialect, row: Row, now: datetime) -> dict[str, Any] | None:
-    """Return the sooner run of a waiting job, if its row was written later than now and by the end of a
-    run; None if it stays."""
+    """Return the parameters that let a waiting job run sooner, if the end of a run wrote its row later
+    than now; None if its time stays."""
     id, run_at, due_at, updated_at, schedule, finished_at = row
     run_at, written, ended = map(dialect.moment, (run_at, updated_at, finished_at))
     due_at = None if due_at is None or schedule is None else dialect.moment(due_at)
     ahead = written - now
     if ahead <= TOLERANCE or abs(ended - written) > _SAME:
-        return None  # no step, or something else wrote it after the run
+        return None  # the clock was not set back, or the row was written again after the run
     if schedule is not None:
         if due_at is None:
             return None  # its run chose the time
         if from_json(schedule).cron is None:
             due_at -= ahead
         elif due_at > written:
-            return None  # a time of cron; an earlier one means a retry
+            return None  # cron names this time; an earlier time means that this is a retry
     return {
         "now": dialect.now(),
         "id": id,
@@ -73,8 +73,8 @@ def _move(dialect: Dialect, row: Row, now: datetime) -> dict[str, Any] | None:
 
 
 def wake_keys_early(dialect: Dialect, after: str, limit: int = BATCH) -> Script[str]:
-    """Wake some keys whose rate would have capacity only later than its period allows. Returns the last
-    key that was read; "": that was all."""
+    """Wake keys of rate limits that would have capacity only later than the rate's period allows. Looks
+    at `limit` keys behind `after`; returns the last one, or "" if there are no more."""
     edge, seen = (yield Run("keys_edge", {"after": after, "limit": limit})).rows[0]
     params = {"now": dialect.now(), "after": after, "limit": limit, "margin": MICRO}
     if (yield Run("wake_keys_early", params)).rows:

@@ -58,7 +58,7 @@ class Schedule:
     every: float | None = None  #: seconds
     cron: str | None = None  #: five fields, one space between them
     timezone: str | None = None  #: an IANA name, for cron only; None is UTC
-    missed: Missed = "once"  #: what to do about due times that passed while no worker ran
+    missed: Missed = "once"  #: how due times are made up for that passed while no worker ran
     jitter: float = 0.0  #: the most seconds that are added to each due time, at random
     backoff: Backoff | None = None  #: after failed runs, instead of the task's
 
@@ -249,7 +249,7 @@ def after_success(
     now: datetime,
     random: Callable[[], float] = _random.random,
 ) -> Next | None:
-    """Return the run after one that succeeded; None if that run should have said when."""
+    """Return the run after one that succeeded; None if the schedule leaves that to each run."""
     upcoming = regular(schedule, due, now)
     return None if upcoming is None else spread(schedule, upcoming, random)
 

@@ -1,5 +1,5 @@
-"""Scripts of recurring jobs. Each is one row, found by its task and key, and locked before a decision
-about it is made."""
+"""Scripts of recurring jobs. A recurring job is one row, found by its task and key; a script locks it
+before it decides anything about it."""
 
 import inspect
 from collections.abc import Callable, Mapping
@@ -17,7 +17,7 @@ from holdfast.schedules.next_run import CODE
 
 _TRIES = 20
 
-# What `sync` may be given: a function, or SQL with its parameters.
+# The condition of `sync`: a function, or SQL with its parameters.
 Condition = Callable[[], Any] | tuple[str, Mapping[str, Any]]
 
 
@@ -73,7 +73,8 @@ def enable(dialect: Dialect, type: str, key: str, enabled: bool) -> Script[Job]:
 def set_enabled(
     dialect: Dialect, job: Job, enabled: bool, because: str | None = None
 ) -> Script[Job]:
-    """Do the same with a job that is locked already. `because`: why, if no operator disables it."""
+    """Do the same with a job that is locked already. `because`: the reason, if no operator disables
+    it."""
     params = {"now": dialect.now(), "id": job.id, "enabled": enabled, "because": because}
     yield Run("enable_schedule", params)
     if enabled:

@@ -49,8 +49,8 @@ class Port(Protocol):
         """Store a line with the job."""
 
     def wrote(self, finish: Finish) -> None:
-        """Take note that the handler has written the completion on its own transaction, which may not
-        be committed."""
+        """Record that the handler has written the completion on its own transaction, which may not be
+        committed."""
 
     def workdir(self) -> Path: ...
 
@@ -283,7 +283,7 @@ class Detached:
         """Do nothing: there is no job with which the line could be stored."""
 
     def wrote(self, finish: Finish) -> None:
-        """Not called: a detached context refuses to write."""
+        """Do nothing: never called, since a detached context refuses to write."""
 
     def now(self) -> None:
         return None

@@ -1,4 +1,5 @@
-"""Exceptions that a handler raises to decide what happens to its job: Discard, Retry, Snooze."""
+"""Exceptions that a handler raises to control what follows its run: Discard, Retry, Snooze.
+`jobs/outcome.judge` reads them."""
 
 from holdfast.core.duration import Duration, seconds
 

@@ -1,4 +1,5 @@
-"""`task.using(...)`: a task with options, which can be enqueued, scheduled, or called later."""
+"""`task.using(...)`: the class `Using`, a task with options, which can be enqueued, scheduled, or
+called later; and `BaseTask`, which `Using` and `Task` share."""
 
 import dataclasses
 from collections.abc import Iterable, Mapping, Sequence
@@ -39,7 +40,7 @@ class Host(Protocol):
 
 
 class BaseTask(Generic[P]):
-    """What a task and a task with options have in common: calls of it become jobs."""
+    """The base class of a task and a task with options: calls of either become jobs."""
 
     __slots__ = ("_pattern", "host", "options", "task")
 

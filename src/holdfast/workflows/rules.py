@@ -27,7 +27,7 @@ class Settled(NamedTuple):
 
 
 class WorkflowState(NamedTuple):
-    """Which kinds of jobs a workflow has, not counting its callbacks."""
+    """Whether a workflow has unfinished, failed and cancelled jobs, not counting its callbacks."""
 
     unfinished: bool
     failed: bool
@@ -43,7 +43,7 @@ class WorkflowState(NamedTuple):
 
 
 class Callback(Enum):
-    """What a callback does, as far as its workflow has come."""
+    """The decision about a callback, given how its workflow stands."""
 
     RUNS = auto()
     WAITS = auto()

@@ -55,8 +55,8 @@ def advance(dialect: Dialect, workflows: Collection[str]) -> Script[int]:
 
 
 def _follow(dialect: Dialect, rows: Sequence[Row]) -> Script[tuple[list[str], int]]:
-    """Release or cancel the jobs that wait for some jobs. Returns the queues of released jobs and the
-    number of cancelled ones. (The next call finds the jobs that wait for these.)"""
+    """Release or cancel the jobs that wait for the jobs in `rows`. Returns the queues of released jobs
+    and the number of cancelled jobs. (The next call finds the jobs that wait for these.)"""
     ended = [id for id, _, status, _ in rows if status in FINISHED]
     added = [id for id, _, status, node in rows if status == Status.BLOCKED and node[0] != CALLBACK]
     settled = yield from _settle(ended, "ended")
@@ -80,7 +80,7 @@ def _settle(ids: Sequence[str], which: str) -> Script[list[Settled]]:
 
 
 def _free(dialect: Dialect, ids: Collection[str]) -> Script[list[str]]:
-    """Let those of these jobs run that wait for no other job any more; return their queues."""
+    """Release the jobs among these that wait for no other job any more; return their queues."""
     if not ids:
         return []
     freed = (yield Run("free", {"now": dialect.now(), "ids": json.dumps(sorted(ids))})).rows
@@ -171,7 +171,8 @@ def stop(dialect: Dialect, workflow: str, keep: float) -> Script[int]:
 
 
 def release(dialect: Dialect, job: str, workflow: str) -> Script[bool]:
-    """Let a job run although a job that it waits for has failed. Returns False if it is not held."""
+    """Release a job that is held since a job that it waits for has failed. Returns False if it is not
+    held."""
     yield Run("lock_workflows", {"workflows": json.dumps([workflow])})
     released = (yield Run("release_node", {"id": job})).rows
     yield from advance(dialect, [workflow])
@@ -233,7 +234,8 @@ def members(dialect: Dialect, workflow: str) -> Script[list[Job]]:
 
 
 def edges(ids: Sequence[str]) -> Script[list[Settled]]:
-    """Return what these jobs wait for or waited for; the outcome is "" while they wait."""
+    """Return the edges of these jobs: the jobs that each waits for or waited for; the outcome is ""
+    while it waits."""
     reply = yield Run("edges", {"ids": json.dumps(list(ids))})
     return [Settled(row[0], row[1], row[2], row[3] or "") for row in reply.rows]
 
