@@ -1,4 +1,5 @@
-"""Tokens, secrets and the audit log, as scripts. A secret itself never comes here: only its hash."""
+"""Scripts of tokens, secrets and the audit log. They get the hash of a token, never the token
+itself."""
 
 import json
 from dataclasses import asdict

@@ -1,25 +1,27 @@
-"""Verbs as scripts: generators that say which statement to run next and receive what it returned.
+"""Scripts: generators that yield the next SQL statement to run, by its name, and receive its rows.
 
-A script does no I/O and names no driver, so one text serves both engines, our own connections and
-the caller's open transaction, sync and async. The drivers' side is one function: `perform(run)`.
+A script does no I/O and names no driver, so one text serves both engines, our own connections and the
+caller's open transaction, sync and async. The drivers' side is one function: `perform(run)`.
 
-Named SQL statements lie beside the scripts that run them, once for each dialect.
+The SQL statements are in files beside the scripts that run them, one file for each engine. Both files
+have the same names in the same order; a statement that one engine does not need is only in the other's
+file, whose header says so (tests/plans/test_statements.py has the list).
 
-A block begins with `-- name: x`, has a purpose line, and may hold several commands, run in order.
-Parameters are `:name`. `{schema}` and the lists of statuses of `job.TRANSITIONS` (`{cancel}` stands
-for the statuses that cancel starts from) are filled in at the first use. A line that ends in `--? word`
-is there only when the caller asks for that word.
+A statement begins with `-- name: x`, has a purpose line, and may hold several commands, run in order.
+Parameters are `:name`. `{schema}` and the lists of statuses of `job.TRANSITIONS` (`{cancel}` stands for
+the statuses that cancel starts from) are filled in at the first use. A line that ends in `--? word` is
+an option: it is part of the statement only if the caller asks for that word.
 
-SQLite: a statement given a batch runs once for each member, or, where it says `:ids`, once for all that
-are alike. Times are microseconds; `{now}` is the moment of the call. Every write runs after BEGIN
-IMMEDIATE, so nothing moves between two statements. INDEXED BY, because the application may have run
-ANALYZE while the tables were small.
+SQLite: a statement given a batch runs once for each member, or if it has `:ids`, once for all members
+with the same other values. Times are microseconds; `{now}` is the time of the call. Every write runs
+after BEGIN IMMEDIATE, so no row changes between two statements. INDEXED BY names the index, because the
+application may have run ANALYZE while the tables were small.
 
-PostgreSQL: a batch is one JSON parameter, `:batch`. `{now}` is the server's moment of the statement.
-JSON, ids and times travel as text (`:ids::text::json`), so that the codecs of a caller's connection do
-not matter. Written for READ COMMITTED: what decides is locked first, or checked by the UPDATE itself.
-Rows of jobs are locked FOR NO KEY UPDATE, so that a row of attempts or logs, which refers to the job,
-can be written meanwhile.
+PostgreSQL: a batch is one JSON parameter, `:batch`. `{now}` is the server's time of the statement.
+JSON, ids and times are sent as text (`:ids::text::json`), so that the codecs of a caller's connection
+do not matter. Written for READ COMMITTED: a row that decides something is locked first, or checked by
+the UPDATE itself. Rows of jobs are locked FOR NO KEY UPDATE, so that a row of attempts or logs, which
+refers to the job, can be written meanwhile.
 """
 
 import re
@@ -45,8 +47,8 @@ FILES = (  #: beside the scripts that run them: jobs/claim.sqlite.sql and jobs/c
     *("schedules/scripts", "schedules/clock_steps", "limits/scripts", "workflows/scripts"),
     *("events/outbox", "monitoring/rollups", "jobs/rescue", "engine/access"),
 )
-# A job of a workflow that has ended, waits for others, or was retried, and was not looked at since. (An
-# index is found by the same words.)
+# A job of a workflow that has ended, waits for others, or was retried, and was not followed up since.
+# (The planner finds the index only if the condition is written in the same words.)
 _UNSEEN = (
     "COALESCE(seen, '') <> status AND (seen = 'retried'"
     " OR status IN ('completed', 'failed', 'cancelled') OR (status = 'blocked' AND limit_key IS NULL))"
@@ -68,19 +70,20 @@ class Run(NamedTuple):
     params: Mapping[str, Any]
     batch: Sequence[Mapping[str, Any]] | None = None  #: members, for a statement that takes many
     options: frozenset[str] = frozenset()  #: its optional lines
-    tell: str = ""  #: of a batch: answer with this field of the members that changed something
+    tell: str = ""  #: for a batch: return this field of the members that changed a row
 
 
 class Reply(NamedTuple):
     rows: list[Row]
-    changed: int  #: rows, where the driver tells
+    changed: int  #: rows that the statement changed, if the driver tells
 
 
 Script = Generator[Run, Reply, T]
 
 
 def drive(script: Generator[Y, S, T], perform: Callable[[Y], S]) -> T:
-    """Run a script to its end. It receives the error of what fails, and may catch it."""
+    """Run a script to its end. If a statement fails, the script receives the error, and may catch
+    it."""
     try:
         run = next(script)
         while True:
@@ -96,7 +99,7 @@ def drive(script: Generator[Y, S, T], perform: Callable[[Y], S]) -> T:
 
 
 async def adrive(script: Generator[Y, S, T], perform: Callable[[Y], Awaitable[S]]) -> T:
-    """The same, on an asynchronous connection."""
+    """Do the same on an asynchronous connection."""
     try:
         run = next(script)
         while True:
@@ -113,7 +116,7 @@ async def adrive(script: Generator[Y, S, T], perform: Callable[[Y], Awaitable[S]
 
 @dataclass(frozen=True, slots=True)
 class Command:
-    """One SQL command, in the spellings of the drivers."""
+    """One SQL command, with its parameters written as each driver takes them."""
 
     sql: str  #: `:name`, as sqlite3 takes it
     names: tuple[str, ...]  #: its parameters, in the order of their first use
@@ -136,8 +139,8 @@ class Statements:
         return iter(self._blocks)
 
     def commands(self, name: str, options: frozenset[str] = frozenset()) -> tuple[Command, ...]:
-        """The commands of a statement, with the optional lines that were asked for. A name with a
-        space in it is no name, but a caller's own SQL."""
+        """Return the commands of a statement, with the optional lines of `options`. A name with a space
+        in it is a caller's own SQL."""
         known = self._commands.get((name, options))
         if known is None:
             known = self._commands[name, options] = self._build(name, options)
@@ -160,7 +163,7 @@ class Statements:
 
 @cache
 def _load(dialect: str) -> Mapping[str, str]:
-    """The blocks of a dialect, as they are written."""
+    """Return the statements of an engine's SQL files by name, as they are written there."""
     folder = resources.files("holdfast")
     text = "".join(folder.joinpath(f"{one}.{dialect}.sql").read_text("utf-8") for one in FILES)
     parts = _NAME.split(text)[1:]
@@ -170,9 +173,9 @@ def _load(dialect: str) -> Mapping[str, str]:
     return MappingProxyType(dict(zip(names, parts[1::2], strict=True)))  # all engines share it
 
 
-@lru_cache(1024)  # there are some hundred, and each in the words of each schema
+@lru_cache(1024)  # there are some hundred commands, and each again for each schema
 def parse(sql: str) -> Command:
-    """A command from its text."""
+    """Return the command that an SQL text is."""
     sql = sql.strip()
     names = tuple(dict.fromkeys(_PARAMETER.findall(sql)))
     numbers = {name: f"${number}" for number, name in enumerate(names, 1)}
@@ -197,7 +200,7 @@ def fill(text: str, words: Mapping[str, str]) -> str:
 
 
 def qualified(columns: str, table: str = "jobs") -> str:
-    """A list of columns, each with its table's name."""
+    """Return a list of columns in which each has its table's name."""
     return ", ".join(f"{table}.{column.strip()}" for column in columns.split(","))
 
 

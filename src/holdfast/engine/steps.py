@@ -1,9 +1,10 @@
-"""The async face: one logic for both, written as steps.
+"""Steps: each method that an application calls is written once, and runs both synchronously and with
+`await`.
 
-A method of the application is a generator of steps, each a script to run. `go` runs them here and now;
-`ago` hands each to a small pool of threads of its own (the application may have filled the default
-one), or awaits it on the caller's asynchronous transaction. `run_steps` and `async_twin` make the two
-methods that an application calls from the one that returns steps.
+Such a method is a generator of steps, each a script to run. `Runner.go` runs them in the calling
+thread; `Runner.ago` runs each in a pool of threads of its own (the application may have filled the
+default pool), or awaits it on the caller's asynchronous transaction. `run_steps` and `async_twin` make
+the two public methods, `get` and `aget`, from the one that returns steps.
 """
 
 import asyncio
@@ -24,7 +25,7 @@ C = TypeVar("C", bound=Callable[..., Any])
 P = ParamSpec("P")
 S = TypeVar("S", bound="HasRunner")
 T = TypeVar("T")
-THREADS = 32  # as many enqueues share a commit
+THREADS = 32  # so many enqueues can share a commit
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,13 +38,13 @@ Steps = Generator[Step, Any, T]
 
 
 def read_step(script: Callable[[], Script[T]]) -> Steps[T]:
-    """Steps that run one script, which only reads, and return its result."""
+    """Return steps that run one script, which only reads, and return its result."""
     answer: T = yield Step(script, write=False)
     return answer
 
 
 def write_step(script: Callable[[], Script[T]]) -> Steps[T]:
-    """Steps that run one script, which may write, and return its result."""
+    """Return steps that run one script, which may write, and return its result."""
     answer: T = yield Step(script)
     return answer
 
@@ -55,11 +56,11 @@ class Runner:
         self.engine = engine
         self._lock = threading.Lock()
         self._executor: ThreadPoolExecutor | None = None
-        self._pid = 0  # of the process that has its threads
+        self._pid = 0  # the process in which the pool's threads live
         self._at_close: list[Callable[[], object]] = []
 
     def at_close(self, work: Callable[[], object]) -> None:
-        """To be done before the engine is closed."""
+        """Call `work` before the engine is closed."""
         self._at_close.append(work)
 
     def go(self, steps: Steps[T], tx: Any = None) -> T:
@@ -72,7 +73,7 @@ class Runner:
     async def ago(self, steps: Steps[T], tx: Any = None) -> T:
         if tx is None:
             return await self.hop(lambda: self.go(steps))
-        # A synchronous transaction runs here: its thread matters.
+        # A synchronous transaction runs in this thread: drivers bind connections to their thread.
         transaction = await self.adopt(tx)
         return await adrive(steps, lambda step: transaction.arun(step.script()))
 
@@ -81,7 +82,7 @@ class Runner:
         return await self.engine.aadopt(tx)
 
     async def hop(self, work: Callable[[], T]) -> T:
-        """Run something in a thread of ours."""
+        """Run `work` in a thread of the pool."""
         with self._lock:
             if self._executor is None or self._pid != os.getpid():
                 self._pid = os.getpid()
@@ -98,7 +99,7 @@ class Runner:
 
 
 class HasRunner(Protocol):
-    """An object whose methods are steps."""
+    """An object whose methods return steps."""
 
     _runner: Runner
 
@@ -131,7 +132,7 @@ def async_twin(
 
 
 def _signed(run: C, method: Callable[..., Any]) -> C:
-    """Let `help()` show the result of the steps, not the steps."""
+    """Let `help()` show that `run` returns the result of the steps, not the steps."""
     signature = inspect.signature(method)
     *_, result = get_args(signature.return_annotation)
     run.__signature__ = signature.replace(return_annotation=result)  # type: ignore[attr-defined]

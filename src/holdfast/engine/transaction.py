@@ -1,4 +1,5 @@
-"""Recognising what callers pass as `tx=`, without importing what they did not.
+"""Recognises the transactions that callers pass as `tx=`, without importing libraries that they do not
+use.
 
 SQLAlchemy's and Django's wrappers are opened down to the driver's own connection, after making sure
 that their transaction has begun, so that an engine needs to know drivers only.
@@ -12,10 +13,10 @@ from holdfast.errors import TransactionError
 
 
 class Transaction(Protocol):
-    """A caller's open transaction, ready to carry scripts."""
+    """A caller's open transaction, in which scripts can run."""
 
     def run(self, script: Script[T]) -> T:
-        """Run a script inside it; its hints reach their workers when it commits."""
+        """Run a script inside the transaction; its hints reach workers when the transaction commits."""
 
     async def arun(self, script: Script[T]) -> T: ...
 
@@ -27,8 +28,9 @@ _ACCEPTED = (
 
 
 def in_savepoint(script: Script[T], in_transaction: Callable[[], bool] = lambda: True) -> Script[T]:
-    """A script around a script: when it fails, nothing of it stays and the caller's work goes on.
-    `in_transaction`: some errors end the caller's whole transaction, and nothing is left to undo."""
+    """Return a script that runs another one in a savepoint: if that fails, its writes are undone, and
+    the caller's transaction goes on. `in_transaction`: whether the caller's transaction is still open;
+    some errors end all of it, and nothing is left to undo then."""
     yield Run("SAVEPOINT holdfast", {})
     try:
         result = yield from script
@@ -42,7 +44,7 @@ def in_savepoint(script: Script[T], in_transaction: Callable[[], bool] = lambda:
 
 
 def kind_of(tx: object) -> str:
-    """'package.Class' of the nearest known ancestor, e.g. 'psycopg.Connection'."""
+    """Return 'package.Class' of the nearest known ancestor, e.g. 'psycopg.Connection'."""
     for ancestor in type(tx).__mro__:
         name = f"{ancestor.__module__.partition('.')[0]}.{ancestor.__name__}"
         if name in _KINDS:
@@ -51,7 +53,7 @@ def kind_of(tx: object) -> str:
 
 
 def unwrap(tx: Any) -> Any:
-    """The driver's connection under a synchronous wrapper, its transaction begun."""
+    """Return the driver's connection under a synchronous wrapper, after its transaction has begun."""
     match kind_of(tx):
         case "sqlalchemy.scoped_session":
             return unwrap(tx())
@@ -76,7 +78,7 @@ def unwrap(tx: Any) -> Any:
 
 
 async def aunwrap(tx: Any) -> Any:
-    """The same for asynchronous wrappers; synchronous ones are accepted too."""
+    """Do the same for asynchronous wrappers; synchronous wrappers are accepted too."""
     match kind_of(tx):
         case "sqlalchemy.async_scoped_session":
             return await aunwrap(tx())
@@ -117,7 +119,7 @@ def _unwrap_django(wrapper: Any) -> Any:
 
 
 def foreign(tx: object, database: str) -> TransactionError:
-    """The error for something that cannot carry a job of this database."""
+    """Return the error for a `tx` that is no transaction of this database."""
     kind = f"{type(tx).__module__}.{type(tx).__qualname__}"
     return TransactionError(
         f"tx= was given a {kind}, and the jobs live in {database}: give {_ACCEPTED}, opened on that "
@@ -126,7 +128,7 @@ def foreign(tx: object, database: str) -> TransactionError:
 
 
 def needs_await(tx: object) -> TransactionError:
-    """The error for an asynchronous connection in a synchronous verb."""
+    """Return the error for an asynchronous connection in a synchronous method."""
     return TransactionError(
         f"tx= was given an asynchronous connection ({type(tx).__qualname__}): use the verb's async "
         "twin, e.g. 'await task.using(tx=conn).aenqueue(...)'"
@@ -134,7 +136,7 @@ def needs_await(tx: object) -> TransactionError:
 
 
 def outside(how: str) -> TransactionError:
-    """The error for a connection with no transaction to join."""
+    """Return the error for a connection that has no open transaction."""
     return TransactionError(
         f"tx=: the connection is outside any transaction, so the job would not commit together with "
         f"your rows: {how}, or leave tx= out"
@@ -142,7 +144,7 @@ def outside(how: str) -> TransactionError:
 
 
 def unusable(problem: Exception) -> TransactionError:
-    """The error for what its own library refuses to work with."""
+    """Return the error for a `tx` with which its own library refuses to work."""
     return TransactionError(
         f"tx=: the transaction cannot be used ({type(problem).__name__}: {problem})"
     )

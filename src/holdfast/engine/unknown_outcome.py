@@ -1,7 +1,7 @@
 """Inserts whose outcome is unknown, because the connection broke before the answer to the commit came.
 
-Ids are made by the client, and an insert leaves out what has an id that is there already. So it can be
-sent again until the database tells: a job is added once, whichever of the attempts was committed.
+Ids are made by the client, and an insert leaves out jobs whose id exists already. So an insert can be
+sent again until the database answers: a job is added once, whichever of the attempts was committed.
 """
 
 import time
@@ -14,8 +14,8 @@ _SHORTEST, _LONGEST = 0.05, 1.0  # seconds between two attempts
 
 
 def may_double(jobs: Sequence[NewJob]) -> bool:
-    """Whether sending these again could add a second job: the first attempt may have changed the live
-    job that holds the key, and that one may have finished since."""
+    """Return whether sending these jobs again could add a second job: the first attempt may have
+    changed the unfinished job with the key, and that job may have finished since."""
     return any(job.key is not None and job.on_conflict in ("replace", "debounce") for job in jobs)
 
 
@@ -42,7 +42,9 @@ def insert_again(
             return insert()
         except (DatabaseBusy, DatabaseUnavailable) as problem:
             failure = problem
-        except Exception as problem:  # of another repeat, too; but the first try may be committed
+        except (
+            Exception
+        ) as problem:  # whatever the repeat raises, the first attempt may be committed
             failure, repeats = problem, False
             told = "a repeat, which tells whether that was committed, was refused"
     ids = [job.id for job in jobs]

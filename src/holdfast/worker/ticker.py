@@ -13,8 +13,8 @@ Tick = Callable[[], float]
 
 
 class Ticker:
-    """Calls ticks, one after the other. Each returns the seconds until its next call; one that fails
-    is called again."""
+    """Calls ticks (functions), one after the other. Each returns the seconds until its next call; a
+    tick that raises is called again."""
 
     def __init__(
         self,
@@ -45,7 +45,7 @@ class Ticker:
             self._thread.join(timeout)
 
     def call_now(self, name: str) -> None:
-        """Call a tick at once, in the thread, although it is not due."""
+        """Let the thread call a tick at once, although it is not due."""
         self._asked.add(name)
         self._wake.set()
 

@@ -1,1 +1,1 @@
-"""What a worker does once in a while, besides running jobs. Start with `services.py`."""
+"""Services that a worker runs at intervals, besides running jobs. Start with `services.py`."""

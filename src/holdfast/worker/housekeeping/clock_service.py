@@ -1,5 +1,5 @@
-"""Notices when the database's clock was set, and repairs the times that are too far ahead after a step
-back."""
+"""Notices when the database's clock was set. If it was set back, repairs the times that are too far
+ahead now, by the scripts of schedules/clock_steps.py."""
 
 import logging
 from collections.abc import Callable
@@ -26,13 +26,13 @@ class ClockWatch:
         self._repair()  # once at the start: the clock may have been set meanwhile
 
     def _repair(self) -> None:
-        """Go through all waiting jobs, then all keys of limits, from the beginning."""
+        """Begin a repair: first of all waiting jobs, then of all keys of limits."""
         self._jobs: clock_steps.Cursor | None = None
         self._keys = ""
         self._repairs = [self._wake_keys_early, self._bring_forward]
 
     def tick(self) -> float:
-        """Look at the clock, and repair one batch; the seconds until the next tick."""
+        """Read the clock, and repair one batch; return the seconds until the next tick."""
         self._look()
         if self._repairs and self._repairs[-1]():
             self._repairs.pop()

@@ -20,14 +20,14 @@ logger = logging.getLogger("holdfast.worker")
 
 EVERY = 1.0  # seconds between two writes
 BATCH = 1000  # lines of one write
-LINES = 10_000  # that wait to be written, of all runs
-RUN_LINES = 500  # of one run
+LINES = 10_000  # most lines that wait to be written, of all runs
+RUN_LINES = 500  # most lines of one run
 RUN_BYTES = 64 * 1024
-TRIES = 30  # to write a batch, until it is given up
+TRIES = 30  # attempts to write a batch, until it is given up
 
 
 class Notes:
-    """How much one run has logged so far."""
+    """Counts what one run has logged so far."""
 
     __slots__ = ("bytes", "closed", "left_out", "lines")
 
@@ -36,7 +36,8 @@ class Notes:
         self.closed = False
 
     def has_room(self, size: int) -> bool:
-        """Whether a line is kept. After the first one that is not, none is: a log has no holes."""
+        """Return whether a line is kept. After the first line that is left out, all are: a log has no
+        gaps."""
         fits = self.lines < RUN_LINES and self.bytes + size <= RUN_BYTES
         return fits and not self.left_out
 
@@ -94,12 +95,12 @@ class LogWriter(Ticker):
         return EVERY
 
     def _write_all(self) -> None:
-        """Try once more when the worker stops."""
+        """Write all lines when the worker stops; failed writes are not repeated."""
         while self._write() and self._lines:
             pass
 
     def _write(self) -> bool:
-        """Write the oldest lines. False: they could not be written, and are kept."""
+        """Write the oldest lines. Returns False if they could not be written, and are kept."""
         with self._lock:
             batch = list(islice(self._lines, BATCH))
         try:

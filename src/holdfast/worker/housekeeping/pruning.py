@@ -53,7 +53,7 @@ def put_off(prunings: int) -> float:
 
 @dataclass
 class Work:
-    """What pruning did. `a += b` adds a later look."""
+    """The number of jobs that pruning deleted. `a += b` adds a later look."""
 
     gone: int = 0
     failed: int = 0  #: kept, because their hook or the archive failed
@@ -67,14 +67,15 @@ class Work:
 
 
 class _End(NamedTuple):
-    """How a hook ended."""
+    """The end of a hook: without a problem, or with the exception that it raised."""
 
     lease: Lease
     problem: BaseException | None
 
 
 class Pruner(Ticker):
-    """Calls `look` at intervals, in a thread; callers without a worker call it by themselves."""
+    """Deletes finished jobs. In a worker its thread calls `look` at intervals; `holdfast prune` calls
+    it by itself."""
 
     def __init__(
         self,
@@ -96,13 +97,14 @@ class Pruner(Ticker):
         self._took = 0.0  # seconds of the database's time, by the last look
 
     def close(self, timeout: float = 0.0) -> None:
-        """Wait for hooks no longer; leased jobs are tried again when their lease is over."""
+        """Stop waiting for hooks; leased jobs are tried again when their lease is over."""
         self._closing.set()
         self._ends.put(None)
         super().close(timeout)
 
     def wanted(self, older_than: float | None = None, *, everywhere: bool = False) -> Retention:
-        """`everywhere`: also jobs younger than any that our own tasks would let go."""
+        """Return which finished jobs may be deleted. `everywhere`: look also at jobs that are younger
+        than any retention of our tasks."""
         hooks = self._hooks().keys()
         if hooks - self._declared:  # also of tasks that were registered after the worker started
             self._engine.maintenance.declare_hooks(hooks)
@@ -137,7 +139,8 @@ class Pruner(Ticker):
         return Work(found.gone + gone, failed, more=found.more)
 
     def _prune_leased(self, leases: Sequence[Lease]) -> tuple[int, int]:
-        """Call hooks, write to the archive, then delete; how many are gone, and how many failed."""
+        """Call hooks, write to the archive, then delete; return how many jobs were deleted, and how
+        many are kept since their hook or the archive failed."""
         known = {lease.id: lease for lease in leases}
         jobs = {job.id: job for job in self._engine.get(list(known)) if job.status in FINISHED}
         ends = self._call_hooks([(known[id], job) for id, job in jobs.items()])
@@ -170,7 +173,7 @@ class Pruner(Ticker):
     # hooks
 
     def _call_hooks(self, leased: Sequence[tuple[Lease, Job]]) -> list[_End]:
-        """Call some hooks at a time; one that did not end in time is given up."""
+        """Call the hooks, LEASES of them at a time. A hook that does not end in time is given up."""
         hooks, done = self._hooks(), list[_End]()
         calls = []
         for lease, job in leased:
@@ -182,7 +185,7 @@ class Pruner(Ticker):
                 calls.append((lease, job, hook))
         last = time.monotonic() + LEASE - 2 * TIMEOUT
         for start in range(0, len(calls), LEASES):
-            if time.monotonic() < last:  # else their leases could be over before their hooks are
+            if time.monotonic() < last:  # else their leases could end before their hooks do
                 done += self._call_together(calls[start : start + LEASES])
         return done
 
@@ -224,8 +227,8 @@ class Pruner(Ticker):
     def count(
         self, wanted: Retention, counted: Callable[[int], object] = lambda number: None
     ) -> tuple[dict[Status, int], int]:
-        """Return how many jobs would be deleted, by status; and how many of them only others can
-        delete, who know their hooks. `counted`: called with the number so far."""
+        """Return how many jobs would be deleted, by status; and how many of them have a hook that only
+        other workers know. `counted`: called with the number so far."""
         due, unknown = dict.fromkeys(sorted(FINISHED), 0), 0
         now = self._engine.clock.now()
         for status in due:
@@ -246,7 +249,7 @@ class Pruner(Ticker):
 def pruner_of(app: Holdfast, *, declare: bool = True) -> Iterator[Pruner]:
     """Make a pruner without a worker, with threads and a loop for hooks."""
     if declare:
-        declare_hooks(app)  # also forgets those that are gone from the code
+        declare_hooks(app)  # also forgets hooks that are no longer in the code
     loop, threads = LoopThread(), Threads("holdfast-hook")
     loop.start()
     pruner = Pruner(app, lambda: loop.loop, threads)

@@ -1,8 +1,9 @@
-"""Counts the finishes of this worker, and writes the figures every few seconds, apart from any finish.
+"""Counts the finishes of this worker, and writes the figures every few seconds, in transactions of
+their own.
 
-Figures are kept until their minute is long over, and each write has the whole count of a minute so far.
-So a write whose reply was lost can be sent again, and the next one makes good for one that failed. The
-last seconds of figures are lost if the process dies.
+Figures are kept in memory until their minute is long over, and each write has the whole count of a
+minute so far. So a write whose reply was lost can be sent again, and the next write makes up for one
+that failed. The last seconds of figures are lost if the process dies.
 """
 
 import logging
@@ -17,7 +18,7 @@ from holdfast.monitoring.metrics import MINUTE, Rollup, kind_of, minute_of
 logger = logging.getLogger("holdfast.worker")
 
 EVERY = 5.0  # seconds between two writes
-ROWS = 5000  # that are kept while the database cannot be written to
+ROWS = 5000  # most roll-ups that are kept while the database cannot be written
 _PATIENCE = 1.0  # seconds that a worker that stops waits for a write in progress
 _OPEN = 2 * MINUTE  # how long a minute may still be added to, by clocks that differ a little
 
@@ -53,15 +54,15 @@ class RollupWriter:
         return EVERY
 
     def close(self) -> None:
-        """Write the last figures. They are not worth an error of a worker that stops."""
+        """Write the last figures. If that fails, nothing is raised: the worker stops anyway."""
         try:
             self.write()
         except Exception as problem:
             logger.warning("the last figures of this worker are lost: %s", problem)
 
     def write(self) -> None:
-        """Write what has changed since the last write. One at a time: an older one must not come
-        last."""
+        """Write the roll-ups that have changed since the last write. Only one thread writes at a time:
+        an older count must not overwrite a newer one."""
         if not self._writing.acquire(timeout=_PATIENCE):
             return
         try:
@@ -84,8 +85,8 @@ class RollupWriter:
                 self._forget()
 
     def _forget(self) -> None:
-        """Forget minutes that are written and over; and the oldest, if the database is unavailable for
-        long."""
+        """Forget roll-ups that are written and whose minute is over; and the oldest ones, if the
+        database is unavailable for long."""
         newest = max((key[0] for key in self._rollups), default=None)
         if newest is None:
             return

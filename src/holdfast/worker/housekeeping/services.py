@@ -1,5 +1,6 @@
-"""Housekeeping: what a worker does at intervals, besides running jobs. Each service is a tick, which
-returns the seconds until its next call; what it did is counted."""
+"""Housekeeping: services that a worker runs at intervals, besides running jobs. Each is a tick, a
+function that returns the seconds until its next call. The work on the database is done by
+engine/maintenance.py; its results are counted and logged here."""
 
 import logging
 from collections import Counter
@@ -15,17 +16,17 @@ from holdfast.worker.ticker import Tick
 
 logger = logging.getLogger("holdfast.worker")
 
-KEYS = 1000  # of limits, looked at in one call
-WORKFLOWS = 100  # looked at in one call
-_SOON = 0.05  # seconds until the next batch, where there is more to prune
+KEYS = 1000  # keys of limits that one call looks at
+WORKFLOWS = 100  # workflows that one call looks at
+_SOON = 0.05  # seconds until the next batch, if there is more to prune
 _ADVANCE = 2.0
 _EVENTS = _REPAIR = 5.0
 _MINUTE = 60.0
 
 
 class Housekeeping:
-    """Scratch folders, limits and workflows, old figures and events. (Pruning of jobs is apart: its
-    hooks may be slow.)"""
+    """Services for scratch folders, limits, workflows, and old figures, events and entries of the audit
+    log. (Jobs are pruned by a thread of their own, the Pruner: their hooks may be slow.)"""
 
     def __init__(self, engine: Engine, *, workdir: Path, counts: Counter[str]) -> None:
         self._engine = engine
@@ -56,7 +57,8 @@ class Housekeeping:
         return {job.claim for job in self._engine.get(ids) if job.status is Status.RUNNING}
 
     def _repair_limits(self) -> float:
-        """Find capacity that no finish has freed: a job was deleted while it ran, a limit raised."""
+        """Release parked jobs that no finish has released: a job was deleted while it ran, or a limit
+        was raised."""
         moved = self._maintenance.repair_limits(KEYS)
         self._counts["unparked"] += moved
         if moved:
@@ -64,7 +66,8 @@ class Housekeeping:
         return _REPAIR
 
     def _advance_workflows(self) -> float:
-        """Find members that no worker has finished: they were cancelled, or their worker died."""
+        """Advance workflows after jobs that no worker finished: they were cancelled, or their worker
+        died."""
         self._counts["advanced"] += self._maintenance.advance_workflows(WORKFLOWS)
         return _ADVANCE
 

@@ -42,13 +42,13 @@ def declare(app: Holdfast) -> None:
 
 
 def hooked(app: Holdfast) -> list[str]:
-    """The tasks whose finished jobs are deleted only after their `on_prune` was called."""
+    """Return the tasks whose finished jobs are deleted only after their `on_prune` was called."""
     return sorted(task.name for task in app.tasks.values() if task.conduct.on_prune is not None)
 
 
 def declare_hooks(app: Holdfast) -> None:
-    """Declare the hooks of our code. One that is gone from it is forgotten if no living worker has it,
-    either."""
+    """Declare the `on_prune` hooks of our code. A hook that is no longer in our code is forgotten if no
+    live worker has it either."""
     ours = hooked(app)
     gone = set(app.engine.run(pruning.hooks, write=False)) & app.tasks.keys() - set(ours)
     if gone:
@@ -59,7 +59,7 @@ def declare_hooks(app: Holdfast) -> None:
 
 
 def _forget_limits(app: Holdfast) -> None:
-    """Forget limits that none of our tasks has any more, and release the jobs that wait for them."""
+    """Delete limits that none of our tasks has any more, and release the jobs that wait for them."""
     declared = {row.name for task in app.tasks.values() if task.rule for row in task.rule.declared}
     for limit in app.limits.list():
         ours = limit.tasks and set(limit.tasks) <= app.tasks.keys()
@@ -98,8 +98,8 @@ def _next(plan: Schedule, job: Job, now: datetime) -> datetime:
 
 
 def _abandoned(app: Holdfast) -> Iterable[Job]:
-    """Yield recurring jobs whose schedule is in no code: neither in ours, nor in that of a living
-    worker that has tasks which we do not have."""
+    """Yield recurring jobs whose schedule is in no code: neither in ours, nor in the code of a live
+    worker that has tasks which ours has not."""
     engine = app.engine
     ours = {name for name, task in app.tasks.items() if task.schedule is not None}
     others = set(engine.run(schedule_scripts.types, write=False)) - ours
@@ -112,7 +112,7 @@ def _abandoned(app: Holdfast) -> Iterable[Job]:
 
 
 def _published_elsewhere(engine: Engine, what: str) -> set[str]:
-    """What living workers publish in their info."""
+    """Return the values that live workers report under a name in their info."""
     workers = [worker for worker in engine.workers() if worker.died_at is None]
     infos: list[Mapping[str, Any]] = [json.loads(worker.info) for worker in workers]
     return {name for info in infos for name in info.get(what, ())}

@@ -56,7 +56,7 @@ def sweep_workdirs(
 
 
 def _age(entry: "os.DirEntry[str]") -> float:
-    """The age of a folder. A file, or one whose run has just ended, has none."""
+    """Return the age of a folder in seconds; 0 for a file, or a folder that was just removed."""
     with suppress(FileNotFoundError):
         if entry.is_dir(follow_symlinks=False):
             return time.time() - entry.stat(follow_symlinks=False).st_mtime

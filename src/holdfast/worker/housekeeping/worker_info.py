@@ -1,4 +1,4 @@
-"""What a worker reports with every heartbeat, and `holdfast workers` shows."""
+"""The report that a worker sends with every heartbeat, and that `holdfast workers` shows."""
 
 import json
 import os
@@ -19,7 +19,7 @@ _LISTED = 20  # running jobs
 
 
 def worker_info(worker: "Worker") -> str:
-    """Return it as JSON text."""
+    """Return a worker's report as JSON text."""
     settings, lanes = worker.app.settings, worker.lanes
     running = worker.executions()
     return json.dumps(
@@ -49,7 +49,8 @@ def worker_info(worker: "Worker") -> str:
 
 
 def memory() -> int:
-    """Return the bytes of memory in use; where that is unknown, the most that ever were."""
+    """Return the bytes of memory in use; if the system does not tell, the most that were ever in
+    use."""
     try:
         pages = int(Path("/proc/self/statm").read_text().split()[1])
         return pages * resource.getpagesize()

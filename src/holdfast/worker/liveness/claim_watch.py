@@ -1,5 +1,5 @@
-"""Reads what the database says about this worker's jobs (cancel requests, lost claims), and writes the
-progress of its runs."""
+"""Watches this worker's claims: reads from the database which runs were asked to stop or have lost
+their claim, and writes the progress of runs."""
 
 import logging
 import time
@@ -14,7 +14,7 @@ from holdfast.worker.ticker import Ticker
 
 logger = logging.getLogger("holdfast.worker")
 
-LOOK = 0.5  # seconds between two looks: a running job sees within them that it was cancelled
+LOOK = 0.5  # seconds between two looks: after so long a running job sees that it was cancelled
 _IDLE_LOOK = 5.0
 _ORPHAN = 5.0  # seconds between the two looks that find a claim without a run
 
@@ -65,7 +65,7 @@ class ClaimWatch(Ticker):
             execution.stop(Stop.CANCELLED)
 
     def _give_back_orphans(self, held: dict[Claim, Held], now: float) -> None:
-        """Give back the claims that are in the database and have no run here: their reply was lost."""
+        """Give back claims of this worker that have no run here: the reply to the claim was lost."""
         orphans = held.keys() - {execution.claim for execution in self._executions()}
         self._orphans = {claim: self._orphans.get(claim, now) for claim in orphans}
         for claim, since in list(self._orphans.items()):

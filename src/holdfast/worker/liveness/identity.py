@@ -19,7 +19,7 @@ _LONGEST_PAUSE = 5.0
 
 
 def new_worker_id() -> str:
-    """host-pid-random: a pid comes back after a reboot, this never does."""
+    """Return an id such as host-pid-random. A pid is used again after a reboot, an id never is."""
     return f"{socket.gethostname()}-{os.getpid()}-{secrets.token_hex(4)}"
 
 
@@ -50,11 +50,11 @@ class WorkerIdentity:
         self._began(id)
 
     def confirmed(self, moment: float) -> None:
-        """Note that a heartbeat was written, begun at this moment (boottime)."""
+        """Record that a heartbeat was written whose write began at this time (by `boottime`)."""
         self._confirmed = moment
 
     def silence(self) -> float:
-        """Seconds since the last heartbeat that was written."""
+        """Return the seconds since the last heartbeat that was written."""
         return boottime() - self._confirmed
 
     def declared_dead(self) -> None:
@@ -66,7 +66,8 @@ class WorkerIdentity:
         threading.Thread(target=self.until_reached, args=[self.begin], daemon=True).start()
 
     def until_reached(self, work: Callable[[], None]) -> bool:
-        """Call `work` as soon as the database can be reached; False: the worker stopped before."""
+        """Call `work` as soon as the database can be reached. Returns False if the worker stopped
+        before."""
         pause = 0.1
         while not self._stopping:
             try:

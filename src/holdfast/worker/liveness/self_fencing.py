@@ -1,5 +1,5 @@
-"""When a worker must stop its own runs, since other workers may take its jobs: not after every
-silence."""
+"""Self-fencing: tells when a worker that cannot write heartbeats must stop its own runs, since other
+workers may declare it dead and take its jobs."""
 
 from holdfast.engine.engine import Engine
 from holdfast.worker.liveness.heartbeat import BEATS_MISSED, FRESH, boottime
@@ -8,7 +8,7 @@ from holdfast.worker.ticker import Ticker
 
 
 class SelfFencing(Ticker):
-    """How long this worker has been silent, as far as other workers may declare it dead for that.
+    """Measures for how long this worker has been silent in a way for which others may declare it dead.
 
     Other workers declare a worker dead by their own heartbeats, and forget what they saw when those
     stop (`Observer`). While no other worker sends heartbeats either, as when the application holds
@@ -30,8 +30,9 @@ class SelfFencing(Ticker):
         self._excused_at = -1.0
 
     def silence(self) -> float:
-        """Our silence as far as it counts. It does not count while we know that no other worker was
-        heard for most of a heartbeat; at the last possible moment it does."""
+        """Return the seconds of silence that count. Silence does not count while we know that no other
+        worker sent a heartbeat for most of an interval; shortly before others could declare us dead, it
+        counts in any case."""
         silence, now = self._identity.silence(), boottime()
         knows = now - self._looked_at <= 0.3 * self._heartbeat
         quiet = now - self._heard_at >= 0.8 * self._heartbeat
@@ -54,7 +55,8 @@ class SelfFencing(Ticker):
             self._heard_at = now
         self._numbers = living
         self._looked_at = now
-        # A worker that sends heartbeats again starts to observe us anew: as good as our own heartbeat.
+        # Other workers have sent no heartbeat for so long that, when they do again, they start to
+        # observe us anew: that protects us as much as a heartbeat of our own.
         if worker in living and now - self._heard_at > (FRESH + 0.1) * self._heartbeat:
             self._excused_at = now
             self._identity.confirmed(now)
