@@ -5,7 +5,7 @@ no`). One that is breaking and unknown to this release makes it refuse, instead 
 
 New tables are made in one transaction. Tables in use are migrated statement by statement, so that no
 lock is held for long; a process that was killed midway begins again at the first statement. So every
-statement from 0002 on must be harmless when it is repeated (`IF NOT EXISTS`; decision 0022).
+statement from 0002 on must be harmless when it is repeated (`IF NOT EXISTS`; docs/decisions/0022).
 """
 
 import re

@@ -43,7 +43,7 @@ SELECT floor
    FOR UPDATE;
 
 -- name: followed_since
--- From which positions on all events of these topics are written.
+-- By topic: the positions from which on all its events are written.
 SELECT topic, since
   FROM {schema}.followers
  WHERE until > {now}
@@ -57,12 +57,12 @@ VALUES ({now}, '00000000-0000-0000-0000-000000000000', :kind::text, '{}')
 RETURNING position;
 
 -- name: raise_floor
--- Events up to this position cannot be read any more.
+-- Raise the floor: events up to this position cannot be read any more.
 UPDATE {schema}.outbox
    SET floor = GREATEST(floor, :floor::bigint);
 
 -- name: subscribe
--- Follow these topics, for at least so long.
+-- Add or renew the subscription of a reader to topics.
 INSERT INTO {schema}.followers (name, topic, until, since)
 SELECT :name::text, key, {now} + :life::bigint * interval '1 microsecond', value::bigint
   FROM json_each_text(:since::text::json)
@@ -84,7 +84,7 @@ SELECT (SELECT CASE WHEN is_called THEN last_value ELSE 0 END FROM {schema}.even
 SELECT txid_current();
 
 -- name: ended
--- All transactions before this number have ended.
+-- The number before which all transactions have ended.
 SELECT txid_snapshot_xmin(txid_current_snapshot());
 
 -- name: events

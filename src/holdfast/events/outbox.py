@@ -1,5 +1,6 @@
 """Scripts that write and read events. An event is written in the transaction of the change that it
-reports, if it has followers, and is read in an order in which no event is skipped (decision 0018)."""
+reports, if it has followers, and is read in an order in which no event is skipped
+(docs/decisions/0018)."""
 
 import json
 from collections.abc import Collection, Mapping, Sequence

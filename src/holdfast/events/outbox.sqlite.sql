@@ -40,7 +40,7 @@ SELECT floor
   FROM holdfast_outbox;
 
 -- name: followed_since
--- From which positions on all events of these topics are written.
+-- By topic: the positions from which on all its events are written.
 SELECT topic, since
   FROM holdfast_followers
  WHERE until > {now}
@@ -53,12 +53,12 @@ VALUES ({now}, '', :kind, '{}')
 RETURNING position;
 
 -- name: raise_floor
--- Events up to this position cannot be read any more.
+-- Raise the floor: events up to this position cannot be read any more.
 UPDATE holdfast_outbox
    SET floor = MAX(floor, :floor);
 
 -- name: subscribe
--- Follow these topics, for at least so long.
+-- Add or renew the subscription of a reader to topics.
 INSERT INTO holdfast_followers (name, topic, until, since)
 SELECT :name, key, {now} + :life, value
   FROM json_each(:since)

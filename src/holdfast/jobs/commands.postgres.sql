@@ -49,7 +49,7 @@ SELECT pg_notify('{schema}_wake', queue)
   FROM json_array_elements_text(:queues::text::json) AS queue;
 
 -- name: present
--- Which of these ids exist.
+-- The ids that exist, among those given.
 SELECT id::text
   FROM {schema}.jobs
  WHERE id = ANY(ARRAY(SELECT json_array_elements_text(:ids::text::json)::uuid));
@@ -70,8 +70,8 @@ SELECT id::text
    AND idempotency_key = :idempotency_key::text;
 
 -- name: replace
--- Give the unfinished job that has a key the newer request: a waiting job takes it over, a running job runs again with
--- it.
+-- Give the unfinished job that has a key the values of a newer request: a waiting job runs with them, a running job runs
+-- again with them.
 UPDATE {schema}.jobs
    SET priority = :priority::bigint,
        rank = CASE WHEN :aging::bigint IS NULL THEN -:priority::bigint

@@ -32,7 +32,7 @@ ON CONFLICT DO NOTHING;
 SELECT :queues;
 
 -- name: present
--- Which of these ids exist.
+-- The ids that exist, among those given.
 SELECT id
   FROM holdfast_jobs
  WHERE id IN (SELECT value FROM json_each(:ids));
@@ -55,8 +55,8 @@ SELECT id
    AND idempotency_key IS NOT NULL;
 
 -- name: replace
--- Give the unfinished job that has a key the newer request: a waiting job takes it over, a running job runs again with
--- it.
+-- Give the unfinished job that has a key the values of a newer request: a waiting job runs with them, a running job runs
+-- again with them.
 UPDATE holdfast_jobs
    SET priority = :priority,
        rank = CASE WHEN :aging IS NULL THEN -:priority ELSE COALESCE(:run_at, {now} + :delay) - :priority * :aging END,

@@ -5,7 +5,7 @@
 -- The same names in the same order as in pruning.sqlite.sql. How they are written: engine/script.py.
 
 -- name: prune
--- Delete finished jobs whose time is over and whose task has no hook, the oldest first: a bounded look at one status.
+-- Delete finished jobs whose retention is over and whose task has no hook, the oldest first: a bounded search of one status.
 DELETE FROM {schema}.jobs
  WHERE id = ANY(ARRAY(SELECT old.id
                         FROM {schema}.jobs AS old
@@ -30,8 +30,8 @@ DELETE FROM {schema}.jobs
 RETURNING id::text;
 
 -- name: prune_edge
--- Where that look ended: the last id, and the number of rows. If asked, also how many jobs are due, and how many of
--- these have a hook that the caller does not know.
+-- Where the search of `prune` ended: the last id, and the number of rows. If asked, also how many jobs are due, and how
+-- many of these have a hook that the caller does not know.
 SELECT max(id::text), count(*)
        , count(*) FILTER (WHERE due)                                                                      --? counted
        , count(*) FILTER (WHERE due AND type IN (SELECT type FROM {schema}.hooks)                         --? counted
@@ -53,8 +53,7 @@ SELECT max(id::text), count(*)
          LIMIT :scan::int) AS looked;
 
 -- name: lease
--- Lease some jobs that are due: those of tasks with a hook that the caller knows, and for an archive also those without
--- a hook.
+-- Lease jobs that are due: jobs of tasks with a hook that the caller knows, and for an archive also jobs without a hook.
 UPDATE {schema}.jobs
    SET keep_until = {now} + :lease::bigint * interval '1 microsecond',
        prunings = prunings + 1
@@ -115,12 +114,12 @@ SELECT type
 ON CONFLICT DO NOTHING;
 
 -- name: forget_hooks
--- Remove tasks that have no such hook any more.
+-- Remove tasks that have no hook any more.
 DELETE FROM {schema}.hooks
  WHERE type = ANY(ARRAY(SELECT json_array_elements_text(:types::text::json)));
 
 -- name: hooks
--- The tasks with such a hook.
+-- The tasks whose jobs are deleted only after a hook.
 SELECT type
   FROM {schema}.hooks
  ORDER BY type;

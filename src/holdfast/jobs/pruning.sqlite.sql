@@ -5,7 +5,7 @@
 -- The same names in the same order as in pruning.postgres.sql. How they are written: engine/script.py.
 
 -- name: prune
--- Delete finished jobs whose time is over and whose task has no hook, the oldest first: a bounded look at one status.
+-- Delete finished jobs whose retention is over and whose task has no hook, the oldest first: a bounded search of one status.
 DELETE FROM holdfast_jobs
  WHERE id IN (SELECT id
                 FROM (SELECT id, type, keep_until, completed_at, prunings, workflow_id
@@ -24,8 +24,8 @@ DELETE FROM holdfast_jobs
 RETURNING id;
 
 -- name: prune_edge
--- Where that look ended: the last id, and the number of rows. If asked, also how many jobs are due, and how many of
--- these have a hook that the caller does not know.
+-- Where the search of `prune` ended: the last id, and the number of rows. If asked, also how many jobs are due, and how
+-- many of these have a hook that the caller does not know.
 SELECT MAX(id), COUNT(*)
        , SUM(due)                                                                                         --? counted
        , SUM(due AND type IN (SELECT type FROM holdfast_hooks) AND type NOT IN (SELECT value FROM json_each(:types))) --? counted
@@ -44,8 +44,7 @@ SELECT MAX(id), COUNT(*)
          LIMIT :scan);
 
 -- name: lease
--- Lease some jobs that are due: those of tasks with a hook that the caller knows, and for an archive also those without
--- a hook.
+-- Lease jobs that are due: jobs of tasks with a hook that the caller knows, and for an archive also jobs without a hook.
 UPDATE holdfast_jobs
    SET keep_until = {now} + :lease,
        prunings = prunings + 1
@@ -93,12 +92,12 @@ VALUES (:type)
 ON CONFLICT DO NOTHING;
 
 -- name: forget_hooks
--- Remove tasks that have no such hook any more.
+-- Remove tasks that have no hook any more.
 DELETE FROM holdfast_hooks
  WHERE type IN (SELECT value FROM json_each(:types));
 
 -- name: hooks
--- The tasks with such a hook.
+-- The tasks whose jobs are deleted only after a hook.
 SELECT type
   FROM holdfast_hooks
  ORDER BY type;

@@ -2,7 +2,7 @@
 -- The same names in the same order as in read.sqlite.sql. How they are written: engine/script.py.
 
 -- name: suspects
--- How many jobs with deaths on record wait, by queue, type and level: a bounded look. Paused queues are left out.
+-- How many jobs with deaths on record wait, by queue, type and level: a bounded search. Paused queues are left out.
 SELECT queue, type, level, count(*)
   FROM (SELECT queue, type, LEAST(GREATEST(deaths, 1), 3) AS level
           FROM {schema}.jobs

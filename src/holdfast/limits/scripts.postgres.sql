@@ -36,7 +36,7 @@ SELECT keys.key,
  WHERE keys.key = ANY(ARRAY(SELECT json_array_elements_text(:keys::text::json)));
 
 -- name: keys_with_parked
--- Which of some keys have parked jobs.
+-- The keys that have parked jobs, among those given.
 SELECT wanted.key
   FROM json_array_elements_text(:keys::text::json) AS wanted (key)
  WHERE EXISTS (SELECT 1 FROM {schema}.jobs
@@ -52,7 +52,7 @@ SELECT key, name
 ON CONFLICT DO NOTHING;
 
 -- name: record_starts
--- Store when jobs of a key started, and when the next one may, if jobs are parked for it.
+-- Store when jobs of a key started, and if jobs are parked for it, when the next one may start.
 UPDATE {schema}.keys
    SET starts = new.starts,
        wake_at = COALESCE({now} + new.wait * interval '1 microsecond', keys.wake_at)
@@ -123,7 +123,7 @@ UPDATE {schema}.keys
    AND keys.key = ANY(ARRAY(SELECT wanted.key FROM json_to_recordset(:batch::text::json) AS wanted (key text)));
 
 -- name: idle_turns
--- Keys among these whose turn belongs to a job that has been pending for so long, with its type and queue.
+-- The keys, among those given, whose turn belongs to a job that has been pending for too long; with its type and queue.
 SELECT keys.key, first.type, first.queue
   FROM {schema}.keys
   JOIN {schema}.jobs AS first ON first.id = keys.turn_id
@@ -162,8 +162,8 @@ SELECT key
  WHERE key IS NOT NULL;
 
 -- name: busy
--- Whether jobs of some queues are pending or parked, or a worker holds any. With more parked jobs than it looks at, the
--- answer is yes.
+-- Whether jobs of some queues are pending or parked, or a worker holds a job. If there are more parked jobs than the
+-- search looks at, the answer is yes.
 SELECT EXISTS (SELECT 1
                  FROM json_array_elements_text(:queues::text::json) AS wanted (queue)
                 WHERE EXISTS (SELECT 1 FROM {schema}.jobs
@@ -213,7 +213,7 @@ DELETE FROM {schema}.keys
  WHERE name = :name::text;
 
 -- name: wake_keys
--- A limit was changed: its parked jobs are looked at again.
+-- Wake the keys of a limit whose numbers were changed, so that their parked jobs are looked at again.
 UPDATE {schema}.keys
    SET wake_at = {now}
  WHERE name = :name::text;

@@ -24,7 +24,7 @@ SELECT keys.key,
  WHERE keys.key IN (SELECT value FROM json_each(:keys));
 
 -- name: keys_with_parked
--- Which of some keys have parked jobs.
+-- The keys that have parked jobs, among those given.
 SELECT wanted.value
   FROM json_each(:keys) AS wanted
  WHERE EXISTS (SELECT 1 FROM holdfast_jobs INDEXED BY holdfast_jobs_parked
@@ -37,7 +37,7 @@ VALUES (:key, :name)
 ON CONFLICT DO NOTHING;
 
 -- name: record_starts
--- Store when jobs of a key started, and when the next one may, if jobs are parked for it.
+-- Store when jobs of a key started, and if jobs are parked for it, when the next one may start.
 UPDATE holdfast_keys
    SET starts = :starts,
        wake_at = COALESCE({now} + :wait, wake_at)
@@ -90,7 +90,7 @@ UPDATE holdfast_keys
  WHERE key = :key;
 
 -- name: idle_turns
--- Keys among these whose turn belongs to a job that has been pending for so long, with its type and queue.
+-- The keys, among those given, whose turn belongs to a job that has been pending for too long; with its type and queue.
 SELECT keys.key, first.type, first.queue
   FROM json_each(:keys) AS wanted
  CROSS JOIN holdfast_keys AS keys ON keys.key = wanted.value
@@ -127,8 +127,8 @@ SELECT key
  WHERE key IS NOT NULL;
 
 -- name: busy
--- Whether jobs of some queues are pending or parked, or a worker holds any. With more parked jobs than it looks at, the
--- answer is yes.
+-- Whether jobs of some queues are pending or parked, or a worker holds a job. If there are more parked jobs than the
+-- search looks at, the answer is yes.
 SELECT EXISTS (SELECT 1
                  FROM json_each(:queues) AS wanted
                 WHERE EXISTS (SELECT 1 FROM holdfast_jobs INDEXED BY holdfast_jobs_claim
@@ -175,7 +175,7 @@ DELETE FROM holdfast_keys
  WHERE name = :name;
 
 -- name: wake_keys
--- A limit was changed: its parked jobs are looked at again.
+-- Wake the keys of a limit whose numbers were changed, so that their parked jobs are looked at again.
 UPDATE holdfast_keys
    SET wake_at = {now}
  WHERE name = :name;

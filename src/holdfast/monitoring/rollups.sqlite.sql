@@ -16,7 +16,7 @@ ON CONFLICT (minute, type, queue, worker_id) DO UPDATE
        runs = excluded.runs;
 
 -- name: prune_rollups
--- Forget the oldest minute, if its time is over.
+-- Delete the rows of the oldest minute, if it is older than figures are kept.
 DELETE FROM holdfast_rollups
  WHERE minute = (SELECT MIN(minute) FROM holdfast_rollups WHERE minute < {now} - :kept);
 
@@ -63,7 +63,7 @@ SELECT queue, type, run_at
  LIMIT 1;
 
 -- name: probe
--- A write that is committed if the database takes any.
+-- Write a row, to see whether the database can be written.
 INSERT INTO holdfast_probes (name, at)
 VALUES (:name, {now})
 ON CONFLICT (name) DO UPDATE

@@ -38,7 +38,7 @@ SELECT look.id::text, look.run_at, look.due_at, look.updated_at, look.schedule, 
  WHERE look.updated_at > {now};
 
 -- name: ahead_edge
--- The last job of that search, if there may be more behind it.
+-- The last job that `ahead` reads, if there may be more jobs behind it.
 SELECT run_at, id::text
   FROM {schema}.jobs
  WHERE status IN ({promote})
@@ -48,7 +48,7 @@ SELECT run_at, id::text
  LIMIT 1 OFFSET :limit::int - 1;
 
 -- name: bring_forward
--- Let a waiting job run sooner, unless it was written meanwhile.
+-- Let a waiting job run sooner, unless its row was written meanwhile.
 UPDATE {schema}.jobs
    SET rank = CASE WHEN jobs.rank = -jobs.priority THEN jobs.rank
                    ELSE jobs.rank + (extract(epoch FROM new.run_at - jobs.run_at) * 1000000)::bigint END,

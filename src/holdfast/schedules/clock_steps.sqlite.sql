@@ -34,7 +34,7 @@ SELECT look.id, look.run_at, look.due_at, look.updated_at, look.schedule, runs.f
  WHERE look.updated_at > {now};
 
 -- name: ahead_edge
--- The last job of that search, if there may be more behind it.
+-- The last job that `ahead` reads, if there may be more jobs behind it.
 SELECT run_at, id
   FROM holdfast_jobs INDEXED BY holdfast_jobs_due
  WHERE status IN ({promote})
@@ -44,7 +44,7 @@ SELECT run_at, id
  LIMIT 1 OFFSET :limit - 1;
 
 -- name: bring_forward
--- Let a waiting job run sooner, unless it was written meanwhile.
+-- Let a waiting job run sooner, unless its row was written meanwhile.
 UPDATE holdfast_jobs
    SET rank = CASE WHEN rank = -priority THEN rank ELSE rank + :run_at - run_at END,
        run_at = :run_at,

@@ -8,7 +8,7 @@ VALUES (:id::text::uuid, :name::text, {now})
 ON CONFLICT DO NOTHING;
 
 -- name: insert_edges
--- Add which job waits for which, and what happens to it if that job fails.
+-- Add edges: which job waits for which, and what happens to the waiting job if the other one fails.
 INSERT INTO {schema}.edges (child_id, parent_id, place, policy)
 SELECT child_id, parent_id, place, policy
   FROM json_to_recordset(:batch::text::json) AS new (child_id uuid, parent_id uuid, place int, policy text)
@@ -41,7 +41,7 @@ SELECT id::text
  WHERE id IS NOT NULL;
 
 -- name: changed_jobs
--- Those jobs.
+-- The jobs of these workflows that have ended, were added or were retried, and were not followed up.
 SELECT jobs.id::text, jobs.workflow_id::text, jobs.status, jobs.node
   FROM json_array_elements_text(:workflows::text::json) AS wanted (id)
  CROSS JOIN LATERAL (SELECT id, workflow_id, status, node
@@ -74,7 +74,7 @@ UPDATE {schema}.edges
 RETURNING child_id::text, parent_id::text, policy, outcome;
 
 -- name: free
--- Let jobs run that wait for no other job any more.
+-- Release jobs that wait for no other job any more.
 UPDATE {schema}.jobs
    SET status = CASE WHEN run_at > {now} THEN 'scheduled' ELSE 'pending' END,
        run_at = GREATEST(run_at, {now}),
@@ -149,7 +149,7 @@ UPDATE {schema}.jobs
 RETURNING id::text, queue, status;
 
 -- name: clear_outcomes
--- Clear the outcomes of these jobs: others wait for them again.
+-- Clear the outcomes of these jobs in the edges: other jobs wait for them again.
 UPDATE {schema}.edges
    SET outcome = NULL
  WHERE parent_id = ANY(ARRAY(SELECT json_array_elements_text(:ids::text::json)::uuid));

@@ -8,7 +8,7 @@ VALUES (:id, :name, {now})
 ON CONFLICT DO NOTHING;
 
 -- name: insert_edges
--- Add which job waits for which, and what happens to it if that job fails.
+-- Add edges: which job waits for which, and what happens to the waiting job if the other one fails.
 INSERT INTO holdfast_edges (child_id, parent_id, place, policy)
 VALUES (:child_id, :parent_id, :place, :policy)
 ON CONFLICT DO NOTHING;
@@ -39,7 +39,7 @@ SELECT id
  WHERE id IS NOT NULL;
 
 -- name: changed_jobs
--- Those jobs.
+-- The jobs of these workflows that have ended, were added or were retried, and were not followed up.
 SELECT jobs.id, jobs.workflow_id, jobs.status, jobs.node
   FROM json_each(:workflows) AS wanted
  CROSS JOIN holdfast_jobs AS jobs INDEXED BY holdfast_jobs_unseen
@@ -66,7 +66,7 @@ UPDATE holdfast_edges
 RETURNING child_id, parent_id, policy, outcome;
 
 -- name: free
--- Let jobs run that wait for no other job any more.
+-- Release jobs that wait for no other job any more.
 UPDATE holdfast_jobs
    SET status = CASE WHEN run_at > {now} THEN 'scheduled' ELSE 'pending' END,
        run_at = MAX(run_at, {now}),
@@ -129,7 +129,7 @@ UPDATE holdfast_jobs
 RETURNING id, queue, status;
 
 -- name: clear_outcomes
--- Clear the outcomes of these jobs: others wait for them again.
+-- Clear the outcomes of these jobs in the edges: other jobs wait for them again.
 UPDATE holdfast_edges
    SET outcome = NULL
  WHERE parent_id IN (SELECT value FROM json_each(:ids));

@@ -1,7 +1,7 @@
 """The connections of one engine: taken for one piece of work, given back, made anew when broken.
 
 Written by hand where psycopg_pool would serve, because it is on the way of every single enqueue: the
-pool took 90 µs of 560 (decision 0005). A server that cannot be reached is an error at
+pool took 90 µs of 560 (docs/decisions/0005). A server that cannot be reached is an error at
 once, with the reason. Every piece of work has a deadline; what was not used for a while is closed.
 """
 

@@ -3,7 +3,7 @@
 A statement that changes a table waits for a lock that conflicts with every reader and writer, and
 all that come later wait behind it. So a statement waits 200 ms for its lock at the most, gives up,
 and is tried again after a pause in which it holds nothing; indexes are built CONCURRENTLY. One
-process migrates: it holds an advisory lock, for which the others wait (decision 0022).
+process migrates: it holds an advisory lock, for which the others wait (docs/decisions/0022).
 """
 
 import logging

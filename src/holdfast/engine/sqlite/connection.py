@@ -1,7 +1,7 @@
 """SQLite connections: how they are opened, and what their errors mean.
 
 Only the standard library's `sqlite3` opens the database file: a second SQLite in the process, or a
-plain `open()`, would drop the locks of every connection of this process (decision 0003).
+plain `open()`, would drop the locks of every connection of this process (docs/decisions/0003).
 """
 
 import json

@@ -2,7 +2,7 @@
 (/proc/locks); elsewhere nobody is named.
 
 Files are found by their paths only: to open one of the database's files and close it again would drop
-the locks that SQLite holds on it (decision 0003).
+the locks that SQLite holds on it (docs/decisions/0003).
 """
 
 import os

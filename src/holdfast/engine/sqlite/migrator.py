@@ -1,7 +1,7 @@
 """Migrations on SQLite, while workers run: the write lock is held for one statement at a time.
 
 Several processes may apply the same migration together: each statement is checked and run in one
-transaction, so whichever process is first runs it, and the others go on (decision 0022).
+transaction, so whichever process is first runs it, and the others go on (docs/decisions/0022).
 """
 
 import re

@@ -83,7 +83,7 @@ class Turns:
     SQLite's own busy handler sleeps and tries again, ever longer, so a process that writes all the time
     starves one that writes now and then (a heartbeat waited 8 s behind four writers). Our processes
     first take a turn. A process that finds it taken says so with a second lock, and a process that
-    gives a turn back while another one waits pauses before it takes the next (decision 0004).
+    gives a turn back while another one waits pauses before it takes the next (docs/decisions/0004).
     """
 
     def __init__(self, database: Path, *, timeout: float) -> None:
