@@ -1,6 +1,6 @@
-"""Databases: what an engine offers, and how scripts of SQL are run on it.
+"""Databases: the interface of an engine, and how it runs scripts of SQL.
 
-Start with `engine.py` (the verbs) and `script.py` (how a verb runs SQL). An engine has parts: the
-claimer takes jobs, maintenance prunes and repairs, the doctor examines. `sqlite/`
-and `postgres/` hold connections, transactions, wake-ups, and what else differs.
+Start with `engine.py` (the methods) and `script.py` (how a method runs SQL). An engine has parts: the
+claimer claims jobs, maintenance prunes and repairs, the doctor checks the set-up. `sqlite/` and
+`postgres/` have connections, transactions, wake-ups, and whatever else differs.
 """

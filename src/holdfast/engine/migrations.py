@@ -28,7 +28,7 @@ class Migration:
     number: int
     title: str
     breaking: bool
-    sql: str = ""  #: of those that this release knows
+    sql: str = ""  #: the SQL text, if this release knows the migration
 
     @property
     def name(self) -> str:
@@ -36,7 +36,7 @@ class Migration:
 
 
 def load(package: str, words: Mapping[str, str]) -> list[Migration]:
-    """The migrations of an engine, in order."""
+    """Return the migrations of an engine, in order."""
     found = []
     for file in resources.files(package).joinpath("migrations").iterdir():
         match = _FILE.match(file.name)
@@ -51,7 +51,7 @@ def load(package: str, words: Mapping[str, str]) -> list[Migration]:
 
 
 def commands(sql: str) -> list[str]:
-    """The commands of a migration, without comments; a trigger's body stays in one piece."""
+    """Return the commands of a migration, without comments; a trigger's body stays in one piece."""
     plain = "\n".join(line for line in sql.splitlines() if not line.lstrip().startswith("--"))
     parts: list[str] = []
     for piece in plain.split(";"):
@@ -63,14 +63,14 @@ def commands(sql: str) -> list[str]:
 
 
 def commands_for_new_tables(sql: str) -> list[str]:
-    """The commands of a migration, as one transaction takes them. Nobody uses the tables yet, so an
-    index need not be built beside others, which would wait for every older transaction."""
+    """Return the commands of a migration for one transaction. No process uses the tables yet, so
+    indexes are not built CONCURRENTLY, which would wait for every older transaction."""
     return [_CONCURRENTLY.sub("", command) for command in commands(sql)]
 
 
 class Migrations(ABC, Generic[C]):
-    """Which migrations a database has had, and those that it still needs. `C`: the kind of connection
-    that is asked."""
+    """Reads which migrations a database has had, and which it still needs. `C`: the type of its
+    connections."""
 
     package: ClassVar[str]  #: where the files are
 
@@ -82,18 +82,19 @@ class Migrations(ABC, Generic[C]):
 
     @abstractmethod
     def applied(self, connection: C) -> list[Migration]:
-        """What the database has recorded."""
+        """Return the migrations that the database has recorded."""
 
     @abstractmethod
     def as_sql(self) -> str:
-        """All migrations as SQL, for those who apply it themselves."""
+        """Return all migrations as SQL, for operators who apply it by themselves."""
 
     @abstractmethod
     def _absent(self, names: str) -> SchemaError:
-        """The error for tables that lack migrations."""
+        """Return the error for tables that lack migrations."""
 
     def missing(self, connection: C) -> list[Migration]:
-        """What is still to be applied. Refuses tables that a newer release has broken for this one."""
+        """Return the migrations that are still to be applied. Raises SchemaError if a newer release has
+        changed the tables in a way that this release cannot work with."""
         known, applied = self.known(), self.applied(connection)
         newest = max(migration.number for migration in known)
         for migration in applied:
@@ -113,8 +114,8 @@ class Migrations(ABC, Generic[C]):
 
 
 def as_text(known: Iterable[Migration], *, head: str, table: str, columns: str, now: str) -> str:
-    """Return all migrations as SQL, for those who apply it themselves. It also records them as
-    applied: else this release would refuse the tables."""
+    """Return all migrations as SQL, for operators who apply it by themselves. The SQL also records them
+    as applied: else this release would refuse the tables."""
     parts = [head, f"CREATE TABLE IF NOT EXISTS {table} ({columns});\n"]
     for migration in known:
         breaking = "TRUE" if migration.breaking else "FALSE"

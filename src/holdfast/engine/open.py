@@ -1,4 +1,4 @@
-"""Which engine a database URL asks for."""
+"""Makes the engine that a database URL names."""
 
 from holdfast.core.clock import Clock, SystemClock
 from holdfast.engine.engine import Engine
@@ -14,7 +14,7 @@ def open_engine(
     clock: Clock | None = None,
     timeout: float = 30.0,
 ) -> Engine:
-    """The engine for a URL. Nothing is opened until the first verb."""
+    """Return the engine for a URL. Its first call opens the database."""
     clock = clock or SystemClock()
     scheme = url.partition(":")[0].lower() if ":" in url else ""
     if scheme == "sqlite":

@@ -1,4 +1,4 @@
-"""Hints that something may be due. Polling alone is always correct; this makes it quick."""
+"""Hints that jobs may be due. Workers that only poll would be correct, too; hints make them quick."""
 
 import os
 import select
@@ -13,7 +13,7 @@ _LONGEST = 3600.0  # seconds: poll() takes milliseconds, as a C integer
 
 
 class Wakeups(ABC):
-    """One thread's subscription. Another thread of this process ends its wait through a pipe."""
+    """A subscription of one thread to hints. Another thread can end its wait through a pipe."""
 
     def __init__(self, on_close: Callable[[Any], None]) -> None:
         self._on_close = on_close
@@ -26,14 +26,15 @@ class Wakeups(ABC):
 
     @abstractmethod
     def wait(self, timeout: float) -> frozenset[str]:
-        """The queues to look at, `{"*"}` for all of them; empty when the time is up."""
+        """Wait for a hint, and return the queues to look at: `{"*"}` for all of them, none when the
+        time is up."""
 
     def wake(self) -> None:
-        """End the wait of another thread of this process: everything is to be looked at."""
+        """End the wait of another thread of this process, which then looks at all queues."""
         self._write(b"!")
 
     def nudge(self) -> None:
-        """End it without a hint: the other thread knows what for."""
+        """End the wait without a hint: the other thread checks by itself why."""
         self._write(b".")
 
     def _write(self, byte: bytes) -> None:
@@ -57,7 +58,7 @@ class Wakeups(ABC):
 
     @abstractmethod
     def _release(self) -> None:
-        """Give back what the engine holds for this subscription."""
+        """Release the resources that the engine holds for this subscription."""
 
 
 class Poll:
@@ -69,7 +70,7 @@ class Poll:
         self._files: tuple[int, ...] = ()
 
     def wait(self, files: tuple[int, ...], seconds: float) -> list[int]:
-        """Those that can be read, or have failed, within the time."""
+        """Return the files that can be read, or have failed, within the time."""
         if files != self._files:
             for file in self._files:
                 self._poll.unregister(file)

@@ -23,7 +23,7 @@ LOOK = 0.5  # seconds between two looks
 
 
 class CallDeadlines:
-    """The calls under way on the connections of one engine, and the thread that looks at them."""
+    """The calls under way on the connections of one engine, and the thread that ends overdue ones."""
 
     def __init__(self) -> None:
         self._calls: dict[
@@ -123,7 +123,7 @@ def _logged(what: str) -> Iterator[None]:
 
 
 def _shut_down(connection: Connection) -> None:
-    """End the wait of the thread that uses it. (Closing it is that thread's own matter.)"""
+    """End the wait of the thread that uses a connection. (That thread closes the connection.)"""
     with suppress(psycopg.Error, OSError):
         number = os.dup(connection.fileno())
         try:

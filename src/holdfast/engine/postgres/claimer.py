@@ -1,10 +1,11 @@
-"""Claims on PostgreSQL begin where the last one of their queue and type ended.
+"""Claims on PostgreSQL begin where the last claim of their queue and type ended.
 
 While a transaction holds an old snapshot, every job claimed since leaves a dead entry in the index, in
-front of those that are pending; a claim that walks over them all gets slower by the minute. So it
-begins where the last one of its queue and type ended. That would miss a job that belongs in front:
-one of our own making forgets the bound; for those of others, everything is looked at when a claim
-finds too little, and from time to time: as often as it is cheap (a twentieth of the time).
+front of the entries of pending jobs; a claim that walks over them all gets slower by the minute. So a
+claim begins where the last claim of its queue and type ended. That would miss a new job that belongs in
+front of that place. If this process inserts such a job, it forgets the place; for jobs of other
+processes, a claim begins at the start of the index if it found too few jobs, and from time to time: as
+often as it is cheap (a twentieth of the time).
 """
 
 import time
@@ -50,12 +51,14 @@ class ClaimCursor:
         return all(bound["id"] == FIRST_ID for bound in wanted)
 
     def took(self, seconds: float) -> None:
-        """How long a look at everything took: it says when the next may be."""
+        """Record how long a claim from the start of the index took, which decides when the next may
+        be."""
         self._cost = seconds
         self._due_at = self._monotonic() + min(max(_SHARE * seconds, _SOONEST), _LATEST)
 
     def may_look_again(self) -> bool:
-        """A bounded claim found too little: look at everything at once?"""
+        """Return whether a claim that found too few jobs may be repeated from the start of the
+        index."""
         return self._cost < _CHEAP or self._monotonic() >= self._due_at
 
     def claimed(self, queue: str, jobs: Sequence[Job]) -> None:
@@ -63,7 +66,7 @@ class ClaimCursor:
             self._ends[queue, job.type] = (job.rank, job.run_at.isoformat(), job.id)
 
     def inserted(self, jobs: Sequence[NewJob]) -> None:
-        """A new job in front of a bound: the next claim must see it."""
+        """Forget the places behind which these new jobs would be missed by the next claim."""
         for job in jobs if self._ends else ():
             end = self._ends.get((job.queue, job.type))
             if end is not None and (
@@ -72,7 +75,7 @@ class ClaimCursor:
                 self._ends.pop((job.queue, job.type), None)
 
     def forget(self, queue: str | None = None, types: Sequence[str] = ()) -> None:
-        """Of some types of a queue, or all."""
+        """Forget the places of some types of a queue, or of all types."""
         if queue is None:
             self._ends.clear()
         for type in types:
@@ -97,7 +100,7 @@ class PostgresClaimer(Claimer):
         if not self.cursor.may_look_again():
             return Fetched(jobs, more=False)
         self.cursor.forget(queue, types)
-        if jobs:  # they need not wait for a look at everything
+        if jobs:  # they need not wait for a claim from the start of the index
             return Fetched(jobs, more=True)
         return self._fetch_unlimited(queue, limit, worker, types)
 

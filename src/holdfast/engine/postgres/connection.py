@@ -1,4 +1,5 @@
-"""PostgreSQL connections: the settings of a session, how statements run, what errors mean."""
+"""PostgreSQL connections: sets up their sessions, runs statements on them, and translates their
+errors."""
 
 import json
 import select
@@ -29,8 +30,8 @@ class Connection(psycopg.Connection[TupleRow]):
         return look
 
     def has_unread_input(self) -> bool:
-        """Whether the server sent something unasked: mostly that the session is over. A statement sent
-        now would have an unknown outcome, without need."""
+        """Return whether the server sent a message unasked: mostly that the session is over. The
+        outcome of a statement sent now would be unknown, without need."""
         return bool(self._incoming.poll(0))
 
 
@@ -99,7 +100,7 @@ def perform(connection: Connection, statements: Statements, run: Run) -> Reply:
 
 
 def commands(statements: Statements, run: Run) -> tuple[tuple[Command, ...], dict[str, Any]]:
-    """The SQL of a statement and its parameters."""
+    """Return the SQL of a statement and its parameters."""
     if run.batch is None:
         return statements.commands(run.name, run.options), dict(run.params)
     single = len(run.batch) == 1
@@ -124,8 +125,8 @@ _NOT_OUR_SESSION = frozenset({"26000", "42P05"})  # no such prepared statement; 
 
 
 def translate(problem: BaseException, where: str) -> errors.HoldfastError:
-    """Our error for a driver's, with the remedy. Goes by SQLSTATE, which all drivers give. Only what
-    speaks of the values that were given is InvalidArguments, KeyConflict or Refused; everything else
+    """Return our error for a driver's error, with the remedy, by SQLSTATE, which all drivers give. Only
+    an error about the values that were given is InvalidArguments, KeyConflict or Refused; any other
     means that the database is unavailable."""
     if isinstance(problem, errors.HoldfastError):
         return problem
@@ -185,6 +186,6 @@ def has_broken(problem: BaseException) -> bool:
 
 
 def went_away(problem: BaseException) -> bool:
-    """The session is gone or of no use: what was asked may be asked again on a new one."""
+    """Return whether the session is gone or of no use: the same call may be made on a new one."""
     state = getattr(problem, "sqlstate", None)
     return state == _READ_ONLY or state in _NOT_OUR_SESSION or has_broken(problem)

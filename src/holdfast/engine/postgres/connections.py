@@ -1,8 +1,9 @@
-"""The connections of one engine: taken for one piece of work, given back, made anew when broken.
+"""The pool of connections of one engine: each is taken for one piece of work and given back, and made
+anew when broken.
 
-Written by hand where psycopg_pool would serve, because it is on the way of every single enqueue: the
-pool took 90 µs of 560 (docs/decisions/0005). A server that cannot be reached is an error at
-once, with the reason. Every piece of work has a deadline; what was not used for a while is closed.
+It is not psycopg_pool, because every single enqueue goes through it: that pool took 90 µs of 560
+(docs/decisions/0005). If a server cannot be reached, the call fails at once, with the reason. Every
+piece of work has a deadline; connections that were not used for a while are closed.
 """
 
 import logging
@@ -126,7 +127,8 @@ class Connections:
                     raise
 
     def _wait(self, deadline: float) -> Connection | None:
-        """An idle connection, or None: a new one may be made, and is counted."""
+        """Wait for an idle connection and return it; None if the caller may make a new one, which is
+        counted already."""
         with self._changed:
             # First counted as waiting, then a look: a thread that gives back later is sure to notice.
             self._waiting += 1
@@ -168,7 +170,8 @@ class Connections:
                 self._changed.notify()
 
     def tidy(self, now: float) -> None:
-        """Close what was not used for a while: the last one given back is the first one taken."""
+        """Close connections that were not used for a while. (The last one given back is the first one
+        taken, so that some stay unused.)"""
         if now > self._full_until:
             self._most = MOST
         with suppress(IndexError):  # others take them meanwhile

@@ -92,7 +92,7 @@ Bounded = Callable[[Connection], AbstractContextManager[None]]
 
 
 class _Asking:
-    """Runs statements, each no longer than a call may take: a server can stay silent."""
+    """Runs statements, each for no longer than a call may take, since a server may never answer."""
 
     def __init__(self, bounded: Bounded) -> None:
         self.bounded = bounded
@@ -159,8 +159,8 @@ class Migrations(migrations.Migrations[Connection]):
         )
 
     def apply(self, connection: Connection, *, at_open: bool = False) -> list[str]:
-        """Apply what is missing; return the names of the migrations that this call completed.
-        `at_open`: for a caller that waits, and whose own transaction may be what is waited for."""
+        """Apply the missing migrations; return the names of those that this call completed. `at_open`:
+        for a caller that waits, and whose own transaction may be the one that is waited for."""
         if not self.missing(connection):
             return []
         patience = PATIENCE_AT_OPEN if at_open else PATIENCE
@@ -300,7 +300,7 @@ class _Run:
         return found
 
     def _until_nobody_builds(self, index: str) -> None:
-        """The server goes on building for a client that was killed: let it come to its end."""
+        """Wait while the server builds the index for a client that was killed, as it goes on to do."""
         waiting = _Patience(self._patience)
         while self._ask.rows(self._guard, _BUILDERS, index):
             waiting.pause(lambda: self._progress(index))

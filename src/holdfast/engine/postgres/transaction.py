@@ -1,8 +1,8 @@
 """Scripts inside a caller's PostgreSQL transaction, on any of the drivers.
 
-A savepoint around ours: when a script fails, nothing of it stays and the caller's work goes on. The
-wait for somebody else's uncommitted key is bounded, times come as ISO text, and the caller's own
-settings are put back.
+Each script runs in a savepoint: if it fails, its writes are undone and the caller's transaction goes
+on. The wait for a key that another transaction has not committed is bounded, times come as ISO text,
+and the caller's own settings are put back.
 """
 
 import sys

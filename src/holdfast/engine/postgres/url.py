@@ -1,5 +1,5 @@
-"""What a PostgreSQL URL names: a server and a database, or several servers of which one is to be found
-that takes writes. Parsed by libpq, so that whatever it understands is understood here."""
+"""Parses a PostgreSQL URL: a server and a database, or several servers, of which the one is used that
+can be written. libpq parses it, so everything that libpq understands is understood here."""
 
 import os
 from typing import Any

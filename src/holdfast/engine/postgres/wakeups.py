@@ -1,9 +1,9 @@
 """Wake-ups on PostgreSQL: NOTIFY with a queue's name, and nothing else in it.
 
-Sending: NOTIFY makes commits queue behind one lock of the whole server, so our own inserts notify at
-once only while that is not often (a hundred times a second); in a burst, every 20 ms, and at its end.
-Hearing: one connection that LISTENs. When it breaks it is made anew, and the first thing after that
-is a look everywhere, for hints that were missed meanwhile.
+Sending: NOTIFY makes commits queue behind one lock of the whole server. So our inserts notify at once
+only up to a hundred times a second; in a burst they notify every 20 ms, and at its end. Receiving: one
+connection LISTENs. When it breaks, it is made anew, and then all queues are looked at, for hints that
+were missed meanwhile.
 """
 
 import contextlib
@@ -56,7 +56,8 @@ class Notifier:
         return enough
 
     def later(self, queues: frozenset[str]) -> None:
-        """Tell a little later. To be called after the commit: a hint before it would be of no use."""
+        """Send hints for these queues a little later. To be called after the commit: a hint before it
+        would be of no use."""
         if self._later.issuperset(queues):
             return
         with self._condition:
@@ -95,7 +96,7 @@ class Notifier:
 
 
 class PostgresWakeups(Wakeups):
-    """`connect` is None where LISTEN cannot work: then it only sleeps."""
+    """A subscription by LISTEN. `connect`: None where LISTEN cannot work; then waits only sleep."""
 
     def __init__(
         self,
@@ -123,7 +124,8 @@ class PostgresWakeups(Wakeups):
                 return frozenset()
 
     def _slept(self, seconds: float) -> frozenset[str] | None:
-        """Until something can be read, or the time is up; what a thread of ours said, if it did."""
+        """Wait until the connection can be read (None) or the time is up. Returns the hints of another
+        thread of this process, if one ended the wait."""
         files: tuple[int, ...] = (self._pipe,)
         if self._connect is not None and self._connection is None:
             if time.monotonic() >= self._retry_at and self._listen():

@@ -1,4 +1,4 @@
-"""SQLite connections: how they are opened, and what their errors mean.
+"""SQLite connections: opens them, runs statements on them, and translates their errors.
 
 Only the standard library's `sqlite3` opens the database file: a second SQLite in the process, or a
 plain `open()`, would drop the locks of every connection of this process (docs/decisions/0003).
@@ -27,8 +27,8 @@ JOURNAL_LIMIT = 64 * 1024 * 1024
 def connect(
     path: Path, *, busy_timeout: float, synchronous: str, convert: bool = True
 ) -> sqlite3.Connection:
-    """A connection of ours: autocommit, no automatic checkpoints (see `checkpoint.py`). `convert`: a
-    file that is not in WAL mode is put into it, which needs its write lock."""
+    """Return a connection of ours: autocommit, no automatic checkpoints (see `Checkpoints` in
+    writer.py). `convert`: put a file into WAL mode that is not, which needs its write lock."""
     if sqlite3.sqlite_version_info < LOWEST_VERSION:
         raise errors.DatabaseUnavailable(
             f"SQLite {sqlite3.sqlite_version} is too old: Holdfast needs 3.35 or newer; use a newer "
@@ -69,7 +69,7 @@ def perform(cursor: sqlite3.Cursor, statements: Statements, run: Run) -> Reply:
 
 
 def _perform(cursor: sqlite3.Cursor, statements: Statements, run: Run) -> Reply:
-    # The first command is the verb; what follows it are consequences.
+    # The first command gives the reply; the commands after it are consequences.
     verb, *consequences = statements.commands(run.name, run.options)
     if run.batch is None:
         reply = _once(cursor, verb, run.params)
@@ -92,7 +92,8 @@ def _once(cursor: sqlite3.Cursor, command: Command, params: Mapping[str, Any]) -
 
 
 def _each(cursor: sqlite3.Cursor, command: Command, run: Run) -> Reply:
-    """Member by member: which of them changed something, or what they returned."""
+    """Run a command for each member of a batch; reply with the members that changed a row, or with the
+    rows that they returned."""
     rows: list[Any] = []
     batch = run.batch or ()
     if "ids" in command.names:
@@ -112,8 +113,8 @@ def _each(cursor: sqlite3.Cursor, command: Command, run: Run) -> Reply:
 def _together(
     cursor: sqlite3.Cursor, command: Command, run: Run, batch: Sequence[Mapping[str, Any]]
 ) -> Reply:
-    """Members that differ in nothing but their ids in one step; one by one if not every one
-    counted."""
+    """Run a command once for all members that differ in nothing but their ids; then one by one if not
+    all of them changed a row."""
     shared = [name for name in command.names if name != "ids" and name not in run.params]
     groups: dict[tuple[Any, ...], list[Mapping[str, Any]]] = {}
     for member in batch:
@@ -130,13 +131,13 @@ def _together(
 
 
 def _by_ids(run: Run, members: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """The parameters of a statement that takes the ids of its members as JSON, and the rest as the
-    first has it."""
+    """Return the parameters of a statement that takes the ids of its members as JSON, and the other
+    values from the first member."""
     return {**run.params, **members[0], "ids": json.dumps([member["id"] for member in members])}
 
 
 def _all_change(cursor: sqlite3.Cursor, command: Command, batch: Sequence[Any]) -> bool:
-    """Try the whole batch in one call, which is quicker; undone unless every member counted."""
+    """Try the whole batch in one call, which is quicker; undo it unless every member changed a row."""
     cursor.execute("SAVEPOINT whole")
     cursor.executemany(command.numbered, [_tuples(command)(member) for member in batch])
     all_changed = cursor.rowcount == len(batch)
@@ -147,7 +148,7 @@ def _all_change(cursor: sqlite3.Cursor, command: Command, batch: Sequence[Any]) 
 
 
 def _many(cursor: sqlite3.Cursor, command: Command, batch: Sequence[Mapping[str, Any]]) -> int:
-    """The whole batch, in as few steps as can be: each step gives up Python's lock once."""
+    """Run the whole batch in as few steps as possible: each step releases Python's lock once."""
     values = _tuples(command)
     if len(batch) == 1:
         return cursor.execute(command.numbered, values(batch[0])).rowcount
@@ -164,7 +165,7 @@ def _many(cursor: sqlite3.Cursor, command: Command, batch: Sequence[Mapping[str,
 
 @lru_cache
 def _tuples(command: Command) -> Callable[[Mapping[str, Any]], tuple[Any, ...]]:
-    """A member's parameters in the order of their numbers."""
+    """Return a function that gives a member's parameters in the order of their numbers."""
     if len(command.names) == 1:
         name = command.names[0]
         return lambda member: (member[name],)
@@ -173,7 +174,8 @@ def _tuples(command: Command) -> Callable[[Mapping[str, Any]], tuple[Any, ...]]:
 
 @lru_cache
 def _chunked(command: Command, size: int) -> str:
-    """An INSERT ... VALUES of one row as one of several, the numbers of each row moved on."""
+    """Return the INSERT ... VALUES of one row as an insert of `size` rows, with parameters numbered on
+    from row to row."""
     width = len(command.names)
     [row] = _VALUES.findall(command.numbered)
     rows = [
@@ -183,7 +185,7 @@ def _chunked(command: Command, size: int) -> str:
     return command.numbered.replace(row, ",\n".join(rows))
 
 
-# The database answered, and cannot write now. Whatever was asked of it may be asked again.
+# Errors after which the same call may be made again: the database answered, and cannot write now.
 _STORAGE = {
     sqlite3.SQLITE_FULL: "make room on its disk",
     sqlite3.SQLITE_IOERR: "look at its disk, and at the kernel's log",
@@ -194,14 +196,15 @@ _STORAGE = {
 
 
 def was_undone(problem: sqlite3.Error) -> bool:
-    """SQLite may have rolled back the whole transaction, not only the statement that failed."""
+    """Return whether SQLite may have rolled back the whole transaction, not only the statement that
+    failed."""
     code = getattr(problem, "sqlite_errorcode", None) or 0
     return code & 0xFF in (sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR, sqlite3.SQLITE_NOMEM)
 
 
 def translate(problem: sqlite3.Error, path: Path) -> errors.HoldfastError:
-    """Our error for SQLite's, with the remedy. Only what speaks of the values that were given is
-    InvalidArguments or KeyConflict; everything else means that the database is unavailable."""
+    """Return our error for an error of SQLite, with the remedy. Only an error about the values that
+    were given is InvalidArguments or KeyConflict; any other means that the database is unavailable."""
     code = getattr(problem, "sqlite_errorcode", None) or 0
     text = str(problem)
     if code == sqlite3.SQLITE_BUSY_SNAPSHOT:

@@ -1,9 +1,9 @@
-"""Is the file at the path still the one that this process has open?
+"""Checks that the file at the path is still the file that this process has open.
 
 A database that was deleted, moved or replaced goes on working for processes that have it open: SQLite
-writes to a file that has no name any more, and commits. So the path is looked at after each commit and
-before any caller is told that it succeeded, and now and then by threads that only read. A change is
-final: jobs of two files must not be mixed, and only a person knows which of them is the right one.
+writes to a file that has no name any more, and commits. So the path is checked after each commit,
+before any caller learns that it succeeded, and from time to time by threads that only read. A change is
+final: jobs of two files must not be mixed, and only a person knows which file is the right one.
 """
 
 import ctypes
@@ -77,7 +77,7 @@ class Identity:
             raise DatabaseReplaced(self._problem)
 
     def look(self) -> None:
-        """The same for threads that do not write: at most once a second."""
+        """Do the same for threads that do not write, at most once a second."""
         if self._problem is not None or time.monotonic() >= self._look_at:
             self._look_at = time.monotonic() + _LOOK
             self.check()

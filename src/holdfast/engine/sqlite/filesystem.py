@@ -1,5 +1,5 @@
-"""Where a SQLite file may lie: not on a network filesystem, whose locks cannot be trusted. And who may
-read it: its owner."""
+"""Checks where a SQLite file lies (not on a network filesystem, whose locks cannot be trusted), and
+lets only its owner read it."""
 
 import os
 from contextlib import suppress
@@ -29,7 +29,7 @@ BESIDE = ("-wal", "-shm", "-turn", "-line")  #: what lies beside a database of o
 
 
 def refuse_network(path: Path, mounts: str | None = None) -> None:
-    """Raise if the path is on a network filesystem. Where the system does not tell, it passes."""
+    """Raise if the path is on a network filesystem, as far as the system tells."""
     if mounts is None:
         mounts = _MOUNTS.read_text() if _MOUNTS.exists() else ""
     kind = filesystem_of(path, mounts)
@@ -51,7 +51,7 @@ def make_private(path: Path) -> None:
 
 
 def filesystem_of(path: Path, mounts: str) -> str:
-    """The kind of filesystem that holds a path, by the text of /proc/self/mountinfo."""
+    """Return the type of the filesystem that holds a path, from the text of /proc/self/mountinfo."""
     parts = path.parent.resolve().parts
     best, kind = -1, ""
     for line in mounts.splitlines():

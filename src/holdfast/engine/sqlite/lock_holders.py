@@ -1,5 +1,5 @@
-"""Which processes hold the locks that a write to a SQLite database needs. On Linux the kernel tells
-(/proc/locks); elsewhere nobody is named.
+"""Finds the processes that hold the locks which a write to a SQLite database needs. On Linux the kernel
+lists them (/proc/locks); elsewhere none is found.
 
 Files are found by their paths only: to open one of the database's files and close it again would drop
 the locks that SQLite holds on it (docs/decisions/0003).
@@ -29,7 +29,7 @@ class _Lock(NamedTuple):
 
 
 def lock_holders(database: Path) -> set[int]:
-    """The processes that hold the turn or the write lock of a database; empty where unknown."""
+    """Return the processes that hold the turn or the write lock of a database; none if unknown."""
     return turn_holders(database) | write_lock_holders(database)
 
 
@@ -44,7 +44,8 @@ def write_lock_holders(database: Path) -> set[int]:
 
 
 def describe(holders: set[int]) -> str:
-    """For an error message: ", held by process 42 (python app.py)"; "" if there are none."""
+    """Return the part of an error message that names the holders: ", held by process 42 (python
+    app.py)"; "" if there are none."""
     named = [_describe(pid) for pid in sorted(holders)]
     return f", held by {' and '.join(named)}" if named else ""
 
@@ -62,7 +63,7 @@ def _describe(pid: int) -> str:
 
 
 def _exclusive_locks(path: Path) -> list[_Lock]:
-    """Those on one file."""
+    """Return the exclusive locks on one file."""
     try:
         file = path.stat()
     except OSError:
@@ -76,7 +77,8 @@ def _exclusive_locks(path: Path) -> list[_Lock]:
 
 
 def _is_open(pid: int, path: Path) -> bool:
-    """Some filesystems (btrfs, overlayfs) tell one device by stat and another in /proc/locks."""
+    """Return whether a process has a file open. Needed since some filesystems (btrfs, overlayfs) name
+    one device in stat and another in /proc/locks."""
     name = os.path.realpath(path)
     with suppress(OSError):
         for file in os.scandir(f"/proc/{pid}/fd"):

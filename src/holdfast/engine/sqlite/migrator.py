@@ -62,7 +62,7 @@ class Migrations(migrations.Migrations[sqlite3.Connection]):
         )
 
     def apply(self, writer: sqlite3.Connection, turns: Turns) -> list[str]:
-        """Apply what is missing; return the names of the migrations that this call completed."""
+        """Apply the missing migrations; return the names of those that this call completed."""
         try:
             if not self.applied(writer) and (made := self._create(writer, turns)):
                 return made

@@ -31,7 +31,7 @@ class SqliteTransaction:
         return self.run(script)
 
     def _guarded(self, script: Script[T]) -> Script[T]:
-        # What the module itself would do before the first write, but without the risk of a deferred
+        # As the module itself would do before the first write, but without the risk of a deferred
         # transaction that cannot be upgraded.
         if not self._connection.in_transaction:
             yield Run("BEGIN IMMEDIATE", {})
@@ -96,13 +96,14 @@ def _check(connection: sqlite3.Connection, tx: object, path: Path) -> None:
 
 
 def _begins_itself(connection: sqlite3.Connection) -> bool:
-    """Does the module open a transaction before the first write, which the caller then commits?"""
+    """Return whether the module opens a transaction before the first write, which the caller
+    commits."""
     autocommit = getattr(connection, "autocommit", -1)  # from Python 3.12 on; -1: the old way
     return connection.isolation_level is not None if autocommit == -1 else not autocommit
 
 
 def _same_file(files: Iterable[tuple[int, str, str]], path: Path) -> bool:
-    """Is the main one of these, as `PRAGMA database_list` has them, this file?"""
+    """Return whether the main database of a connection, by its `PRAGMA database_list`, is this file."""
     try:
         return any(
             file and os.path.samefile(file, path) for _, name, file in files if name == "main"
@@ -112,7 +113,7 @@ def _same_file(files: Iterable[tuple[int, str, str]], path: Path) -> bool:
 
 
 def _cursor(connection: sqlite3.Connection) -> sqlite3.Cursor:
-    """A cursor that gives tuples, whatever row factory the caller's connection has."""
+    """Return a cursor that gives tuples, whatever row factory the caller's connection has."""
     cursor = connection.cursor()
     cursor.row_factory = None
     return cursor

@@ -1,4 +1,4 @@
-"""What a `sqlite:///` URL says: the file, and how to use it."""
+"""Parses a `sqlite:///` URL: the file, and the options of the engine."""
 
 from pathlib import Path
 from typing import Any
@@ -10,7 +10,7 @@ BUSY_TIMEOUT = 5.0
 
 
 def parse_url(url: str) -> tuple[Path, dict[str, Any]]:
-    """The absolute path, and the options as `SqliteEngine` takes them; raises InvalidURL."""
+    """Return the absolute path, and the options as `SqliteEngine` takes them. Raises InvalidURL."""
     parts = urlsplit(url)
     path = unquote(parts.path[1:])
     if parts.netloc or not path or path.endswith("/") or path == ":memory:":

@@ -34,7 +34,7 @@ _PAGES_PER_COMMIT = 4.0  # a first guess; every checkpoint corrects it
 
 
 class Work(NamedTuple):
-    """One caller's write. Jobs without keys can be inserted together with those of others."""
+    """One caller's write. Inserts of jobs without keys can be made together with those of others."""
 
     script: Callable[[], Script[Any]]
     jobs: Sequence[NewJob] = ()
@@ -45,7 +45,7 @@ Answer = tuple[Request[Work, Any], Any]  #: a caller, and what it gets: a result
 
 
 class Checkpoints:
-    """Moving the log into the database: when it is due, by what was written, and how it is done.
+    """Moves the log into the database, when enough was written to it.
 
     SQLite up to 3.51.2 can corrupt a database when a commit restarts the log during a second
     checkpoint. So automatic checkpoints are off on every connection of ours, and ours run while the
@@ -172,7 +172,7 @@ def _try_lock(file: int, kind: int) -> bool:
 
 
 class RolledBack(Exception):
-    """The transaction of a whole group was undone for one of its members."""
+    """The transaction of a whole group was rolled back because of one of its members."""
 
 
 class Writer:
@@ -199,7 +199,7 @@ class Writer:
         self._looking = threading.Lock()
 
     def version(self) -> int:
-        """A number that changes when another connection commits, and not when this one does."""
+        """Return a number that changes when another connection commits, and not when this one does."""
         with self._looking:
             [(number,)] = self.connection.execute("PRAGMA data_version").fetchall()
         return int(number)
@@ -228,7 +228,7 @@ class Writer:
                 request.resolve(answer)
 
     def checkpoint(self) -> None:
-        """Move the log into the database, if it is time."""
+        """Move the log into the database, if that is due."""
         if self.checkpoints.due:
             with suppress(sqlite3.Error), self.turns:  # the next commit tries again
                 self.checkpoints.run(self._cursor)
