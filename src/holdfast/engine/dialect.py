@@ -1,4 +1,4 @@
-"""How the SQL of the engines differs, as scripts need to know it; and `wake`, the script of hints."""
+"""The differences between the engines that scripts depend on; and `wake`, the script of hints."""
 
 import json
 from abc import ABC, abstractmethod
@@ -15,7 +15,7 @@ MICRO = 1_000_000
 
 
 class Dialect(ABC):
-    """How one engine represents times, and what its SQL can do."""
+    """The representation of times in one engine, and the abilities of its SQL."""
 
     bodies_apart: ClassVar[bool]  #: payloads and results have tables of their own
     insert_hints: ClassVar[bool]  #: the statement of an insert can also send the hint for one queue

@@ -1,4 +1,5 @@
-"""Which jobs have followers: events are written for these jobs only. `outbox.emit` asks here."""
+"""The followers of jobs, as far as this process knows them: `outbox.emit` writes events only for jobs
+that have followers."""
 
 from collections.abc import Iterable, Sequence
 

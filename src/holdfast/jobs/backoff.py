@@ -75,7 +75,7 @@ FAILS_AT = "; it fails at "
 
 
 class GiveBack(NamedTuple):
-    """How to give back a job whose payload could not be read."""
+    """The delay and the error text with which to give back a job whose payload could not be read."""
 
     delay: float  #: seconds
     text: str  #: what to add to its error

@@ -1,4 +1,4 @@
-"""What a job is, and the table of its transitions. Values only.
+"""The values that describe a job, and the table of its transitions.
 
 `TRANSITIONS` is the one source of the state machine: SQL takes its lists of statuses from it, the
 documentation prints it, and the tests try every status against every transition.
@@ -221,7 +221,7 @@ class NewJob:
 
     @property
     def special(self) -> bool:
-        """Whether it needs the optional columns of the insert, which few jobs do."""
+        """Whether the job needs the optional columns of the insert, as few jobs do."""
         return not (
             self.schedule is None
             and self.expires is None
@@ -232,7 +232,7 @@ class NewJob:
 
     @property
     def waits(self) -> bool:
-        """Whether it is blocked until its workflow releases it."""
+        """Whether the job is blocked until its workflow releases it."""
         return bool(self.after) or (self.node is not None and self.node.startswith(CALLBACK))
 
     def copy(self, *, id: str, payload: str) -> "NewJob":
@@ -260,11 +260,12 @@ class NewJob:
 
     @property
     def unique(self) -> bool:
-        """Whether its insert may find an existing job instead."""
+        """Whether the insert may return an existing job instead of this one."""
         return self.key is not None or self.idempotency_key is not None
 
     def repeats(self, job: Job) -> bool:
-        """Whether its insert added nothing and found `job`, which has the same idempotency key."""
+        """Return whether the insert added nothing and returned `job`, which has the same idempotency
+        key."""
         known = self.idempotency_key
         return known is not None and not job.created and job.idempotency_key == known
 

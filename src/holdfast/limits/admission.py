@@ -25,7 +25,7 @@ _MANY = 2**31
 
 
 class Place(NamedTuple):
-    """What decides the place of a pending job in line."""
+    """The fields of a pending job that decide its place in line."""
 
     id: str
     queue: str

@@ -27,7 +27,7 @@ class Settled(NamedTuple):
 
 
 class WorkflowState(NamedTuple):
-    """Whether a workflow has unfinished, failed and cancelled jobs, not counting its callbacks."""
+    """Says whether a workflow has unfinished, failed or cancelled jobs, not counting its callbacks."""
 
     unfinished: bool
     failed: bool

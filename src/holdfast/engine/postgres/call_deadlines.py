@@ -78,8 +78,8 @@ class CallDeadlines:
 
     @contextmanager
     def bounded(self, connection: Connection, seconds: float) -> Iterator[None]:
-        """What is asked of the connection inside takes no longer, nor than a bound around this one.
-        Raises psycopg's OperationalError if it would."""
+        """End calls on the connection inside the block after `seconds`, or at the bound of an outer
+        block if that comes first. They raise psycopg's OperationalError then."""
         outer = self._calls.get(connection)
         deadline = time.monotonic() + seconds
         self.begin(connection, deadline if outer is None else min(outer, deadline))

@@ -1,4 +1,4 @@
-"""How a connection to PostgreSQL is made: directly, or through a pooler that shares sessions.
+"""Makes connections to PostgreSQL: directly, or through a pooler that shares sessions.
 
 Behind pgbouncer in transaction mode the next statement may run in another session: one that does not
 know our prepared statements and settings. The number of the session that a pooler tells at the start

@@ -1,4 +1,4 @@
-"""What `holdfast doctor` asks of a PostgreSQL server: its version, its settings and its tables."""
+"""The checks of `holdfast doctor` on a PostgreSQL server: its version, its settings and its tables."""
 
 import time
 from collections.abc import Callable, Iterator

@@ -1,4 +1,4 @@
-"""What `holdfast doctor` asks of SQLite: the version, the file and where it lies.
+"""The checks of `holdfast doctor` on SQLite: the version, the file, and where the file lies.
 
 The database is opened by `sqlite3` alone and never created; of its files only the metadata are read.
 """

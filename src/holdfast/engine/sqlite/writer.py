@@ -295,7 +295,7 @@ class Writer:
         return answers
 
     def _check_transaction(self, problem: Exception) -> None:
-        """What comes next would be written outside of any transaction."""
+        """Raise `problem` if it ended the transaction: the next statement would run outside of any."""
         if not self.connection.in_transaction:
             raise problem
 

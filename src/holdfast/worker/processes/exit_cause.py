@@ -1,4 +1,4 @@
-"""How a process died, and whether that was its own doing.
+"""Finds out how a process died, and whether that was its own doing.
 
 An operator's `kill -9` must not count against a job; a job that uses up the memory must, although the
 kernel sends the same signal. The kernel counts its own kills: if its counter has not grown, the signal
@@ -20,7 +20,7 @@ _GROUPS = Path("/sys/fs/cgroup")
 
 
 class Blame(Enum):
-    """Whether the runs that had begun in a process caused its death, where its supervisor knows."""
+    """Says whether the runs that had begun in a process caused its death, if its supervisor knows."""
 
     GIVEN_BACK = "given back"  #: no run caused it: they are given back
     DEATH = "death"  #: one of the runs may have caused it: each has one more death on record

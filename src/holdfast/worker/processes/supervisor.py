@@ -137,8 +137,8 @@ class Supervisor:
             self._start(levels[0])
 
     def _may_start_another(self, now: float) -> bool:
-        """Whether a process for isolated jobs may be started. More starts than cores would delay the
-        replacement of an ordinary process, and none of them would be ready sooner."""
+        """Return whether a process for isolated jobs may be started. More starts than cores would delay
+        the replacement of an ordinary process, and none of them would be ready sooner."""
         if not self._restarts[True].allowed(now):
             return False
         starting = sum(
