@@ -48,14 +48,15 @@ _KEEPALIVE = {
     "tcp_user_timeout": 10_000,
 }
 
-# Every statement walks an index, and where it wants an order, that of the index. A plan made while the
-# tables are empty would prefer to read them whole, one made for any parameters to sort what it takes
-# for little; and a prepared one keeps doing so until the next ANALYZE. So our sessions never may.
+# Every statement walks an index, in the order of the index if it needs one. A plan that is made while
+# the tables are empty would read them whole, and a plan for any parameters would sort rows that it
+# takes to be few; a prepared statement keeps such a plan until the next ANALYZE. So our sessions may do
+# neither.
 _SESSION = {
     "lock_timeout": f"{LOCK_TIMEOUT * 1000:.0f}",
     "idle_in_transaction_session_timeout": "5000",
     "timezone": "UTC",
-    # What the role or the database may say otherwise, and our statements or psycopg do not expect.
+    # Settings on which our statements or psycopg rely, and which a role or database may set otherwise.
     "datestyle": "ISO",
     "client_encoding": "UTF8",
     "default_transaction_isolation": r"read\ committed",
@@ -115,11 +116,11 @@ class Cut(psycopg.OperationalError):
     """The connection broke while a command was under way, which may be committed or not."""
 
 
-# What a server says of the values it was given, and of nothing else: the same values would be refused
-# again. Data exceptions, an index row that is too large; constraints, and what triggers raise.
+# SQLSTATEs of errors about the values that were given, and about nothing else: the same values would be
+# refused again. Data exceptions and too large index rows; constraints, and errors of triggers.
 _VALUES = ("22", "54000")
 _RULES = ("23", "P0001")
-# Sessions that are not what they seem: a standby, a session behind a pooler that is another by now.
+# SQLSTATEs of sessions that cannot be used: a standby, or another session behind a pooler.
 _READ_ONLY = "25006"
 _NOT_OUR_SESSION = frozenset({"26000", "42P05"})  # no such prepared statement; it is there already
 
@@ -179,8 +180,9 @@ def _is_connection_error(problem: BaseException) -> bool:
 
 
 def has_broken(problem: BaseException) -> bool:
-    """An established session broke, and what was under way may be committed or not. A server
-    that shuts down may say so with a SQLSTATE, and pgbouncer does when its own connection is cut."""
+    """Return whether an established session broke, so that the statement under way may be committed or
+    not. A server that shuts down may report that with a SQLSTATE, and so does pgbouncer when its own
+    connection is cut."""
     state = getattr(problem, "sqlstate", None) or ""
     return state.startswith(("08", "57P")) or (not state and _is_connection_error(problem))
 

@@ -23,13 +23,12 @@ from holdfast.errors import DatabaseBusy, HoldfastError
 logger = logging.getLogger("holdfast.engine")
 T = TypeVar("T")
 
-MOST = 20  # at the same time
+MOST = 20  # connections at the same time
 UNUSED = 30.0  # seconds after which an idle connection is closed
-FIRST_TRY = (
-    0.8  # of the time that a piece of work may take: the rest is for one on a new connection
-)
+FIRST_TRY = 0.8  # part of the deadline for the first attempt: the rest is for a new connection
 _FULL = 10.0  # seconds without new connections, after the server had none left
-# A refused connection has no SQLSTATE: of the server's limit, of a role's or database's, pgbouncer's.
+# Texts of errors that a refused connection has instead of a SQLSTATE: by the limit of the server, of a
+# role or database, or of pgbouncer.
 _TOO_MANY = (
     "too many clients",
     "too many connections",
@@ -61,10 +60,10 @@ class Connections:
         *,
         repeatable: bool = True,
     ) -> T:
-        """Do it, and once more on a new connection if the server went away meanwhile. Nearly every verb
-        may be repeated: an insert by its ids, a finish by its claim, the rest by what it says. One
-        that is not `repeatable` is done again only if the first try was certainly not committed.
-        Raises `Cut` where one of the tries may have been committed and no answer came."""
+        """Do some work on a connection, and once more on a new one if the server went away meanwhile.
+        Nearly all work may be repeated: an insert is known by its ids, a finish by its claim, and other
+        writes set the same values again. Work that is not `repeatable` is repeated only if the first
+        attempt was certainly not committed. Raises `Cut` if an attempt may have been committed."""
         now = time.monotonic()
         deadline = now + self._timeout if deadline is None else deadline
         try:
@@ -72,15 +71,14 @@ class Connections:
         except (psycopg.Error, OSError) as problem:
             if not went_away(problem):
                 raise
-            self._drop_idle()  # what happened to one session has happened to all that are idle
+            self._drop_idle()  # the idle sessions are gone, too
             if time.monotonic() >= deadline or (isinstance(problem, Cut) and not repeatable):
                 raise
             first = problem
         try:
             return self._once(work, deadline)
         except (psycopg.Error, OSError, HoldfastError) as problem:
-            # No error of this try says anything about the first one, which may be committed, or may be
-            # under way still.
+            # Whatever this error says, the first attempt may be committed, or may still be under way.
             if isinstance(first, Cut):
                 raise Cut(str(problem)) from problem
             raise

@@ -1,8 +1,8 @@
 """Makes connections to PostgreSQL: directly, or through a pooler that shares sessions.
 
-Behind pgbouncer in transaction mode the next statement may run in another session: one that does not
-know our prepared statements and settings. The number of the session that a pooler tells at the start
-is not that of the server's process: so a pooler is noticed, and sessions are not relied on.
+Behind pgbouncer in transaction mode the next statement may run in another session, which does not know
+our prepared statements and settings. A pooler is recognised because the process id that it reports at
+the login is not that of the server's process; then nothing is kept in sessions.
 """
 
 import logging
@@ -25,8 +25,8 @@ class Connector:
     def __init__(
         self, url: str, deadlines: CallDeadlines, *, pooler: bool | None, timeout: float
     ) -> None:
-        """`pooler`: None: to be found out. `deadlines` have to run while a connection is made: a server
-        may complete the login and then stay silent."""
+        """`pooler`: whether there is one; None: find out. `deadlines` must run while a connection is
+        made: a server may complete the login and then stay silent."""
         self.pooled = bool(pooler)
         self._url = url
         self._deadlines = deadlines

@@ -132,7 +132,7 @@ def _durability(connection: Connection) -> Iterator[Finding]:
 
 
 def _rights(connection: Connection, schema: str) -> Iterator[Finding]:
-    """On every table and sequence: one that is new, or was left out, fails later, in some verb."""
+    """Check the privileges on every table and sequence: a call that needs a missing one fails later."""
     lacking = connection.execute(
         "SELECT relname, wanted FROM pg_class, unnest(CASE relkind WHEN 'r'"
         " THEN ARRAY['SELECT', 'INSERT', 'UPDATE', 'DELETE'] ELSE ARRAY['USAGE', 'SELECT'] END) wanted"

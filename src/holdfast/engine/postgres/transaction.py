@@ -48,7 +48,7 @@ def _with_settings(script: Script[T]) -> Script[T]:
 
 
 class SyncTransaction:
-    """On psycopg's or psycopg2's connection."""
+    """A transaction on psycopg's or psycopg2's connection."""
 
     def __init__(self, connection: Any, statements: Statements, where: str) -> None:
         self._connection = connection
@@ -72,8 +72,8 @@ class SyncTransaction:
         return translate(problem, self._where)
 
     def _cursor(self) -> Any:
-        """Not by the caller's cursor and row factories, which may be anything: those of psycopg2 for
-        dicts and named tuples lose or refuse columns that have the same name."""
+        """Return a cursor that gives tuples, whatever cursor and row factories the caller has set:
+        those of psycopg2 for dicts and named tuples lose or refuse columns that have the same name."""
         if isinstance(self._connection, psycopg.Connection):
             return psycopg.Cursor(self._connection, row_factory=tuple_row)
         plain = sys.modules["psycopg2.extensions"].cursor  # it is there: the connection is its own
@@ -90,7 +90,7 @@ class SyncTransaction:
 
 
 class AsyncTransaction(SyncTransaction):
-    """On psycopg's asynchronous connection or asyncpg's; `execute` tells them apart."""
+    """A transaction on psycopg's asynchronous connection or asyncpg's; they differ in `execute`."""
 
     def __init__(self, *args: Any, execute: Callable[..., Any]) -> None:
         super().__init__(*args)

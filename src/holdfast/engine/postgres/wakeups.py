@@ -27,7 +27,8 @@ _ANSWER = 5.0  # seconds for an answer on the connection that listens
 
 
 def channel(schema: str, events: bool = False) -> str:
-    """As in commands.postgres.sql, `wake`, and in outbox.postgres.sql, `ring`."""
+    """Return the channel of NOTIFY that the statements `wake` (jobs/commands.postgres.sql) and `ring`
+    (events/outbox.postgres.sql) use."""
     return f"{schema}_events" if events else f"{schema}_wake"
 
 

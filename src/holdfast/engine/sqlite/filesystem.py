@@ -43,8 +43,9 @@ def refuse_network(path: Path, mounts: str | None = None) -> None:
 
 
 def make_private(path: Path) -> None:
-    """For a database that was just made: arguments and results are nobody else's. By path: to open a
-    file of SQLite's, and to close it, would drop the locks that this process has on it."""
+    """Let only the owner read a database that was just made: it holds arguments and results. The mode
+    is set by path: to open and close a file of SQLite would drop the locks that this process has on
+    it."""
     for name in ("", *BESIDE):
         with suppress(FileNotFoundError):
             Path(f"{path}{name}").chmod(0o600)

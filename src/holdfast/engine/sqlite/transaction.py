@@ -13,7 +13,7 @@ from holdfast.engine.transaction import broken, foreign, in_savepoint, kind_of, 
 
 
 class SqliteTransaction:
-    """On a `sqlite3.Connection`, in the thread that owns it."""
+    """A transaction on a `sqlite3.Connection`, used in the thread that owns the connection."""
 
     def __init__(self, connection: sqlite3.Connection, statements: Statements, path: Path) -> None:
         self._connection = connection
@@ -42,7 +42,7 @@ class SqliteTransaction:
 
 
 class AiosqliteTransaction(SqliteTransaction):
-    """On an `aiosqlite.Connection`, whose thread owns the connection and runs each statement."""
+    """A transaction on an `aiosqlite.Connection`, whose own thread runs each statement."""
 
     def __init__(self, tx: Any, statements: Statements, path: Path) -> None:
         super().__init__(tx._conn, statements, path)

@@ -77,13 +77,14 @@ class Checkpoints:
 
 
 class Turns:
-    """One process's place in the line of those that write: a lock on a file beside the database. Used
-    by one thread at a time (the group's leader), as `with turns: ...`.
+    """The turns of this process to write, which processes take one after the other: a lock on a file
+    beside the database. Used by one thread at a time (the group's leader), as `with turns: ...`.
 
     SQLite's own busy handler sleeps and tries again, ever longer, so a process that writes all the time
     starves one that writes now and then (a heartbeat waited 8 s behind four writers). Our processes
-    first take a turn. A process that finds it taken says so with a second lock, and a process that
-    gives a turn back while another one waits pauses before it takes the next (docs/decisions/0004).
+    first take a turn. A process that finds the turn taken shows that it waits by a second lock, and a
+    process that gives the turn back while another one waits pauses before it takes the next
+    (docs/decisions/0004).
     """
 
     def __init__(self, database: Path, *, timeout: float) -> None:
@@ -140,8 +141,8 @@ _inherited: set[int] = set()
 
 
 def _close_inherited() -> None:
-    """In a child that was forked: a lock that its parent holds would stay held by the child, after the
-    parent was killed, for as long as the child lives."""
+    """Close the lock files in a forked child: else the child would keep a lock of its parent for as
+    long as the child lives, even if the parent is killed."""
     while _inherited:
         with suppress(OSError):
             os.close(_inherited.pop())
@@ -210,9 +211,9 @@ class Writer:
         self.turns.close()
 
     def write(self, group: Group) -> None:
-        """One transaction for the group, a savepoint for each member: one that fails harms no other,
-        only a failed COMMIT fails all. If the whole transaction is undone for one member, by SQLite
-        when the disk is full or by a trigger, each is tried again from the beginning, alone."""
+        """Write a group in one transaction, with a savepoint for each member: a member that fails harms
+        no other; only a failed COMMIT fails all. If the whole transaction is rolled back because of one
+        member, by SQLite when the disk is full or by a trigger, each member is written again, alone."""
         with self.turns:
             before = self.connection.total_changes
             try:
@@ -262,7 +263,8 @@ class Writer:
         return answers
 
     def _end(self, command: str) -> None:
-        """A commit that could not be synced may be found in the log after a crash, or may not."""
+        """Run COMMIT or ROLLBACK. A commit that could not be synced may or may not be found in the log
+        after a crash: its outcome is unknown."""
         try:
             self._cursor.execute(command)
         except sqlite3.Error as problem:
@@ -300,7 +302,7 @@ class Writer:
             raise problem
 
     def _together(self, group: Group) -> list[Answer]:
-        """One insert for many callers: a savepoint and two statements for all of them."""
+        """Insert the jobs of many callers together: a savepoint and two statements for all of them."""
         jobs = [job for request in group for job in request.work.jobs]
         script = partial(commands.insert, self._dialect, jobs, hint=["*"])
         inserted = iter(self._member(script, alone=False))
