@@ -30,9 +30,9 @@ COLUMNS = (
     "number integer PRIMARY KEY, title text NOT NULL, breaking boolean NOT NULL,"
     " applied_at timestamptz NOT NULL DEFAULT now()"
 )
-PATIENCE = 600.0  # seconds that one statement is tried for by `migrate()`
-# ... by an engine that migrates at its first use, also for the transactions that the building of an
-# index waits for: somebody waits for that, and one of them may be the caller's own.
+PATIENCE = 600.0  # seconds for which `migrate()` tries one statement
+# Seconds for which an engine tries that migrates at its first use, including the wait for transactions
+# before an index is built: a caller waits, and one of these transactions may be the caller's own.
 PATIENCE_AT_OPEN = 60.0
 LOCK_TIMEOUT = "200ms"
 _FIRST_PAUSE, _LONGEST_PAUSE, _LOG_EVERY = 0.05, 2.0, 5.0
@@ -179,8 +179,8 @@ class Migrations(migrations.Migrations[Connection]):
 
         The advisory lock belongs to a transaction that stays open, not to a session: behind a
         transaction pooler a session is not ours. The transaction is idle, at READ COMMITTED, and so
-        has no snapshot for which CREATE INDEX CONCURRENTLY would wait. That is also why nobody waits
-        inside `pg_advisory_lock`: a waiting statement has a snapshot."""
+        has no snapshot for which CREATE INDEX CONCURRENTLY would wait. That is also why no process
+        waits inside `pg_advisory_lock`: a waiting statement has a snapshot."""
         waiting = _Patience(patience)
         with closing(self._connect()) as guard:
             while True:
@@ -307,8 +307,8 @@ class _Run:
 
     def _concurrently(self, index: str, command: str) -> None:
         """Run a command that waits for older transactions. `migrate()` waits however long that takes:
-        nobody waits behind it. An engine that migrates at its first use gives up, since the thread
-        that waits for it may have begun such a transaction itself."""
+        no statement waits behind it. An engine that migrates at its first use gives up, since the
+        thread that waits for it may have begun such a transaction itself."""
         connection = self._connection
         pid = self._ask.value(connection, "SELECT pg_backend_pid()")
         # Behind a pooler the next statement may have another server process, with its own settings.

@@ -61,7 +61,7 @@ class SqliteDoctor:
 
     def _inside(self) -> Iterator[Finding]:
         try:
-            # mode=rw: as any user of the file, but never the one who creates it.
+            # mode=rw: read and write the file, but never create it.
             uri = f"{self._path.as_uri()}?mode=rw"
             with closing(sqlite3.connect(uri, uri=True, timeout=5.0)) as opened:
                 journal = opened.execute("PRAGMA journal_mode").fetchone()[0]

@@ -17,8 +17,9 @@ _NAME = re.compile(r"([0-9a-f-]{36})-(\d+)")
 
 
 def make_workdir(root: Path, claim: Claim) -> Path:
-    """`root` is for one database, inside the folder that was set: a sweep asks its own database which
-    claims run, and must not find folders of another."""
+    """Make the scratch folder of a run and return its path. `root`: the folder for this database inside
+    the folder of the settings; a sweep asks its own database which claims run, and must not find
+    folders of another database."""
     for folder in (root.parent, root):
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         if folder.stat().st_uid != os.getuid():
@@ -42,7 +43,7 @@ def _path(root: Path, claim: Claim) -> Path:
 def sweep_workdirs(
     root: Path, running: Callable[[list[str]], Collection[Claim]], *, age: float = ORPHAN_AGE
 ) -> int:
-    """Remove abandoned folders; return how many. `running`: which claims of these job ids run."""
+    """Remove abandoned folders; return their number. `running`: returns the claims of jobs that run."""
     claims: dict[str, Claim] = {}
     with suppress(FileNotFoundError), os.scandir(root) as entries:
         for entry in entries:
