@@ -42,9 +42,14 @@ class ChildProcess:
             concurrency=config["concurrency"],
             grace=self._grace,
             level=config["level"],
-            registered=lambda worker: wire.send({"hello": worker.id}),
+            registered=self._registered,
             runs=runs,
         )
+
+    def _registered(self, worker: Worker) -> None:
+        """Have the supervisor send heartbeats, with our status from the first one on: other workers
+        judge our death by it."""
+        self._wire.send({"status": self._status(), "hello": worker.id})
 
     def run(self) -> None:
         gc.collect()
@@ -88,16 +93,18 @@ class ChildProcess:
 
     def _report(self) -> None:
         """Send the status, also while the worker stops: silence means that this process is frozen."""
-        worker = self.worker
         while True:
             try:
-                info, handlers = worker.info(), worker.pids()
-                status = {"info": info, "draining": worker.draining, "handlers": handlers}
-                if not self._wire.send({"status": status}):
+                if not self._wire.send({"status": self._status()}):
                     os._exit(1)  # the supervisor is dead, or a handler closed our connection to it
             except Exception:
                 logger.exception("the supervisor could not be sent the status of this process")
             time.sleep(_STATUS)
+
+    def _status(self) -> dict[str, Any]:
+        worker = self.worker
+        info, handlers = worker.info(), worker.pids()
+        return {"info": info, "draining": worker.draining, "handlers": handlers}
 
     def _replace(self) -> None:
         """A thread is stuck: wait for the other runs, record the timeout of stuck ones, and exit."""
