@@ -132,7 +132,8 @@ def async_twin(
 
 
 def _signed(run: C, method: Callable[..., Any]) -> C:
-    """Let `help()` show that `run` returns the result of the steps, not the steps."""
+    """Let `help()` show the result of the steps, not the steps, and tracebacks the method's name."""
+    run.__code__ = run.__code__.replace(co_name=run.__name__)
     signature = inspect.signature(method)
     *_, result = get_args(signature.return_annotation)
     run.__signature__ = signature.replace(return_annotation=result)  # type: ignore[attr-defined]

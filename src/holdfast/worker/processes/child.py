@@ -42,9 +42,14 @@ class ChildProcess:
             concurrency=config["concurrency"],
             grace=self._grace,
             level=config["level"],
-            registered=lambda worker: channel.send({"hello": worker.id}),
+            registered=self._registered,
             runs=runs,
         )
+
+    def _registered(self, worker: Worker) -> None:
+        """Let the supervisor send heartbeats, with our status from the first one on: if it dies with
+        us, other workers must know that we had a supervisor, and that no job caused our death."""
+        self._channel.send({"status": self._status(), "hello": worker.id})
 
     def run(self) -> None:
         gc.collect()
@@ -88,16 +93,18 @@ class ChildProcess:
 
     def _report(self) -> None:
         """Send the status, also while the worker stops: silence means that this process is frozen."""
-        worker = self.worker
         while True:
             try:
-                info, handlers = worker.info(), worker.pids()
-                status = {"info": info, "draining": worker.draining, "handlers": handlers}
-                if not self._channel.send({"status": status}):
+                if not self._channel.send({"status": self._status()}):
                     os._exit(1)  # the supervisor is dead, or a handler closed our connection to it
             except Exception:
                 logger.exception("the supervisor could not be sent the status of this process")
             time.sleep(_STATUS)
+
+    def _status(self) -> dict[str, Any]:
+        worker = self.worker
+        info, handlers = worker.info(), worker.pids()
+        return {"info": info, "draining": worker.draining, "handlers": handlers}
 
     def _replace(self) -> None:
         """Exit because a thread is stuck: wait for the other runs first, and record the timeouts of the
