@@ -177,7 +177,7 @@ class Embedded(Isolation):
             return
         waiting = self._engine.suspects()
         known = [lane for lane in lanes if any(_takes(lane, group) for group in waiting)]
-        # The next free slot is for these jobs: between two looks, ordinary jobs would take it.
+        # The next slot is for them: between two looks, ordinary jobs would take each freed slot.
         self._eager = any(not lane.free for lane in known)
         yield from self._take_shared(worker, lanes, waiting)
         yield from self._take_alone(worker, now, lanes, waiting)
