@@ -74,16 +74,18 @@ test: $(STAMP) $(ASSETS) $(AXE) ## Run the tests, on SQLite and on a real Postgr
 ifdef ARGS
 	$(BIN)/python -m pytest $(ARGS)
 else
-	@$(MAKE) --no-print-directory --jobs 2 --output-sync=line test-rooms test-processes
+	@$(MAKE) --no-print-directory --jobs 2 test-rooms test-processes
 endif
 
 test-rooms:
 	$(SHARED) -n 2 $(filter-out $(WAITING),$(sort $(dir $(wildcard tests/*/__init__.py))))
 
+# Each part is printed when it has ended: the progress of the tests beside it is shown meanwhile.
 test-processes:
-	$(SHARED) -n 2 tests/browser/
-	$(SHARED) -n 2 tests/worker/ tests/examples/
-	$(SHARED) -n 2 tests/crash/
+	@failed=0; for part in tests/browser/ 'tests/worker/ tests/examples/' tests/crash/; do \
+		$(SHARED) -n 2 $$part > $(VENV)/.part.log 2>&1 || failed=1; \
+		echo; echo "$$part"; cat $(VENV)/.part.log; \
+	done; exit $$failed
 
 prove: $(STAMP) ## Run the long crash tests: kills, freezes, restarts (ARGS='kills sqlite --kills 50')
 	$(BIN)/python -m tests.crash $(or $(ARGS),all)
