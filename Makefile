@@ -14,11 +14,10 @@ PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11 python3.14; 
 .DEFAULT_GOAL := help
 # The tests start some thousand processes: each would compile all of Holdfast anew.
 export PYTHONDONTWRITEBYTECODE :=
-# What starts and kills processes is apart from what computes, and so are workers. A browser is driven by
-# an event loop that runs on beside the tests: those of asyncio need a thread without one.
-ALONE := tests/crash/ tests/worker/ tests/browser/ tests/examples/
+# Tests that wait for browsers and worker processes run beside those that compute. A browser is driven by
+# an event loop that goes on between the tests: those of asyncio need a process without one.
+WAITING := tests/crash/ tests/worker/ tests/browser/ tests/examples/
 # A test that hangs ends its process and the run. How tests are distributed: tests/support/xdist_scheduler.py
-# Where tests wait for each other's processes more than they compute, three share two cores.
 SHARED := $(BIN)/python -m pytest --dist loadgroup --max-worker-restart 0
 # Where there is room in memory, the tests' databases are in it: a commit then does not wait for a disk.
 MEMORY := $(shell [ "$$(df -Pk /dev/shm 2>/dev/null | awk 'END { print $$4 }')" -gt 4000000 ] 2>/dev/null \
@@ -27,7 +26,7 @@ EXAMPLES := podcasts videos weather feeds media_manager
 # The dashboard's third-party JavaScript: made again when the lock changes.
 ASSETS := src/holdfast/web/static/vendor/lock.sha256
 AXE := tests/browser/vendor/lock.sha256
-.PHONY: help setup assets check budgets format test prove bench demo docs examples pictures clean
+.PHONY: help setup assets check budgets format test test-rooms test-processes prove bench demo docs examples pictures clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -75,11 +74,18 @@ test: $(STAMP) $(ASSETS) $(AXE) ## Run the tests, on SQLite and on a real Postgr
 ifdef ARGS
 	$(BIN)/python -m pytest $(ARGS)
 else
-	$(SHARED) -n 3 $(filter-out $(ALONE),$(sort $(dir $(wildcard tests/*/__init__.py))))
-	$(SHARED) -n 2 tests/browser/
-	$(SHARED) -n 2 tests/worker/ tests/examples/
-	$(SHARED) -n 2 tests/crash/
+	@$(MAKE) --no-print-directory --jobs 2 test-rooms test-processes
 endif
+
+test-rooms:
+	$(SHARED) -n 2 $(filter-out $(WAITING),$(sort $(dir $(wildcard tests/*/__init__.py))))
+
+# Each part is printed when it has ended: the progress of the tests beside it is shown meanwhile.
+test-processes:
+	@failed=0; for part in tests/browser/ 'tests/worker/ tests/examples/' tests/crash/; do \
+		$(SHARED) -n 2 $$part > $(VENV)/.part.log 2>&1 || failed=1; \
+		echo; echo "$$part"; cat $(VENV)/.part.log; \
+	done; exit $$failed
 
 prove: $(STAMP) ## Run the long crash tests: kills, freezes, restarts (ARGS='kills sqlite --kills 50')
 	$(BIN)/python -m tests.crash $(or $(ARGS),all)
