@@ -9,7 +9,7 @@ import pytest
 from holdfast.engine.records import WorkerInfo
 from holdfast.errors import DatabaseUnavailable
 from holdfast.worker.liveness import self_fencing
-from holdfast.worker.liveness.heartbeat import Observer
+from holdfast.worker.liveness.dead_workers import Observer
 from holdfast.worker.liveness.self_fencing import SelfFencing
 
 BEAT = 5.0

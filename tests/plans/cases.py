@@ -24,7 +24,7 @@ from holdfast.limits import scripts as limit_scripts
 from holdfast.limits.limit import Limit, Rule, make_rule
 from holdfast.monitoring.backlog import RANKS
 from holdfast.monitoring.metrics import Rollup, minute_of
-from holdfast.schedules import clock_steps
+from holdfast.schedules import clock_repair
 from holdfast.schedules import scripts as schedule_scripts
 from tests.plans.dataset import (
     DEAD,
@@ -674,9 +674,9 @@ def _recur(engine: Engine, dataset: Dataset) -> None:
 
 @case("clock ahead ahead_edge", needs="due")
 def _look_ahead(engine: Engine, dataset: Dataset) -> None:
-    after: clock_steps.Cursor | None = None
+    after: clock_repair.Cursor | None = None
     for _ in range(2):
-        after = engine.write(clock_steps.bring_forward, after, LIMIT).after
+        after = engine.write(clock_repair.bring_forward, after, LIMIT).after
         assert after is not None
 
 
@@ -703,7 +703,7 @@ def _bring_forward(engine: Engine, dataset: Dataset) -> None:
 
 @case("keys_edge wake_keys_early", rows=40 * LIMIT)
 def _wake_keys_early(engine: Engine, dataset: Dataset) -> None:
-    engine.write(clock_steps.wake_keys_early, "", LIMIT)
+    engine.write(clock_repair.wake_keys_early, "", LIMIT)
 
 
 # figures

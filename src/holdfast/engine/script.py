@@ -44,7 +44,7 @@ FILES = (  #: beside the scripts that run them: jobs/claim.sqlite.sql and jobs/c
         "jobs/pruning",
         "jobs/log_lines",
     ),
-    *("schedules/scripts", "schedules/clock_steps", "limits/scripts", "workflows/scripts"),
+    *("schedules/scripts", "schedules/clock_repair", "limits/scripts", "workflows/scripts"),
     *("events/outbox", "monitoring/rollups", "jobs/rescue", "engine/access"),
 )
 # A job of a workflow that has ended, waits for others, or was retried, and was not followed up since.

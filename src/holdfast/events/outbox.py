@@ -16,7 +16,9 @@ AGE = 3600.0  #: the most seconds that an event is kept
 RESULT = 65_536  #: the most bytes of a result that an event carries
 PRUNED = 1000  #: events deleted in one transaction
 TOPICS = 5000  #: with more followed topics than this, all events are written
-BEGIN = "begin"  #: the kind of a row that is no event: from its position on, some topic is complete
+BEGIN = (
+    "begin"  #: marks where a topic got its first follower; from there on it has all of its events
+)
 
 
 def emit(

@@ -41,8 +41,8 @@ UPDATE {schema}.jobs
 RETURNING {claimed}, jobs.started_at, jobs.payload::text;
 
 -- name: claim_types
--- The same for several types: the first jobs of all of them. `shape` counts, without locks, how many of these are of each
--- type; then the walk of each type locks that many.
+-- The same for several types: the first jobs of all of them. `shape` counts, without locks, how many of them each type
+-- has; then each type's own subquery locks that many.
 WITH wanted AS MATERIALIZED (
     SELECT *
       FROM json_to_recordset(:types::text::json) AS wanted (type text, rank bigint, run_at timestamptz, id uuid)

@@ -91,8 +91,8 @@ def claim_limited(
     has_queue_limit: bool,
 ) -> Script[Limited]:
     """Claim jobs that may have limits. `scan`: how many jobs to look at of a type whose limit has keys.
-    `has_queue_limit`: True if the queue itself may have a limit; if False although the queue has one,
-    no job is claimed."""
+    `has_queue_limit`: the queue may have a limit of its own. Without this, a queue that has one gives
+    no job."""
     whole = yield from _whole(dialect, [queue] if has_queue_limit else [], rules)
     queue_limit = whole.get(QUEUE + queue)
     allowed = []

@@ -27,7 +27,8 @@ def finish(
 
     `tx`: the script runs in a caller's transaction. Then it waits for a row that another transaction
     has locked, instead of reporting BUSY. It does not lock keys of limits, which would stay locked
-    until the caller commits: the worker sends the finish again after the commit, and that frees them.
+    until the caller commits: the worker sends the finish again after the commit, which gives back the
+    capacity of the keys.
     """
     now = dialect.now()
     options = frozenset({"wait" if tx else "skip"})
@@ -63,7 +64,7 @@ def finish(
     chained = [job for finish in applied for job in finish.enqueue]
     if chained:
         yield from insert(dialect, chained, hint={job.queue for job in chained})
-    if not tx and not dialect.locks_rows:  # PostgreSQL's engine does so in a later transaction
+    if not tx and not dialect.locks_rows:  # PostgresEngine._finish does so later
         yield from release(dialect, freed(finishes, results))
     return results
 

@@ -46,7 +46,7 @@ class Recur(NamedTuple):
     stopped: bool = False  #: the run was cancelled: neither a success nor a failure
     died: bool = False  #: its process died while it ran
     because: str | None = None  #: if the job is disabled now: the reason
-    #: The worker's time from which it counted `run_at`; None: `run_at` is not counted from a time.
+    #: The time of the worker's clock to which it added a delay; None: `run_at` does not depend on it.
     worker_now: datetime | None = None
 
 

@@ -6,8 +6,7 @@ running, and has the key's turn; the others are parked. The key's row stores the
 turn. So a key with waiting jobs and free capacity always has exactly one job in line, except while its
 rate has no capacity: then the row stores when it has some again. Three rules keep it so:
 
-- A claim parks all jobs of the key except the one with the turn, and that one too if the key has no
-  capacity.
+- A claim parks the jobs of a key. Only the job with the turn stays in line, while the key has capacity.
 - When the job with the turn starts and the key has capacity left, the key's next job joins the end of
   the line.
 - When a job of the key ends, or its rate has capacity again, the key's next job joins the line, unless

@@ -213,8 +213,8 @@ def _key(name: str, value: Any) -> str:
     return f"{name}={text.replace(chr(0), '')}"[:_LONGEST_KEY]
 
 
-# Rates: a window that slides in slices. Each start counts until a whole period after the end of its
-# slice, so that no window of that length ever holds more starts than the rate allows.
+# Rates: starts are counted by slices of time. A slice counts until one period after its end, so that no
+# period, wherever it begins, has more starts than the rate allows.
 
 Starts = list[list[int]]  #: [a slice's begin in microseconds, starts in it], the oldest first
 

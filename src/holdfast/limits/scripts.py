@@ -50,9 +50,9 @@ def make_capacity(row: Row) -> Capacity:
 def spend(
     dialect: Dialect, whole: Iterable[Capacity], keyed: Iterable[Capacity], parked: Collection[str]
 ) -> Script[None]:
-    """Store the latest starts under each rate. For keys with parked jobs, also store when their rate
-    has capacity again. These are the keys in `parked`, and keys whose last start this claim used, if an
-    earlier claim parked jobs of them."""
+    """Store the latest starts under each rate, and, for keys with parked jobs, when their rate has
+    capacity again. `parked`: the keys of which this claim parked jobs; earlier claims may have parked
+    jobs of others."""
     now = dialect.now()
     spent = {capacity.key: 1 for capacity in keyed if capacity.started and capacity.waits_for_rate}
     if unknown := {key: 1 for key in spent if key not in parked}:

@@ -234,8 +234,8 @@ def regular(schedule: Schedule, due: datetime, now: datetime) -> datetime | None
     With `missed="all"` it is the next one after `due`, even if that is long past. Otherwise it is the
     first one after both `due` and `now`. Intervals are counted from `due`, so they never drift. If the
     clock went back (`now` is before `due`), an interval is counted from `now`: the next run is at most
-    one interval away; a time of cron that has had its run does not come again. A run before its due
-    time looks the same: to run a job now and keep its later due times, give `now` as its `due`.
+    one interval away; a time of cron that has had its run does not come again. To run a
+    job before its due time and keep its later due times, give `now` as its `due`.
     """
     due = due if schedule.every is None else min(due, now)
     after = due if schedule.missed == "all" else max(due, now)

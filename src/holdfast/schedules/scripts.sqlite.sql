@@ -13,7 +13,7 @@ SELECT {columns}
 -- name: renew_schedule
 -- Enable a recurring job and give it new arguments and a new schedule; its next run stays. `updated_at` stays too:
 -- applications declare their schedules at each start, and a row that was written later than now proves a step of the
--- clock (clock_steps.py).
+-- clock (clock_repair.py).
 UPDATE holdfast_jobs
    SET schedule = :schedule,
        queue = :queue,

@@ -30,7 +30,8 @@ from holdfast.worker.housekeeping.services import Housekeeping
 from holdfast.worker.housekeeping.sync_declarations import declare
 from holdfast.worker.housekeeping.worker_info import worker_info
 from holdfast.worker.liveness.claim_watch import ClaimWatch
-from holdfast.worker.liveness.heartbeat import BEATS_MISSED, Heartbeat, Member
+from holdfast.worker.liveness.dead_workers import BEATS_MISSED
+from holdfast.worker.liveness.heartbeat import Heartbeat, Member
 from holdfast.worker.liveness.identity import WorkerIdentity
 from holdfast.worker.liveness.self_fencing import SelfFencing
 from holdfast.worker.processes.isolation import make_isolation

@@ -1,13 +1,13 @@
 """Notices when the database's clock was set. If it was set back, repairs the times that are too far
-ahead now, by the scripts of schedules/clock_steps.py."""
+ahead now, by the scripts of schedules/clock_repair.py."""
 
 import logging
 from collections.abc import Callable
 from datetime import datetime, timedelta
 
 from holdfast.engine.engine import Engine
-from holdfast.schedules import clock_steps
-from holdfast.schedules.clock_steps import TOLERANCE
+from holdfast.schedules import clock_repair
+from holdfast.schedules.clock_repair import TOLERANCE
 
 logger = logging.getLogger("holdfast.worker")
 
@@ -27,7 +27,7 @@ class ClockWatch:
 
     def _repair(self) -> None:
         """Begin a repair: first of all waiting jobs, then of all keys of limits."""
-        self._jobs: clock_steps.Cursor | None = None
+        self._jobs: clock_repair.Cursor | None = None
         self._keys = ""
         self._repairs = [self._wake_keys_early, self._bring_forward]
 
@@ -41,7 +41,7 @@ class ClockWatch:
     def _look(self) -> None:
         monotonic = self._engine.clock.monotonic
         before = monotonic()
-        now = self._engine.read(clock_steps.read_clock)
+        now = self._engine.read(clock_repair.read_clock)
         after = monotonic()
         if after - before > TOLERANCE.total_seconds() / 2:
             return  # it is unknown when in this time the database read its clock
@@ -60,12 +60,12 @@ class ClockWatch:
         self._stepped()
 
     def _bring_forward(self) -> bool:
-        found = self._engine.write(clock_steps.bring_forward, self._jobs)
+        found = self._engine.write(clock_repair.bring_forward, self._jobs)
         self._jobs = found.after
         if found.moved:
             logger.info("%d next runs are counted from now: the clock was set back", found.moved)
         return found.after is None
 
     def _wake_keys_early(self) -> bool:
-        self._keys = self._engine.write(clock_steps.wake_keys_early, self._keys)
+        self._keys = self._engine.write(clock_repair.wake_keys_early, self._keys)
         return not self._keys

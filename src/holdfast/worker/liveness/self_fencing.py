@@ -2,7 +2,8 @@
 workers may declare it dead and take its jobs."""
 
 from holdfast.engine.engine import Engine
-from holdfast.worker.liveness.heartbeat import BEATS_MISSED, FRESH, boottime
+from holdfast.worker.liveness.dead_workers import BEATS_MISSED, FRESH
+from holdfast.worker.liveness.heartbeat import boottime
 from holdfast.worker.liveness.identity import WorkerIdentity
 from holdfast.worker.ticker import Ticker
 

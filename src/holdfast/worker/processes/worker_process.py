@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 from typing import Any
 
-from holdfast.worker.liveness.heartbeat import Death
+from holdfast.worker.liveness.dead_workers import Death
 from holdfast.worker.processes.exit_cause import Blame
 from holdfast.worker.processes.ipc import start_process
 from holdfast.worker.processes.run_table import Begun, RunTable

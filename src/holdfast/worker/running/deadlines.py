@@ -87,8 +87,8 @@ class DeadlineEnforcer:
         return max(0.005, nearest - now)
 
     def _expire(self, execution: Execution, now: float) -> None:
-        """A thread is stuck as soon as it does not return, a coroutine when its cancellation had no
-        effect: the handler suppressed it, or blocks its loop. (A process is killed.)"""
+        """Stop a run at its deadline. One that goes on is stuck: a thread at the next look, a coroutine
+        after `_PATIENCE` (it suppressed its cancellation, or blocks its loop). A process is killed."""
         late = now - (execution.deadline or now)
         kind = execution.kind
         if execution.why is None:

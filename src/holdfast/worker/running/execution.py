@@ -45,7 +45,8 @@ def until(execution: "Execution", finish: Finish) -> float:
 
 
 class Execution:
-    """The run's state. Threads of the worker share it; each field has one writer, `why` the first."""
+    """The state of a run. The threads of a worker share it: each field has one thread that writes it,
+    except `why`, whose first writer wins."""
 
     __slots__ = (
         "_context",
@@ -157,7 +158,7 @@ class Execution:
             self.log_writer.add(self, level, text)
 
     def wrote(self, finish: Finish) -> None:
-        """The context remembers it."""
+        """Note a completion in the handler's own transaction: here the context has it already."""
 
     def workdir(self) -> Path:
         return make_workdir(self._root, self.claim)

@@ -21,7 +21,7 @@ class Threads:
         self._number = 0
 
     def start(self) -> None:
-        """Start the first thread, so that there is one, whatever becomes of the machine."""
+        """Start the first thread: later the machine may have none left."""
         with self._lock:
             if not self._threads:
                 self._start_another()

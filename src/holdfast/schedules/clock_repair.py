@@ -15,7 +15,7 @@ from holdfast.schedules.next_run import from_json
 
 BATCH = 1000  #: waiting jobs or keys of limits that one transaction reads
 TOLERANCE = timedelta(seconds=2)  #: smaller differences do not count as a step
-# At most this is between the row's last write and the record of its run if one transaction wrote both.
+# A row and the record of its run that were written less than this apart come from one transaction.
 _SAME = timedelta(seconds=1)
 
 Cursor = tuple[Any, str]  #: run_at and id of the last job that was read

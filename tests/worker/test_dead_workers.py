@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from datetime import UTC, datetime
 
 from holdfast.engine.records import Seen, WorkerInfo
-from holdfast.worker.liveness.heartbeat import Observer
+from holdfast.worker.liveness.dead_workers import Observer
 
 MOMENT = datetime(2030, 1, 1, tzinfo=UTC)
 BEAT, LOOK = 5.0, 2.0

@@ -1,5 +1,5 @@
 -- Times that are too far ahead after the clock was set back.
--- The same names in the same order as in clock_steps.postgres.sql. How they are written: engine/script.py.
+-- The same names in the same order as in clock_repair.postgres.sql. How they are written: engine/script.py.
 
 -- name: wake_keys_early
 -- Wake keys whose rate would have capacity only later than its period allows, since the clock was set back; some at a

@@ -14,7 +14,7 @@ from holdfast.jobs import commands, outcome
 from holdfast.jobs.job import FINISHED, Job, Status
 from holdfast.jobs.outcome import Policy
 from holdfast.limits.limit import Rule, make_rule
-from holdfast.schedules import clock_steps
+from holdfast.schedules import clock_repair
 from holdfast.schedules import scripts as schedule_scripts
 from tests.conftest import Database
 from tests.support.engine_commands import claim_as
@@ -39,12 +39,12 @@ def repair(engine: Engine, limit: int = 100) -> int:
     """Do what a worker does after a step back; return how many next runs were moved."""
     moved, after, key = 0, None, ""
     while True:
-        found = engine.write(clock_steps.bring_forward, after, limit)
+        found = engine.write(clock_repair.bring_forward, after, limit)
         moved, after = moved + found.moved, found.after
         if after is None:
             break
     while True:
-        key = engine.write(clock_steps.wake_keys_early, key, limit)
+        key = engine.write(clock_repair.wake_keys_early, key, limit)
         if not key:
             return moved
 
