@@ -78,7 +78,7 @@ else
 endif
 
 test-rooms:
-	$(SHARED) -n 4 $(filter-out $(WAITING),$(sort $(dir $(wildcard tests/*/__init__.py))))
+	$(SHARED) -n 3 $(filter-out $(WAITING),$(sort $(dir $(wildcard tests/*/__init__.py))))
 
 # Each part is printed when it has ended: the progress of the tests beside it is shown meanwhile.
 test-processes:

@@ -131,7 +131,7 @@ def run(
         for number, fault in enumerate(faults):
             share = jobs * (number + 1) // len(faults) - jobs * number // len(faults)
             ids += _enqueue(app, share, rng)
-            _inject(fault, testbed, app, workers, recorder, rng)
+            ids += _inject(fault, testbed, app, workers, recorder, rng)
             pause(rng.uniform(0.0, interval))
         slow = _await_all(app, patience=max(90, jobs // 50))
         left = app.engine.maintenance.repair_limits(1000)
@@ -196,7 +196,8 @@ def _inject(
     workers: WorkerGroup,
     recorder: DeathRecorder,
     rng: random.Random,
-) -> None:
+) -> list[str]:
+    """Return the ids of jobs that this adds."""
     if fault == "restart":
         assert testbed.server is not None
         testbed.server.restart("immediate")
@@ -206,9 +207,27 @@ def _inject(
     elif rng.random() < 0.1 and len(workers.live_supervisors()) == 4:
         workers.kill_supervisor(rng.choice(workers.live_supervisors()))
         workers.start(1)
-    else:
+    elif rng.random() < 0.5:
         until(workers.children, 60, "a child to kill")
         workers.kill_child(rng.choice(workers.children()))
+    else:
+        return [_kill_running(testbed, app, workers)]
+    return []
+
+
+def _kill_running(testbed: CrashTestbed, app: Holdfast, workers: WorkerGroup) -> str:
+    """Kill a child while it runs a job that takes long; return the job's id."""
+    job = app.enqueue("seventeen", {"key": 29, "ms": 2000}).id
+
+    def runs_in() -> int | None:
+        starts = testbed.entries("start", job)
+        return starts[-1].pid if starts else None
+
+    until(runs_in, 60, "the start of a job to interrupt")
+    pid = runs_in()
+    assert pid is not None
+    workers.kill_child(pid)
+    return job
 
 
 def _full(entries: list[HistoryEntry]) -> dict[str, int]:
