@@ -1,5 +1,6 @@
 """What follows a failed run: retries, permanent errors, snoozes; and what is kept of each."""
 
+import threading
 from datetime import UTC, datetime, timedelta
 from types import ModuleType
 from typing import Any
@@ -7,7 +8,8 @@ from typing import Any
 import pytest
 
 from holdfast import Backoff, Context, Discard, Event, Holdfast, Retry, Snooze
-from tests.support.waiting import finished, until, wait_for_status
+from tests.conftest import Database
+from tests.support.waiting import PATIENCE, finished, until, wait_for_status
 
 
 def test_a_failing_job_has_max_attempts(app: Holdfast) -> None:
@@ -274,3 +276,48 @@ def test_error_classes_decide_about_retries_across_a_process(processes: ModuleTy
     assert first.error == "ValueError: attempt 1"
     assert "in fails" in str(second.trace)
     assert app.jobs.count(type="after") == 0, "what a failed run enqueued"
+
+
+def test_a_retry_that_is_written_while_the_next_due_time_is_read_comes_in_time(
+    database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The reading does not know of it, and says that nothing is due for an hour."""
+    app = database.app(poll_interval=3600)
+    handler_runs, armed = threading.Event(), threading.Event()
+    is_read, expected = threading.Event(), threading.Event()
+    next_due = app.engine.next_due
+
+    def read_slowly() -> float | None:
+        due = next_due()
+        if armed.is_set() and not is_read.is_set():
+            is_read.set()
+            assert expected.wait(PATIENCE)
+        return due
+
+    @app.task
+    def flaky(ctx: Context) -> None:
+        if ctx.attempt == 1:
+            handler_runs.set()
+            assert is_read.wait(PATIENCE)
+            raise Retry(after=0.2)
+
+    @app.task
+    def quick() -> None: ...
+
+    quick.using(delay="1h").enqueue()
+    monkeypatch.setattr(app.engine, "next_due", read_slowly)
+    worker = app.worker()
+    with worker:
+        expect = worker._dispatcher.expect
+
+        def note(seconds: float) -> None:
+            expect(seconds)
+            expected.set()
+
+        monkeypatch.setattr(worker._dispatcher, "expect", note)
+        job = flaky.enqueue()
+        assert handler_runs.wait(PATIENCE)
+        until(lambda: worker._dispatcher._due_is_known)
+        armed.set()
+        worker._dispatcher.clock_was_set()  # have it read once more, without any hint
+        assert finished(app, job).status == "completed"

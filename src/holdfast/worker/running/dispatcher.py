@@ -55,6 +55,7 @@ class Dispatcher:
         self._pausing = False
         self._closing = False
         self._due_at = 0.0
+        self._expected_at = math.inf  # the first moment that `expect` named since the last look
         self._due_is_known = False
         self._ended = 0  # limited jobs, so far
         self._poll_at = 0.0
@@ -110,8 +111,11 @@ class Dispatcher:
     def expect(self, seconds: float) -> None:
         """Look for work after so many seconds: a job is due then."""
         at = time.monotonic() + seconds
-        if at < self._due_at:
-            self._due_at = at
+        with self._lock:
+            self._expected_at = min(self._expected_at, at)
+            is_sooner = at < self._due_at
+            self._due_at = min(self._due_at, at)
+        if is_sooner:
             self.wake()
 
     def clock_was_set(self) -> None:
@@ -160,6 +164,7 @@ class Dispatcher:
         now = time.monotonic()
         if now >= self._poll_at:
             self._poll_at = now + self._poll
+            self._due_is_known = False  # a hint may have been lost
             self.hinted()
         for lane in self._lanes:
             if now >= lane.again_at:
@@ -184,6 +189,7 @@ class Dispatcher:
     def _promote(self) -> None:
         """Ask when the next job is due; jobs that are due now become pending."""
         now = time.monotonic()
+        self._expected_at = math.inf  # what is expected from here on may be missing from this look
         due = self._engine.next_due()
         if due is not None and due <= 0:
             promoted = self._engine.promote(PROMOTED)
@@ -191,7 +197,8 @@ class Dispatcher:
             for lane in self._lanes:
                 if lane.queue in promoted.queues:
                     lane.exhausted = False
-        self._due_at = now + (self._poll if due is None else due)
+        with self._lock:
+            self._due_at = min(now + (self._poll if due is None else due), self._expected_at)
         self._due_is_known = True
 
     def _claim(self, worker: str) -> None:
