@@ -321,3 +321,20 @@ def test_a_retry_that_is_written_while_the_next_due_time_is_read_comes_in_time(
         armed.set()
         worker._dispatcher.clock_was_set()  # have it read once more, without any hint
         assert finished(app, job).status == "completed"
+
+
+def test_a_job_of_which_no_hint_came_is_found_by_the_poll_when_it_is_due(
+    database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The worker knows of a job that is due in an hour, and hears nothing of a sooner one."""
+    app, elsewhere = database.app(poll_interval=0.2), database.app()
+
+    @app.task
+    def quick() -> None: ...
+
+    quick.using(delay="1h").enqueue()
+    with app.worker() as worker:
+        until(lambda: worker._dispatcher._due_is_known)
+        monkeypatch.setattr(worker._dispatcher, "_note_hints", lambda hints: None)
+        job = elsewhere.enqueue("quick", delay=0.3)
+        assert finished(app, job).status == "completed"
