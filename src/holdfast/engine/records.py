@@ -221,14 +221,14 @@ class Measures(NamedTuple):
 
 
 class Doctor(Protocol):
-    """What an operator may ask of a database's set-up."""
+    """Checks how a database is set up."""
 
     def diagnose(self) -> list[Finding]:
-        """What is well and what is not, with remedies. Changes nothing, and tells of a database that
-        cannot be reached instead of raising."""
+        """Return what is set up well and what is not, with remedies. Changes nothing; a database that
+        cannot be reached is a finding, and not an error."""
 
     def measure(self) -> Measures:
-        """How large it is, as far as that costs little to know, and which migrations it has had."""
+        """Return the database's size, as far as that is quick to read, and its migrations."""
 
 
 class Parent(NamedTuple):

@@ -1,5 +1,5 @@
-"""The pool of connections of one engine: each is taken for one piece of work and given back, and made
-anew when broken.
+"""The pool of connections of one engine: each is taken for one piece of work and given back, and
+replaced when it breaks.
 
 It is not psycopg_pool, because every single enqueue goes through it: that pool took 90 µs of 560
 (docs/decisions/0005). If a server cannot be reached, the call fails at once, with the reason. Every

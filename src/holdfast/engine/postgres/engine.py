@@ -253,7 +253,7 @@ class PostgresEngine(Engine):
             return self._copy(jobs, notify, deadline)
         if notify and not any(job.unique for job in jobs):
             return self._group.submit(jobs, max(0.0, deadline - time.monotonic()))
-        # A key may have to wait for another's transaction, and other enqueues shall not.
+        # Its key may have to wait for another transaction; enqueues of other threads must not.
         return self._insert_now(jobs, deadline, notify)
 
     def _insert_group(self, group: Sequence[Request[Sequence[NewJob], list[Job]]]) -> None:

@@ -2,8 +2,8 @@
 
 Sending: NOTIFY makes commits queue behind one lock of the whole server. So our inserts notify at once
 only up to a hundred times a second; in a burst they notify every 20 ms, and at its end. Receiving: one
-connection LISTENs. When it breaks, it is made anew, and then all queues are looked at, for hints that
-were missed meanwhile.
+connection LISTENs. When it breaks, a new one is opened, and workers look at all queues, because hints
+may have been missed meanwhile.
 """
 
 import contextlib
